@@ -1,0 +1,116 @@
+"""Extraction against its floor: decode and resize once, plus bare forward passes.
+
+    python benchmarks/extract.py [--shared ../shared] [--images 280] [--all]
+
+The floor of a run is the time to read, decode and resize every image once with all threads, plus
+bare `InferenceSession.run` on ready-made tensors for each network with all threads. Measured for
+one network of middle size and for the whole zoo; floor and extraction alternate in one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+from joblib import Parallel, cpu_count, delayed
+
+from zood import images
+from zood.dataset import ImageDomains
+from zood.features.extract import Settings, run_extraction
+from zood.zoo import ModelSpec, load_network, load_zoo
+from zood.zoo.device import default_batch_size
+from zood.zoo.onnx import OnnxNetwork
+
+MIDDLE = "mobilenet_v2_torchvision_imagenet"
+TARGET = 1.2
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def decode_floor(data: ImageDomains) -> float:
+    """Read, decode and resize every image once, with all threads."""
+
+    def one(path: Path) -> None:
+        images.read(path).resize((224, 224))
+
+    files = [data.file(sample) for sample in data]
+    pool = Parallel(n_jobs=cpu_count(), prefer="threads")
+    return seconds(lambda: pool(delayed(one)(file) for file in files))
+
+
+def forward_floor(spec: ModelSpec, n: int) -> float:
+    """Bare `InferenceSession.run` on ready-made tensors for n images."""
+    network = load_network(spec)
+    assert isinstance(network, OnnxNetwork)
+    batch = default_batch_size("cpu")
+    shape = (batch, *network.info.preprocessing.geometry.crop, 3)
+    pixels = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
+    ready = network.prepare(pixels)
+    network.launch(ready)
+
+    def run() -> None:
+        for start in range(0, n, batch):
+            network.launch(ready[: min(batch, n - start)])
+
+    return seconds(run)
+
+
+def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: int) -> float:
+    """The best ratio of extraction to floor over some repeats."""
+    ratios = []
+    for _ in range(repeats):
+        decode = decode_floor(data)
+        forward = sum(forward_floor(spec, len(data)) for spec in zoo)
+        store = Path(tempfile.mkdtemp(prefix="zood-bench-"))
+        try:
+            start = time.perf_counter()
+            done = run_extraction(data, list(zoo), store, Settings(device="cpu"))
+            took = time.perf_counter() - start
+        finally:
+            shutil.rmtree(store)
+        ratios.append(took / (decode + forward))
+        print(
+            f"{title}: floor {decode + forward:.1f} s (decode {decode:.1f}, forward {forward:.1f}), "
+            f"extraction {took:.1f} s, ratio {ratios[-1]:.2f}; "
+            f"{done.decoded} images decoded of {len(data)}",
+            flush=True,
+        )
+        if done.decoded != len(data):
+            sys.exit(f"each image must be decoded once, and {done.decoded} were")
+    return min(ratios)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--shared", type=Path, default=Path("../shared"))
+    parser.add_argument("--images", type=int, default=280, help="images for the whole zoo")
+    parser.add_argument("--all", action="store_true", help="all images for the whole zoo")
+    parser.add_argument("--repeats", type=int, default=2)
+    arguments = parser.parse_args()
+    folder = arguments.shared / "data" / "pacs_mini"
+    if not folder.is_dir():
+        print(f"no images in {folder}: nothing measured")
+        return
+    data = ImageDomains(folder)
+    zoo = load_zoo(arguments.shared / "zoo" / "zoo.toml")
+    one = compare("one network", data, [s for s in zoo if s.name == MIDDLE], arguments.repeats)
+    part = data if arguments.all else data.sample(arguments.images)
+    whole = compare(f"{len(zoo)} networks", part, zoo, 1 if arguments.all else arguments.repeats)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    print(f"best ratio: one network {one:.2f}, whole zoo {whole:.2f} (target {TARGET})")
+    print(f"peak memory of this process: {peak:.1f} GB")
+
+
+if __name__ == "__main__":
+    main()

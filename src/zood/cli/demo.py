@@ -1,0 +1,59 @@
+"""`zood demo`: the whole job on data and networks that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zood.cli.app import command
+from zood.cli.data import show_counts
+from zood.cli.extract import extraction_progress, report_extraction
+from zood.terminal import Terminal
+
+
+@command("demo", example="zood demo --out demo/")
+def demo(
+    terminal: Terminal,
+    out: Annotated[Path, typer.Option(help="Folder for what the demo makes.")] = Path("zood-demo"),
+) -> None:
+    """Do the whole job on embedded data: handwritten digits and a zoo of tiny networks."""
+    from zood.dataset import ImageDomains
+    from zood.demo import write_digits
+    from zood.features.disk import explaining_disk_errors
+    from zood.features.extract import Settings, run_extraction
+    from zood.features.store import FeatureStore
+    from zood.zoo import load_zoo
+
+    terminal.say("1. Data: scikit-learn's handwritten digits, as if from five kinds of scanner.")
+    with explaining_disk_errors(out / "data"):
+        dataset = ImageDomains(write_digits(out / "data"))
+    show_counts(terminal, dataset)
+
+    zoo = load_zoo("demo")
+    terminal.say(f"2. Features: {len(zoo)} tiny networks that have never seen these digits.")
+    with extraction_progress(terminal) as reporter:
+        done = run_extraction(dataset, zoo, out / "store", Settings(device="cpu"), reporter)
+    store = FeatureStore(out / "store")
+    report_extraction(terminal, done, store.skipped)
+    terminal.table(
+        ["network", "pre-training", "d", "parameters", "ms/image"],
+        [
+            [
+                name,
+                model.pretraining or "-",
+                model.feature_dim,
+                model.parameters or "-",
+                f"{store.milliseconds_per_image(name) or 0:.2f}",
+            ]
+            for name, model in ((name, store.model(name)) for name in store.models)
+        ],
+        left=2,
+    )
+    terminal.say(
+        "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
+        "  zood data photos/\n"
+        "  zood extract photos/ --zoo modern --store features/"
+    )
+    terminal.document({"store": str(out / "store"), "models": list(store.models)})

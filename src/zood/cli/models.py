@@ -1,0 +1,79 @@
+"""`zood models`: what a zoo holds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from zood.cli.app import command
+from zood.terminal import Terminal
+
+ZOO_HELP = (
+    "A named zoo (demo, paper, modern), a zoo file (.toml), or specs such as "
+    "timm/resnet50.a1_in1k, separated by commas."
+)
+ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
+
+
+@command("models", example="zood models modern --name '*vit*' --max-parameters 100")
+def models(
+    terminal: Terminal,
+    zoo: Annotated[str, typer.Argument(metavar="[ZOO]", help=ZOO_HELP)] = "demo",
+    name: Annotated[
+        str | None, typer.Option(help="Only networks whose name matches, e.g. '*vit*'.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only from onnx, timm, torchvision, hf or open_clip.")
+    ] = None,
+    max_parameters: Annotated[
+        float | None, typer.Option(help="Only networks of at most this many million parameters.")
+    ] = None,
+    pretraining: Annotated[
+        str | None, typer.Option(help="Only where the pre-training mentions this.")
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Only where the licence mentions this.")
+    ] = None,
+) -> None:
+    """List the networks of a zoo."""
+    from zood.zoo import load_zoo
+    from zood.zoo.catalogue import filter_models, missing
+    from zood.zoo.spec import described
+
+    specs = filter_models(
+        load_zoo(zoo),
+        pattern=name,
+        source=source,
+        max_parameters=None if max_parameters is None else int(max_parameters * 1e6),
+        pretraining=pretraining,
+        licence=licence,
+    )
+    terminal.table(
+        ["name", "source", "pretraining", "d", "parameters"],
+        [
+            [
+                spec.name,
+                spec.kind,
+                spec.pretraining or "-",
+                spec.feature_dim or "-",
+                _millions(spec.parameters),
+            ]
+            for spec in specs
+        ],
+        left=3,
+    )
+    terminal.line(f"{len(specs)} networks")
+    absent = missing(zoo)
+    for entry in absent:
+        terminal.say(f"not available: {entry.name}: {entry.reason}")
+    terminal.document(
+        {
+            "models": list(described(specs)),
+            "missing": [{"name": entry.name, "reason": entry.reason} for entry in absent],
+        }
+    )
+
+
+def _millions(parameters: int | None) -> str:
+    return "-" if parameters is None else f"{parameters / 1e6:.2f} M"

@@ -1,0 +1,158 @@
+"""The embedded zoo: whole, honest about itself, and worth ranking."""
+
+from __future__ import annotations
+
+import hashlib
+import tomllib
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from zood.demo import write_digits, zoo_file
+from zood.demo.making.probe import Digits, Probed, model_features, probe, read_digits
+
+REQUIRED = {
+    "name",
+    "source",
+    "input_size",
+    "mean",
+    "std",
+    "features",
+    "feature_dim",
+    "parameters",
+    "sha256",
+    "pretraining",
+    "architecture",
+    "licence",
+    "origin",
+}
+FOLDER = zoo_file().parent
+MODELS: list[dict[str, Any]] = tomllib.loads(zoo_file().read_text(encoding="utf-8"))["model"]
+
+each_model = pytest.mark.parametrize("model", MODELS, ids=lambda model: str(model["name"]))
+
+
+def file_of(model: dict[str, Any]) -> Path:
+    return FOLDER / str(model["source"]).removeprefix("onnx/")
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Digits:
+    return read_digits(write_digits(tmp_path_factory.mktemp("digits")))
+
+
+@pytest.fixture(scope="module")
+def probed(digits: Digits) -> dict[str, Probed]:
+    return {row.name: row for row in probe(zoo_file(), digits)}
+
+
+def test_the_zoo_is_small_and_complete() -> None:
+    files = sorted(FOLDER.glob("*.onnx"))
+    assert len(MODELS) >= 12
+    assert len({model["name"] for model in MODELS}) == len(MODELS)
+    assert sorted(file_of(model) for model in MODELS) == files
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 2_000_000
+
+
+@each_model
+def test_the_listing_has_exactly_the_known_keys_and_the_right_hash(model: dict[str, Any]) -> None:
+    assert set(model) - {"logits"} == REQUIRED
+    assert model["sha256"] == hashlib.sha256(file_of(model).read_bytes()).hexdigest()
+    assert model["input_size"] == 32
+    assert len(model["mean"]) == len(model["std"]) == 3
+    assert all(isinstance(model[key], int) for key in ("feature_dim", "parameters"))
+
+
+@each_model
+@pytest.mark.parametrize("batch", [1, 5])
+def test_each_network_runs_at_any_batch_with_the_stated_outputs(
+    model: dict[str, Any], batch: int
+) -> None:
+    session = onnxruntime.InferenceSession(file_of(model), providers=["CPUExecutionProvider"])
+    assert [put.name for put in session.get_inputs()] == ["input"]
+    assert [put.name for put in session.get_outputs()] == [
+        name for name in ("features", "logits") if name in model
+    ]
+    images = np.random.default_rng(batch).standard_normal((batch, 3, 32, 32)).astype(np.float32)
+    features, *logits = session.run(None, {"input": images})
+    assert features.shape == (batch, model["feature_dim"])
+    assert 32 <= model["feature_dim"] <= 128
+    for output in (features, *logits):
+        assert output.dtype == np.float32
+        assert len(output) == batch
+        assert np.isfinite(output).all()
+
+
+def test_an_image_is_computed_alike_alone_and_in_a_batch(digits: Digits) -> None:
+    for model in MODELS:
+        together = model_features(model, FOLDER, digits.pixels[:7])
+        alone = model_features(model, FOLDER, digits.pixels[3:4])
+        np.testing.assert_allclose(together[3:4], alone, rtol=1e-3, atol=1e-4)
+
+
+def test_no_two_networks_share_weights(digits: Digits) -> None:
+    """No two compute features that are the same up to scale, order or sign."""
+    seen = [model_features(model, FOLDER, digits.pixels[::30]) for model in MODELS]
+    units = [(x - x.mean(axis=0)) / (x.std(axis=0) + 1e-12) / np.sqrt(len(x)) for x in seen]
+    for (i, one), (j, other) in combinations(enumerate(units), 2):
+        alike = np.abs(one.T @ other).max(axis=1)  # best match of every feature
+        assert alike.mean() < 0.97, (MODELS[i]["name"], MODELS[j]["name"])
+
+
+def test_the_card_names_every_network() -> None:
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for model in MODELS:
+        assert f"`{model['name']}`" in card
+        assert f"{model['parameters']:,}" in card
+
+
+def test_the_card_states_the_measured_accuracies(probed: dict[str, Probed]) -> None:
+    card = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for row in probed.values():
+        (line,) = [line for line in card.splitlines() if line.startswith(f"| {row.name} |")]
+        stated = [float(cell) for cell in line.strip("| ").split("|")[1:]]
+        # solvers and runtimes differ in the last digits: a digit or two per domain
+        np.testing.assert_allclose(stated, [*row.domains.values(), row.mean], atol=1.0)
+
+
+def test_the_ranking_is_worth_having(probed: dict[str, Probed]) -> None:
+    raw = probed["raw pixels"].mean
+    means = sorted(row.mean for name, row in probed.items() if name != "raw pixels")
+    assert means[-1] >= raw + 10
+    assert means[-1] - means[0] >= 40
+    # spread out: networks in every third of the range, none of them in one crowd
+    thirds = np.linspace(means[0], means[-1], 4)
+    assert (np.histogram(means, thirds)[0] >= 3).all(), means
+
+
+def test_what_the_networks_learned_is_what_tells_them_apart(probed: dict[str, Probed]) -> None:
+    def mean(name: str) -> float:
+        return probed[name].mean
+
+    assert mean("resnet_glyphs_augmented") > mean("cnn_letters_pose") + 10
+    assert mean("convnext_letters_augmented") > mean("cnn_letters") + 10
+    assert mean("cnn_letters_pose") > mean("cnn_letters")
+    untrained = max(mean("separable_random"), mean("mixer_random"))
+    trained = [mean(m["name"]) for m in MODELS if not m["name"].endswith("_random")]
+    assert sum(one > untrained for one in trained) >= len(trained) - 2
+
+
+def test_no_domain_is_solved_by_all_or_by_none(probed: dict[str, Probed]) -> None:
+    networks = [row for name, row in probed.items() if name != "raw pixels"]
+    for domain in networks[0].domains:
+        accuracies = [row.domains[domain] for row in networks]
+        assert max(accuracies) > 75, domain
+        assert min(accuracies) < 50, domain
+
+
+def test_different_domains_prefer_different_networks(probed: dict[str, Probed]) -> None:
+    networks = [row for name, row in probed.items() if name != "raw pixels"]
+    orders = {
+        domain: tuple(row.name for row in sorted(networks, key=lambda r: -r.domains[domain])[:5])
+        for domain in networks[0].domains
+    }
+    assert len(set(orders.values())) > 1
