@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SHARED ?= ../shared
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
 
-.PHONY: help demo test lint types docs bench acceptance wheel clean
+.PHONY: help demo test adapters lint docs bench acceptance wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -16,6 +16,8 @@ demo: $(VENV)/core  ## the whole job on embedded data (about a minute, set-up in
 
 test: $(VENV)/dev  ## all tests
 	$(BIN)/python -m pytest
+
+adapters: $(VENV)/adapters  ## PyTorch, timm, torchvision, transformers, open_clip: their tests run too
 
 lint: $(VENV)/dev  ## style and types
 	$(BIN)/ruff check .
@@ -56,4 +58,9 @@ $(VENV)/core: pyproject.toml constraints.txt
 $(VENV)/dev: $(VENV)/core
 	@echo "Adding what the tests need ..."
 	@$(PIP) -e '.[dev]'
+	@touch $@
+
+$(VENV)/adapters: $(VENV)/dev
+	@echo "Adding PyTorch and the libraries of networks ..."
+	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas]'
 	@touch $@

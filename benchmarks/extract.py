@@ -81,7 +81,8 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
             shutil.rmtree(store)
         ratios.append(took / (decode + forward))
         print(
-            f"{title}: floor {decode + forward:.1f} s (decode {decode:.1f}, forward {forward:.1f}), "
+            f"{title}: floor {decode + forward:.1f} s (decode {decode:.1f}, "
+            f"forward {forward:.1f}), "
             f"extraction {took:.1f} s, ratio {ratios[-1]:.2f}; "
             f"{done.decoded} images decoded of {len(data)}",
             flush=True,

@@ -6,14 +6,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zood import scores
     from zood.dataset import ImageDomains
     from zood.errors import InputError
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
+    from zood.ranking import Ranking, rank
     from zood.zoo import load_zoo
 
 __version__ = "0.1.0"
-__all__ = ["FeatureStore", "ImageDomains", "InputError", "__version__", "extract", "load_zoo"]
+__all__ = [
+    "FeatureStore",
+    "ImageDomains",
+    "InputError",
+    "Ranking",
+    "__version__",
+    "extract",
+    "load_zoo",
+    "rank",
+    "scores",
+]
 
 # A public name is imported when it is first used, so that `import zood` and `zood --help` load
 # neither NumPy nor Pillow.
@@ -21,12 +33,16 @@ _HOME = {
     "FeatureStore": "zood.features.store",
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
+    "Ranking": "zood.ranking",
     "extract": "zood.features.extract",
     "load_zoo": "zood.zoo",
+    "rank": "zood.ranking",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "scores":
+        return import_module("zood.scores")
     if name not in _HOME:
         raise AttributeError(f"module 'zood' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -35,4 +51,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, "scores"})

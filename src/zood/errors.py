@@ -11,6 +11,10 @@ class InputError(ValueError):
     """
 
 
+class DiskError(InputError):
+    """The disk refuses: it is full, read-only, or not ours. Nothing else can go on either."""
+
+
 class MissingPackageError(InputError, ImportError):
     """An optional package is needed for what was asked."""
 

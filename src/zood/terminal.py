@@ -23,7 +23,9 @@ class Terminal:
 
         self.json = json
         self.quiet = quiet
-        self._results = Console(highlight=False, emoji=False, soft_wrap=False)
+        # Where nobody looks at lines of a certain width, none is cut or wrapped.
+        width = None if sys.stdout.isatty() else 10_000
+        self._results = Console(highlight=False, emoji=False, width=width)
         self.messages = Console(stderr=True, highlight=False, emoji=False)
 
     @property
@@ -65,14 +67,15 @@ class Terminal:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+        table = Table(
+            title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0)
+        )
         for index, column in enumerate(columns):
-            table.add_column(Text(column), justify="left" if index < left else "right")
+            number = index >= left
+            table.add_column(Text(column), justify="right" if number else "left", no_wrap=number)
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))
-        # Where nobody looks at lines of a certain width, none is cut.
-        width = None if self._results.is_terminal else sys.maxsize
-        self._results.print(table, width=width)
+        self._results.print(table)
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:

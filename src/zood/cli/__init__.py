@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# in the order in which `zood --help` lists them
-from zood.cli import data, demo, extract, models, store  # noqa: F401
+# ruff: noqa: F401, I001 - imported in the order in which `zood --help` lists the commands
+from zood.cli import demo, data, models, extract, rank, store
 from zood.cli.app import app, main
 
 __all__ = ["app", "main"]

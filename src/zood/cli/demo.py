@@ -10,6 +10,7 @@ import typer
 from zood.cli.app import command
 from zood.cli.data import show_counts
 from zood.cli.extract import extraction_progress, report_extraction
+from zood.cli.rank import ranked, ranking_document, show_ranking
 from zood.terminal import Terminal
 
 
@@ -26,7 +27,7 @@ def demo(
     from zood.features.store import FeatureStore
     from zood.zoo import load_zoo
 
-    terminal.say("1. Data: scikit-learn's handwritten digits, as if from five kinds of scanner.")
+    terminal.say("1. Data: scikit-learn's handwritten digits, each in one of six domains.")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
     show_counts(terminal, dataset)
@@ -37,23 +38,19 @@ def demo(
         done = run_extraction(dataset, zoo, out / "store", Settings(device="cpu"), reporter)
     store = FeatureStore(out / "store")
     report_extraction(terminal, done, store.skipped)
-    terminal.table(
-        ["network", "pre-training", "d", "parameters", "ms/image"],
-        [
-            [
-                name,
-                model.pretraining or "-",
-                model.feature_dim,
-                model.parameters or "-",
-                f"{store.milliseconds_per_image(name) or 0:.2f}",
-            ]
-            for name, model in ((name, store.model(name)) for name in store.models)
-        ],
-        left=2,
+
+    terminal.say("3. Ranking: each domain is left out in turn; nothing is fine-tuned.")
+    ranking = ranked(terminal, out / "store")
+    show_ranking(terminal, ranking)
+    best = ranking.rows[0]
+    terminal.say(
+        f"{best.model} comes first: {store.model(best.model).pretraining}. On a domain it has not "
+        f"seen, expect {best.expected_accuracy:.0f} % from a linear model on its features."
     )
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
         "  zood data photos/\n"
-        "  zood extract photos/ --zoo modern --store features/"
+        "  zood extract photos/ --zoo modern --store features/\n"
+        "  zood rank features/"
     )
-    terminal.document({"store": str(out / "store"), "models": list(store.models)})
+    terminal.document({"store": str(out / "store"), **ranking_document(ranking)})

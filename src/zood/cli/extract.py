@@ -69,6 +69,7 @@ def extract(
             "store": str(store),
             "models": list(opened.models),
             "failed": done.failed,
+            "outdated": done.outdated,
             "images": opened.n_images,
             "skipped": opened.skipped,
             "decoded": done.decoded,
@@ -185,6 +186,6 @@ def _batch_size(text: str) -> int | None:
 
     if text == "auto":
         return None
-    if not text.isdigit():
+    if not (text.isascii() and text.isdigit()):
         raise InputError(f"the batch size must be a number or auto, and is {text!r}")
     return int(text)

@@ -37,7 +37,7 @@ def models(
     ] = None,
 ) -> None:
     """List the networks of a zoo."""
-    from zood.zoo import load_zoo
+    from zood.zoo import load_zoo, zoo_names
     from zood.zoo.catalogue import filter_models, missing
     from zood.zoo.spec import described
 
@@ -64,13 +64,13 @@ def models(
         left=3,
     )
     terminal.line(f"{len(specs)} networks")
-    absent = missing(zoo)
+    absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:
-        terminal.say(f"not available: {entry.name}: {entry.reason}")
+        terminal.say(f"not available: {entry.name}: {entry.missing}")
     terminal.document(
         {
             "models": list(described(specs)),
-            "missing": [{"name": entry.name, "reason": entry.reason} for entry in absent],
+            "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
         }
     )
 

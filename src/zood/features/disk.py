@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zood.errors import InputError
+from zood.errors import DiskError, InputError
 
 _TEMPORARY = ".tmp-"
 
@@ -104,6 +104,8 @@ def _try_lock(descriptor: int) -> bool:
     except ImportError:  # Windows
         import msvcrt
 
+        # One fixed byte that nobody reads: there a lock keeps others from reading, too.
+        os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
         except OSError:
@@ -133,7 +135,7 @@ def explaining_disk_errors(path: Path) -> Iterator[None]:
             errno.ENOTDIR: "a part of the path is a file, not a folder",
             errno.EEXIST: "there is a file where a folder is needed",
         }.get(error.errno or 0, error.strerror or str(error))
-        raise InputError(f"cannot write {str(path)!r}: {advice}") from error
+        raise DiskError(f"cannot write {str(path)!r}: {advice}") from error
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from zood.dataset import ImageDomains
-from zood.errors import InputError
+from zood.errors import DiskError, InputError
 from zood.features.forward import require_finite, run_network_within_memory
 from zood.features.index import DomainIndex
 from zood.features.pixels import Chunk, Decoding
@@ -162,6 +162,9 @@ def run_extraction(
     if len(done.failed) == len(members):
         name, reason = next(iter(done.failed.items()))
         raise InputError(f"no network could be used; the first, {name!r}: {reason}")
+    if not FeatureStore(path).n_images:
+        first, reason = next(iter(FeatureStore(path).skipped.items()))
+        raise InputError(f"none of the images can be read; the first, {first!r}: {reason}")
     if done.outdated:
         run.reporter.say(_outdated(done.outdated))
     return done
@@ -259,6 +262,8 @@ class _Run:
                 network = load_network(member, device=device, precision=precision)
                 loaded = _Member(network, member)
             self.writer.add_model(loaded.name, loaded.record(self.settings))
+        except DiskError:
+            raise
         except Exception as error:
             self._give_up(_name(member), error)
             return None
@@ -289,7 +294,8 @@ class _Run:
                 ahead[1].abandon()
         for member in group:
             self._note(member)
-        self.extraction.outdated = self.writer.finish(self.dataset.fingerprint)
+        incomplete = self.writer.finish(self.dataset.fingerprint)
+        self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
     def _plan(self, group: list[_Member]) -> list[_Shard]:
         """The shards that some network lacks, in the order of domains and rows."""
@@ -297,9 +303,11 @@ class _Run:
         for member in group:
             missing = self.writer.missing_shards(member.name)
             for domain, number in missing:
-                known = self.writer.skipped(domain, number)
-                shard = _Shard(domain, number, known, [])
-                lacking.setdefault((domain.name, number), shard).lacking.append(member)
+                key = domain.name, number
+                if key not in lacking:
+                    known = self.writer.skipped(domain, number)
+                    lacking[key] = _Shard(domain, number, known, [])
+                lacking[key].lacking.append(member)
             there = len(self.dataset) - sum(domain.shards[number] for domain, number in missing)
             self.reporter.advance(member.name, there, 0.0)
         return [lacking[key] for key in sorted(lacking)]

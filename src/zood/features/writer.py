@@ -38,7 +38,7 @@ from zood.features.store import (
 
 DTYPES = ("float32", "float16")
 
-_RESERVED = frozenset({".lock", "images.json", "local.json", "manifest.json", "skipped"})
+_RESERVED = frozenset({".lock", "cache", "images.json", "local.json", "manifest.json", "skipped"})
 """What a store holds beside its networks."""
 
 
@@ -157,7 +157,7 @@ class StoreWriter:
     def finish(self, fingerprint: str) -> list[str]:
         """Write the manifest: the networks that are complete, with checksums.
 
-        Returns the networks that were complete before and lack images that were added since.
+        Returns the networks that were complete before and are no longer: images were added.
         """
         models = {}
         for path in sorted(self.path.glob("*/model.json")):

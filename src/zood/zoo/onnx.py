@@ -112,11 +112,16 @@ def _session(path: Path, name: str, device: str) -> Any:
     import onnxruntime
 
     providers: list[Any] = ["CPUExecutionProvider"]
-    if device.startswith("cuda") and "CUDAExecutionProvider" in (
-        onnxruntime.get_available_providers()
-    ):
-        number = device.partition(":")[2] or "0"
-        providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
+    if device.startswith("cuda"):
+        if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+            number = device.partition(":")[2] or "0"
+            providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
+        else:
+            warnings.warn(
+                f"network {name!r} runs on the CPU: this onnxruntime knows no CUDA "
+                "(pip install onnxruntime-gpu)",
+                stacklevel=2,
+            )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = _usable_cores()

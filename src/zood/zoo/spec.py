@@ -73,7 +73,7 @@ _KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
 def read_zoo_file(path: Path) -> list[ModelSpec]:
     """Read a zoo file (TOML, one `[[model]]` table for each network)."""
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read the zoo file {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -1,0 +1,104 @@
+"""`zood rank`: the networks of a store, the best first."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from zood.cli.app import command
+from zood.cli.extract import StoreArgument
+from zood.terminal import Terminal
+
+if TYPE_CHECKING:
+    from zood.ranking import Ranking, Row
+
+
+@command("rank", example="zood rank features/ --score accuracy")
+def rank(
+    terminal: Terminal,
+    store: StoreArgument,
+    score: Annotated[
+        str,
+        typer.Option(
+            help="zood, discriminability, stability, accuracy, or a peer: gbc, h_score, knn, lda, "
+            "leep, logme, nce, nleep, parc, regularized_h_score, sfda, transrate."
+        ),
+    ] = "zood",
+    stability: Annotated[
+        str, typer.Option(help="robust, or paper for the formula as printed.")
+    ] = "robust",
+    device: Annotated[
+        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
+    ] = "cpu",
+) -> None:
+    """Rank the networks of a store by leaving each domain out in turn."""
+    ranking = ranked(terminal, store, score, stability, device)
+    show_ranking(terminal, ranking)
+    terminal.document(ranking_document(ranking))
+
+
+def ranked(
+    terminal: Terminal,
+    store: Path,
+    score: str = "zood",
+    stability: str = "robust",
+    device: str = "cpu",
+) -> Ranking:
+    from zood.features.store import FeatureStore
+    from zood.ranking import rank as rank_store
+
+    with terminal.progress("Ranking") as progress:
+        return rank_store(
+            FeatureStore(store),
+            score=score,
+            stability=stability,  # type: ignore[arg-type]
+            device=None if device == "cpu" else device,
+            progress=progress,
+        )
+
+
+def ranking_document(ranking: Ranking) -> dict[str, Any]:
+    """A ranking for machines."""
+    rows = []
+    for row in ranking.rows:
+        fields = dataclasses.asdict(row)
+        fields["folds"] = {fold.pop("domain"): fold for fold in fields["folds"]}
+        rows.append(fields)
+    return {"score": ranking.score, "ranking": rows, "left_out": ranking.left_out}
+
+
+def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
+    """A ranking for people, in 80 columns."""
+    terminal.table(
+        ["rank", "", "network", ranking.score, "discr.", "stab.", "acc. %", "90 %", "ms", ""],
+        [_cells(row) for row in ranking.rows],
+        left=3,
+    )
+    terminal.line(
+        "rank: the place, and between which places it may lie (90 %). acc.: accuracy to expect\n"
+        "on an unseen domain, with its 90 % interval. *: no network is as accurate and cheaper."
+    )
+    for name, reason in ranking.left_out.items():
+        terminal.warn(f"network {name!r} is left out: {reason}")
+
+
+def _cells(row: Row) -> list[object]:
+    low, high = row.rank_interval or (row.rank, row.rank)
+    between = "" if row.rank_interval is None else f"{low}-{high}"
+    first, last = row.accuracy_interval
+    cost = "-" if row.milliseconds is None else f"{row.milliseconds:.1f}"
+    return [
+        row.rank,
+        between,
+        row.model,
+        f"{row.score:.3f}",
+        f"{row.discriminability:.3f}",
+        f"{row.stability:.2f}",
+        f"{row.expected_accuracy:.1f}",
+        f"{first:.0f}-{last:.0f}",
+        cost,
+        "*" if row.on_front else "",
+    ]

@@ -1,0 +1,180 @@
+"""Features where they lie, arrays or a store, seen the same way by all that comes after."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zood.backend import Array, to_numpy
+from zood.errors import InputError
+from zood.features.store import FeatureStore
+from zood.moments import Shard
+
+_ROWS = 4096
+"""Small shards are put together up to this many rows: adding up moments has a cost of its own."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a network costs, as far as it is known."""
+
+    feature_dim: int
+    parameters: int | None = None
+    milliseconds: float | None = None
+
+
+class FeatureSource(Protocol):
+    """Features of several networks for the same labelled samples of several domains."""
+
+    models: tuple[str, ...]
+    domains: tuple[str, ...]
+    classes: tuple[Any, ...]
+
+    def shards(self, model: str, domain: str) -> Iterator[Shard]:
+        """Features and labels (positions in `classes`) of a domain, piece by piece."""
+        ...
+
+    def labels(self, domain: str) -> NDArray[np.int64]: ...
+
+    def groups(self, domain: str) -> Sequence[str | None] | None:
+        """Samples that belong together, or None where no groups are known."""
+        ...
+
+    def logits(self, model: str, domain: str) -> NDArray[Any] | None:
+        """The outputs of the head a network was pre-trained with, where it has one."""
+        ...
+
+    def facts(self, model: str) -> Facts: ...
+
+
+class StoreSource:
+    """The features of a store, some of its models or all."""
+
+    def __init__(self, store: FeatureStore, models: Sequence[str] | None = None) -> None:
+        self.store = store
+        self.models = tuple(store.models if models is None else models)
+        for model in self.models:
+            store.model(model)
+        self.domains = store.domains
+        self.classes: tuple[Any, ...] = store.classes
+
+    def shards(self, model: str, domain: str) -> Iterator[Shard]:
+        labels = self.store.labels(domain)
+        start = 0
+        for features in _together(self.store.shards(model, domain)):
+            yield features, labels[start : start + len(features)]
+            start += len(features)
+
+    def labels(self, domain: str) -> NDArray[np.int64]:
+        return self.store.labels(domain)
+
+    def groups(self, domain: str) -> Sequence[str | None] | None:
+        groups = self.store.groups(domain)
+        return groups if any(group is not None for group in groups) else None
+
+    def logits(self, model: str, domain: str) -> NDArray[Any] | None:
+        if self.store.model(model).n_logits is None:
+            return None
+        return self.store.logits(model, domain)
+
+    def facts(self, model: str) -> Facts:
+        stored = self.store.model(model)
+        milliseconds = self.store.milliseconds_per_image(model)
+        return Facts(stored.feature_dim, stored.parameters, milliseconds)
+
+    def fingerprint(self, model: str) -> str:
+        """Identifies the features and labels of a network, whatever else the store holds."""
+        stored = self.store.model(model)
+        content = [
+            [domain, stored.shards[domain], self.store.labels(domain).tolist()]
+            for domain in self.domains
+        ]
+        text = json.dumps([list(self.classes), content], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class ArraySource:
+    """Features in memory: a dict of arrays (n, d), the label and the domain of each row."""
+
+    def __init__(
+        self,
+        features: Mapping[str, Array],
+        y: Sequence[Any] | Array,
+        domains: Sequence[Any] | Array,
+        groups: Sequence[Any] | None = None,
+    ) -> None:
+        if not features:
+            raise InputError("there are no features to rank: the dict is empty")
+        labels, names = _column(y, "y"), _column(domains, "domains")
+        columns: dict[str, Any] = {"domains": names, **features}
+        if groups is not None:
+            columns["groups"] = groups
+        for what, column in columns.items():
+            if len(column) != len(labels):
+                raise InputError(f"y has {len(labels)} rows, and {what!r} has {len(column)}")
+        self.models = tuple(features)
+        classes, codes = np.unique(labels, return_inverse=True)
+        kinds, places = np.unique(names, return_inverse=True)
+        self.classes: tuple[Any, ...] = tuple(classes.tolist())
+        self.domains = tuple(str(kind) for kind in kinds.tolist())
+        self._rows = {d: np.flatnonzero(places == at) for at, d in enumerate(self.domains)}
+        self._codes = codes.astype(np.int64)
+        self._features = features
+        self._groups = groups
+        for model in self.models:
+            self.facts(model)
+
+    def shards(self, model: str, domain: str) -> Iterator[Shard]:
+        features = self._features[model]
+        rows = self._rows[domain]
+        for start in range(0, len(rows), _ROWS):
+            part = rows[start : start + _ROWS]
+            yield features[part], self._codes[part]
+
+    def labels(self, domain: str) -> NDArray[np.int64]:
+        return self._codes[self._rows[domain]]
+
+    def groups(self, domain: str) -> Sequence[str | None] | None:
+        if self._groups is None:
+            return None
+        chosen = (self._groups[row] for row in self._rows[domain].tolist())
+        return [None if group is None else str(group) for group in chosen]
+
+    def logits(self, model: str, domain: str) -> NDArray[Any] | None:
+        return None
+
+    def facts(self, model: str) -> Facts:
+        shape = np.shape(self._features[model])
+        if len(shape) != 2 or shape[1] == 0:
+            raise InputError(f"the features of {model!r} must be (n, d), and are {tuple(shape)}")
+        return Facts(int(shape[1]))
+
+
+def _column(values: Any, name: str) -> NDArray[Any]:
+    column = to_numpy(values)
+    if column.ndim != 1:
+        raise InputError(f"{name} must have one value for each row, and has shape {column.shape}")
+    if column.dtype.kind == "f":
+        if not np.isfinite(column).all() or (column != np.round(column)).any():
+            raise InputError(f"{name} must be texts or integers, and holds {column[0]!r}")
+        column = column.astype(np.int64)
+    if column.dtype.kind == "O":
+        column = np.array([str(value) for value in column])
+    return column
+
+
+def _together(shards: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    waiting: list[NDArray[Any]] = []
+    for shard in shards:
+        waiting.append(shard)
+        if sum(map(len, waiting)) >= _ROWS:
+            yield np.concatenate(waiting)
+            waiting = []
+    if waiting:
+        yield np.concatenate(waiting)

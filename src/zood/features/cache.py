@@ -1,0 +1,108 @@
+"""What has been computed from the features of a store, kept in it.
+
+A cache file names the fingerprint of what it summarises; with another one it is computed again.
+A store that cannot be written to is simply not cached in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zood.errors import InputError
+from zood.features.access import StoreSource
+from zood.features.disk import write_bytes
+from zood.folds import Fold
+from zood.moments import Moments
+
+VERSION = 1
+"""Goes up when what is cached is computed in another way."""
+
+
+def cached_folds(
+    source: StoreSource, model: str, kind: str, compute: Callable[[], list[Fold]]
+) -> list[Fold]:
+    """The folds of a network; `kind` says by which protocol and with which stability."""
+    path = source.store.path / "cache" / model / f"folds-{kind}.npz"
+    key = _key(source.fingerprint(model), kind)
+    arrays = _read(path, key)
+    if arrays is not None:
+        return _unpack(arrays)
+    folds = compute()
+    _write(path, key, _pack(folds))
+    return folds
+
+
+def cached_moments(
+    source: StoreSource, model: str, domain: str, compute: Callable[[], Moments]
+) -> Moments:
+    """The moments of a domain, cached where that is smaller than the features themselves."""
+    n, d = len(source.labels(domain)), source.facts(model).feature_dim
+    if n < 2 * d:
+        return compute()
+    # The domain is known by the checksums of its shards, so others may come and go.
+    shards = source.store.model(model).shards[domain]
+    key = _key(repr((shards, source.labels(domain).tolist(), source.classes)), "moments")
+    folder = source.store.index.domain(domain).folder
+    path = source.store.path / "cache" / model / f"moments-{folder}.npz"
+    arrays = _read(path, key)
+    if arrays is not None:
+        return Moments.from_dict(arrays)
+    moments = compute()
+    _write(path, key, moments.to_dict())
+    return moments
+
+
+def _key(*parts: str) -> str:
+    return hashlib.sha256("\n".join([str(VERSION), *parts]).encode()).hexdigest()
+
+
+def _read(path: Path, key: str) -> dict[str, NDArray[Any]] | None:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            if str(content["key"]) == key:
+                return {name: content[name] for name in content.files if name != "key"}
+    except Exception:  # absent, damaged or of another kind: all the same
+        return None
+    return None
+
+
+def _write(path: Path, key: str, arrays: dict[str, NDArray[Any]]) -> None:
+    buffer = io.BytesIO()
+    np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
+    with contextlib.suppress(InputError):
+        write_bytes(path, buffer.getbuffer())
+
+
+def _pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
+    arrays = {}
+    for number, fold in enumerate(folds):
+        for field in dataclasses.fields(fold):
+            value = getattr(fold, field.name)
+            value = np.nan if value is None else value
+            arrays[f"{number}.{field.name}"] = np.asarray(value)
+    return arrays
+
+
+def _unpack(arrays: dict[str, NDArray[Any]]) -> list[Fold]:
+    folds = []
+    for number in range(1 + max(int(name.split(".")[0]) for name in arrays)):
+        values: dict[str, Any] = {}
+        for field in dataclasses.fields(Fold):
+            array = arrays[f"{number}.{field.name}"]
+            if field.name in ("skipped", "unconverged"):
+                values[field.name] = tuple(int(x) for x in array)
+            else:
+                values[field.name] = array if array.ndim else array.item()
+        if np.isnan(values["shrinkage"]):
+            values["shrinkage"] = None
+        folds.append(Fold(**values))
+    return folds

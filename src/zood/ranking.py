@@ -1,0 +1,442 @@
+r"""Ranking networks by leaving each domain out in turn.
+
+The ZooD score of a network is the mean over left-out domains of
+
+.. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
+
+Discriminability is the mean over C class columns of a log-density per sample, so stability counts
+for a third of one class: enough to part networks that discriminate alike, too little to punish rich
+features for moving more than poor ones do. The third is a choice and not a result: over real
+photographs and handwriting, at several sizes and by both protocols, a larger share gained on some
+and lost on others (``benchmarks/stability.py``). With ``stability="paper"`` the formula is the
+printed one, with the weight λ of each fold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zood import scores
+from zood.backend import Array
+from zood.certainty import Comparison, covariance_of_means, mean_interval
+from zood.errors import InputError, MissingPackageError
+from zood.features.access import ArraySource, Facts, FeatureSource, StoreSource
+from zood.features.cache import cached_folds, cached_moments
+from zood.features.store import FeatureStore
+from zood.folds import Fold, Stability, leave_one_domain_out, leave_two_domains_out
+from zood.moments import Moments
+
+if TYPE_CHECKING:
+    import pandas
+
+Progress = Callable[[int, int], None]
+
+STABILITY_SHARE = 1 / 3
+"""What stability counts for in the score, in classes."""
+
+FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
+"""Scores that are means over left-out domains, so that the certainty of their order is known."""
+
+
+@dataclass(frozen=True)
+class FoldRow:
+    """What one left-out domain says of a network."""
+
+    domain: str
+    score: float
+    discriminability: float
+    stability: float
+    accuracy: float
+    balanced_accuracy: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network of a ranking.
+
+    Attributes
+    ----------
+    rank : int
+    model : str
+    score : float
+        Higher is better.
+    discriminability, stability : float
+        The two terms of the ZooD score, means over left-out domains.
+    expected_accuracy : float
+        Percent of images of an unseen domain that a Bayesian linear model on these features gets
+        right: the mean over left-out domains.
+    accuracy_interval : (float, float)
+        90 % interval of it.
+    rank_interval : (int, int) or None
+        Between which ranks the network may lie (see :mod:`zood.certainty`); None for scores
+        that are not means over left-out domains.
+    tied : tuple of str
+        Networks that cannot be told apart from this one.
+    on_front : bool
+        No other network is at least as accurate and cheaper (by milliseconds per image where they
+        are known, else by parameters).
+    folds : tuple of FoldRow
+    feature_dim, parameters, milliseconds
+        What it costs, where known.
+    """
+
+    rank: int
+    model: str
+    score: float
+    discriminability: float
+    stability: float
+    expected_accuracy: float
+    accuracy_interval: tuple[float, float]
+    rank_interval: tuple[int, int] | None
+    tied: tuple[str, ...]
+    on_front: bool
+    folds: tuple[FoldRow, ...]
+    feature_dim: int
+    parameters: int | None
+    milliseconds: float | None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Networks, the best first.
+
+    Attributes
+    ----------
+    score : str
+        By which score they are ranked.
+    rows : tuple of Row
+    left_out : dict
+        Networks that the score cannot be computed for, and why.
+    """
+
+    score: str
+    rows: tuple[Row, ...]
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def best(self) -> str:
+        """The name of the first network."""
+        return self.rows[0].model
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __str__(self) -> str:
+        width = max(len(row.model) for row in self.rows)
+        lines = [
+            f"{row.rank:>3}  {row.model:<{width}}  {row.score:8.4f}  {row.expected_accuracy:5.1f} %"
+            for row in self.rows
+        ]
+        return "\n".join(lines)
+
+    def to_frame(self) -> pandas.DataFrame:
+        """A table with one line for each network, and a column for each left-out domain."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise MissingPackageError("pandas", "pandas", "a data frame") from error
+        columns = [name for name in Row.__dataclass_fields__ if name not in ("folds", "tied")]
+        lines = [
+            {name: getattr(row, name) for name in columns}
+            | {f"accuracy {fold.domain}": fold.accuracy for fold in row.folds}
+            for row in self.rows
+        ]
+        return pandas.DataFrame(lines)
+
+
+def rank(
+    features: Mapping[str, Array] | FeatureStore,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    *,
+    groups: Sequence[Any] | None = None,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Rank networks by how well their features carry over to a domain that was left out.
+
+    Parameters
+    ----------
+    features : mapping or FeatureStore
+        Features (n, d) of each network by name, with `y` and `domains`; or a store.
+    y, domains : sequence
+        Class and domain of each row, texts or integers.
+    groups : sequence, optional
+        Rows that belong together (a patient, a video) and count as one for certainty.
+    score : str, default "zood"
+        "zood", one of its parts ("discriminability", "stability"), "accuracy" (expected accuracy on
+        an unseen domain), or the name of a peer score (see :mod:`zood.scores`).
+    stability : {"robust", "paper"}
+        The default, or the formula as printed.
+    device : str, optional
+        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+
+    Examples
+    --------
+    >>> import numpy as np, zood
+    >>> rng = np.random.default_rng(0)
+    >>> y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    >>> good = np.stack([y, 1 - y], 1) + 0.3 * rng.normal(size=(120, 2))
+    >>> ranking = zood.rank({"noise": rng.normal(size=(120, 2)), "good": good}, y, domains)
+    >>> ranking.best
+    'good'
+    >>> [(row.model, row.rank_interval) for row in ranking.rows]
+    [('good', (1, 1)), ('noise', (2, 2))]
+    """
+    source = _source(features, y, domains, groups)
+    terms = {}
+    for number, model in enumerate(source.models):
+        if progress is not None:
+            progress(number, len(source.models))
+        terms[model] = _folds(source, model, stability, device)
+    return _ranking(source, terms, score, stability)
+
+
+def rank_for_test_domains(
+    features: Mapping[str, Array] | FeatureStore,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    *,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+) -> dict[str, Ranking]:
+    """For each domain, the ranking that was made without it.
+
+    This is how a score is judged: its order against the accuracy on a domain it has not seen. Test
+    domain and left-out domain share the work where they change places.
+    """
+    if score not in FOLD_SCORES:
+        raise InputError(f"score {score!r}: known here are {', '.join(FOLD_SCORES)}")
+    source = _source(features, y, domains, None)
+    terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
+    for model in source.models:
+        both = leave_two_domains_out(
+            _moments(source, model, device),
+            functools.partial(source.shards, model),
+            stability=stability,
+            device=device,
+        )
+        for test, folds in both.items():
+            terms[test][model] = folds
+    return {test: _ranking(source, folds, score, stability) for test, folds in terms.items()}
+
+
+def _source(
+    features: Mapping[str, Array] | FeatureStore,
+    y: Sequence[Any] | Array | None,
+    domains: Sequence[Any] | Array | None,
+    groups: Sequence[Any] | None,
+) -> FeatureSource:
+    if isinstance(features, FeatureStore):
+        if y is not None or domains is not None:
+            raise InputError("a store knows its labels and domains; leave y and domains out")
+        return StoreSource(features)
+    if not isinstance(features, Mapping):
+        raise InputError(
+            "features must be a dict {name: array (n, d)} or a FeatureStore, and are "
+            f"{type(features).__name__}"
+        )
+    if y is None or domains is None:
+        raise InputError("rank needs the label (y) and the domain (domains) of each row")
+    return ArraySource(features, y, domains, groups)
+
+
+def _moments(source: FeatureSource, model: str, device: str | None) -> dict[str, Moments]:
+    def compute(domain: str) -> Moments:
+        where = f"network {model!r}, domain {domain!r}"
+        shards = source.shards(model, domain)
+        return Moments.stream(shards, len(source.classes), device=device, where=where)
+
+    if isinstance(source, StoreSource):
+        return {
+            d: cached_moments(source, model, d, functools.partial(compute, d))
+            for d in source.domains
+        }
+    return {domain: compute(domain) for domain in source.domains}
+
+
+def _folds(
+    source: FeatureSource, model: str, stability: Stability, device: str | None
+) -> list[Fold]:
+    def compute() -> list[Fold]:
+        return leave_one_domain_out(
+            _moments(source, model, device),
+            functools.partial(source.shards, model),
+            stability=stability,
+            device=device,
+        )
+
+    if isinstance(source, StoreSource):
+        return cached_folds(source, model, stability, compute)
+    return compute()
+
+
+# --- from folds to rows ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The folds of one network, and how they make up a score."""
+
+    folds: list[Fold]
+    n_classes: int
+    stability: Stability
+
+    def weight(self, fold: Fold) -> float:
+        if self.stability == "paper":
+            return fold.spread_ratio
+        return STABILITY_SHARE / self.n_classes
+
+    def values(self, score: str) -> NDArray[np.float64]:
+        """The score of each fold."""
+        return np.array([self.value(fold, score) for fold in self.folds])
+
+    def value(self, fold: Fold, score: str) -> float:
+        if score == "zood":
+            return fold.discriminability + self.weight(fold) * fold.stability
+        return float(getattr(fold, score))
+
+    def images(self, score: str, at: int) -> NDArray[np.float64]:
+        """What each image of a fold adds to its score, up to a constant."""
+        fold = self.folds[at]
+        parts = {
+            "discriminability": fold.label_log_density,
+            "stability": fold.stability_of_samples,
+            "accuracy": fold.correct.astype(np.float64),
+        }
+        if score == "zood":
+            return parts["discriminability"] + self.weight(fold) * parts["stability"]
+        return parts[score]
+
+
+def _ranking(
+    source: FeatureSource, folds: Mapping[str, list[Fold]], score: str, stability: Stability
+) -> Ranking:
+    terms = {m: _Terms(f, len(source.classes), stability) for m, f in folds.items()}
+    left_out: dict[str, str] = {}
+    comparison = None
+    if score in FOLD_SCORES:
+        totals = {model: float(t.values(score).mean()) for model, t in terms.items()}
+        comparison = _compare(source, terms, score)
+    else:
+        totals, left_out = _peer_scores(source, score)
+    if not totals:
+        reason = next(iter(left_out.values()))
+        raise InputError(f"the score {score!r} cannot be computed for any network: {reason}")
+    order = sorted(totals, key=lambda model: (-totals[model], model))
+    facts = {model: source.facts(model) for model in order}
+    accuracy = {model: 100 * float(terms[model].values("accuracy").mean()) for model in order}
+    front = _front(accuracy, facts)
+    places = list(terms)
+    rows = []
+    for number, model in enumerate(order, start=1):
+        at = places.index(model)
+        t = terms[model]
+        rows.append(
+            Row(
+                rank=number,
+                model=model,
+                score=totals[model],
+                discriminability=float(t.values("discriminability").mean()),
+                stability=float(t.values("stability").mean()),
+                expected_accuracy=accuracy[model],
+                accuracy_interval=_accuracy_interval(source, t),
+                rank_interval=comparison.rank_intervals()[at] if comparison else None,
+                tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
+                on_front=model in front,
+                folds=tuple(_fold_row(t, fold, score) for fold in t.folds),
+                feature_dim=facts[model].feature_dim,
+                parameters=facts[model].parameters,
+                milliseconds=facts[model].milliseconds,
+            )
+        )
+    return Ranking(score, tuple(rows), left_out)
+
+
+def _fold_row(terms: _Terms, fold: Fold, score: str) -> FoldRow:
+    return FoldRow(
+        domain=fold.domain,
+        score=terms.value(fold, score if score in FOLD_SCORES else "zood"),
+        discriminability=fold.discriminability,
+        stability=fold.stability,
+        accuracy=100 * fold.accuracy,
+        balanced_accuracy=100 * fold.balanced_accuracy,
+    )
+
+
+def _compare(source: FeatureSource, terms: Mapping[str, _Terms], score: str) -> Comparison:
+    values = np.stack([t.values(score) for t in terms.values()])
+    left_out = [fold.domain for fold in next(iter(terms.values())).folds]
+    covariances = [
+        covariance_of_means(
+            np.stack([t.images(score, at) for t in terms.values()], axis=1), source.groups(domain)
+        )
+        for at, domain in enumerate(left_out)
+    ]
+    return Comparison.of(values, covariances)
+
+
+def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, float]:
+    variances = [
+        covariance_of_means(terms.images("accuracy", at)[:, None], source.groups(fold.domain))
+        for at, fold in enumerate(terms.folds)
+    ]
+    low, high = mean_interval(terms.values("accuracy"), np.array([v[0, 0] for v in variances]))
+    return max(0.0, 100 * low), min(100.0, 100 * high)
+
+
+def _peer_scores(source: FeatureSource, name: str) -> tuple[dict[str, float], dict[str, str]]:
+    known = scores.get(name)
+    y = np.concatenate([source.labels(d) for d in source.domains])
+    domains = np.concatenate([np.full(len(source.labels(d)), d) for d in source.domains])
+    totals: dict[str, float] = {}
+    left_out: dict[str, str] = {}
+    for model in source.models:
+        if known.needs == "features":
+            given = np.concatenate([f for d in source.domains for f, _ in source.shards(model, d)])
+        else:
+            logits = [source.logits(model, d) for d in source.domains]
+            if any(part is None for part in logits):
+                left_out[model] = f"{name} needs the outputs of a classifier head, it has none"
+                continue
+            given = np.concatenate([part for part in logits if part is not None])
+            given = _softmax(given) if known.needs == "probabilities" else given.argmax(axis=1)
+        arguments = (given, y, domains) if known.uses_domains else (given, y)
+        totals[model] = float(known.function(*arguments))
+    return totals, left_out
+
+
+def _softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    exponentials = np.exp(shifted)
+    probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
+    return probabilities
+
+
+def _front(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:
+    """Networks that no other beats in accuracy at the same cost or less."""
+    cost = {m: f.milliseconds for m, f in facts.items()}
+    if None in cost.values():
+        cost = {m: f.parameters for m, f in facts.items()}
+    if None in cost.values():
+        return set()
+    front = set()
+    for model in accuracy:
+        beaten = any(
+            accuracy[other] >= accuracy[model]
+            and cost[other] <= cost[model]  # type: ignore[operator]
+            and (accuracy[other], cost[other]) != (accuracy[model], cost[model])
+            for other in accuracy
+        )
+        if not beaten:
+            front.add(model)
+    return front

@@ -1,0 +1,259 @@
+"""Handwritten digits, networks of the embedded zoo, and ways to look at what lies on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from zood.cli import main
+from zood.dataset import ImageDomains
+from zood.demo.digits import deal_domains, draw_digit
+from zood.features.extract import Extraction, Settings, run_extraction
+from zood.zoo import ModelSpec, Network, NetworkInfo, Outputs, load_zoo
+from zood.zoo.network import Pixels
+from zood.zoo.preprocessing import square
+
+PLAIN = square(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three domains x three classes x five of the embedded digits; nobody changes them."""
+    root = tmp_path_factory.mktemp("digits")
+    bunch = load_digits()
+    wanted = {(d, c): 5 for d in ("chalk", "marker", "paper") for c in range(3)}
+    for index, (domain, label) in enumerate(
+        zip(deal_domains(bunch.target), bunch.target, strict=True)
+    ):
+        if wanted.get((domain, int(label)), 0) > 0:
+            wanted[domain, int(label)] -= 1
+            path = root / domain / str(label) / f"digit-{index:04d}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(draw_digit(bunch.images[index] / 16.0, domain, index)).save(path)
+    return root
+
+
+@pytest.fixture
+def data(digits: Path, tmp_path: Path) -> Path:
+    """A copy of the digits that a test may change."""
+    return shutil.copytree(digits, tmp_path / "data")
+
+
+@pytest.fixture(scope="session")
+def zoo() -> Callable[..., list[ModelSpec]]:
+    """Networks of the embedded zoo, by name; without names two small ones."""
+    known = {spec.name: spec for spec in load_zoo("demo")}
+
+    def zoo(*names: str) -> list[ModelSpec]:
+        return [known[name] for name in names or ("mlp_glyphs_augmented", "separable_shapes")]
+
+    return zoo
+
+
+_ENTRY = """
+[[model]]
+name = "{0.name}"
+source = "onnx/{0.file}"
+input_size = {0.input_size}
+mean = {mean}
+std = {std}
+features = "{0.features}"
+sha256 = "{0.sha256}"
+pretraining = "{0.pretraining}"
+"""
+
+
+@pytest.fixture
+def zoo_file(tmp_path: Path) -> Callable[[list[ModelSpec]], Path]:
+    """A zoo file of networks, for the command line."""
+
+    def zoo_file(specs: list[ModelSpec]) -> Path:
+        entries = []
+        for spec in specs:
+            entries.append(
+                _ENTRY.format(spec, mean=list(spec.mean or ()), std=list(spec.std or ()))
+            )
+            entries += [f'logits = "{spec.logits}"\n'] if spec.logits else []
+        path = tmp_path / "zoo.toml"
+        path.write_text("".join(entries))
+        return path
+
+    return zoo_file
+
+
+@pytest.fixture(scope="session")
+def extract() -> Callable[..., Extraction]:
+    """Extract, and say what was done."""
+
+    def extract(
+        data: Path | ImageDomains, zoo: list[ModelSpec | Network], store: Path, **settings: Any
+    ) -> Extraction:
+        dataset = ImageDomains(data) if isinstance(data, Path) else data
+        return run_extraction(dataset, zoo, store, Settings(**settings))
+
+    return extract
+
+
+@pytest.fixture(scope="session")
+def made(
+    digits: Path,
+    zoo: Callable[..., list[ModelSpec]],
+    extract: Callable[..., Extraction],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A finished store of the digits; nobody changes it."""
+    store = tmp_path_factory.mktemp("made") / "store"
+    extract(digits, zoo(), store)
+    return store
+
+
+@pytest.fixture
+def store(made: Path, tmp_path: Path) -> Path:
+    """A copy of the finished store that a test may change; times of its files are kept."""
+    return shutil.copytree(made, tmp_path / "store")
+
+
+def _files(store: Path) -> Iterator[tuple[str, Path]]:
+    for path in sorted(store.rglob("*")):
+        if path.is_file() and path.name != "local.json":  # depends on time and place
+            yield path.relative_to(store).as_posix(), path
+
+
+@pytest.fixture(scope="session")
+def tree() -> Callable[[Path], dict[str, str]]:
+    """The content of all files of a store, as far as it may not depend on time and place."""
+    return lambda store: {
+        name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(store)
+    }
+
+
+@pytest.fixture(scope="session")
+def stamps() -> Callable[[Path], dict[str, tuple[int, int]]]:
+    """The identity and the time of each shard: they change when it is written again."""
+    return lambda store: {
+        name: (path.stat().st_ino, path.stat().st_mtime_ns)
+        for name, path in _files(store)
+        if path.match("shard-*.npy")
+    }
+
+
+class FunctionNetwork(Network):
+    """A network that is a function of the normalised batch."""
+
+    def __init__(self, function: Callable[[NDArray[np.float32]], Any], info: NetworkInfo) -> None:
+        self.info = info
+        self._function = function
+
+    def prepare(self, pixels: Pixels) -> Any:
+        return self.info.preprocessing.normalise(pixels)
+
+    def launch(self, prepared: Any) -> Any:
+        return self._function(prepared)
+
+    def collect(self, launched: Any) -> Outputs:
+        return Outputs(np.asarray(launched, np.float32), None)
+
+
+@pytest.fixture(scope="session")
+def network() -> Callable[..., Network]:
+    """A network made of a function; by default three features, the mean of each channel."""
+
+    def network(
+        function: Callable[[NDArray[np.float32]], Any] = lambda batch: batch.mean(axis=(2, 3)),
+        *,
+        name: str = "function",
+        feature_dim: int = 3,
+    ) -> Network:
+        return FunctionNetwork(function, NetworkInfo(name, PLAIN, feature_dim, None, None, name))
+
+    return network
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one line that bad input deserves, and nothing else anywhere."""
+        assert (self.code, self.out) == (2, "")
+        (line,) = self.err.splitlines()
+        assert line.startswith("zood: ")
+        return line
+
+
+@pytest.fixture
+def run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Outcome]:
+    """Run a command of zood in this process."""
+
+    def run(*arguments: str | Path) -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["zood", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return Outcome(int(ended.value.code or 0), *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Start Python on a program in another process; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def process(program: str, *arguments: str | Path) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-c", program, *map(str, arguments)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(child)
+        return child
+
+    yield process
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
+    """Mount a file system in memory with the options given; skips where that is not allowed."""
+    mounted: list[Path] = []
+
+    def mount(options: str) -> Path:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", os.fspath(folder)]
+        try:
+            subprocess.run(command, check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("mounting a small disk is not allowed here")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", "--lazy", os.fspath(folder)], check=True)

@@ -1,0 +1,250 @@
+"""Killed at any moment, the same command finishes the work and makes the same store."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from zood.demo.digits import DOMAINS, deal_domains, draw_digit
+from zood.errors import InputError
+from zood.features.extract import Extraction
+from zood.features.store import FeatureStore
+from zood.zoo import ModelSpec, load_zoo
+
+Extract = Callable[..., Extraction]
+Process = Callable[..., subprocess.Popen[str]]
+Stamps = Callable[[Path], dict[str, tuple[int, int]]]
+Tree = Callable[[Path], dict[str, str]]
+Zoo = Callable[..., list[ModelSpec]]
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+
+# Extracts in children of one process, so that imports are paid once. A child kills itself right
+# before its n-th change of the disk: between two changes there is nothing to see from outside.
+KILLED_CHILDREN = """
+import os, signal, sys
+from pathlib import Path
+import joblib, onnxruntime, PIL.Image
+import zood, zood.features.extract
+
+def watch(moment):
+    seen = 0
+    def hook(event, args):
+        nonlocal seen
+        changes = (
+            event in ("os.rename", "os.remove")
+            or (event == "os.mkdir" and not os.path.exists(args[0]))
+            or (event == "open" and isinstance(args[0], str) and args[2] & os.O_ACCMODE
+                and not args[0].startswith("/dev"))
+        )
+        seen += changes
+        if changes and seen == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+for line in sys.stdin:
+    moment, data, store, *names = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if child == 0:
+        watch(int(moment))
+        zoo = {spec.name: spec for spec in zood.load_zoo("demo")}
+        zood.extract(data, [zoo[name] for name in names], store)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+@pytest.fixture
+def killed(process: Process) -> Callable[..., bool]:
+    """Extract in another process and kill it before its n-th change; False if it ended first."""
+    parent = process(KILLED_CHILDREN)
+
+    def killed(moment: int, data: Path, store: Path, zoo: list[ModelSpec]) -> bool:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdin.write(
+            "\t".join(map(str, (moment, data, store, *(s.name for s in zoo)))) + "\n"
+        )
+        parent.stdin.flush()
+        code = int(parent.stdout.readline())
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+
+    return killed
+
+
+@pytest.fixture
+def few(data: Path) -> Path:
+    """Two domains of a few images each, one of them unreadable."""
+    shutil.rmtree(data / "paper")
+    for path in data.rglob("*.png"):
+        if path.parent.name == "2":
+            path.unlink()
+    next((data / "marker/0").glob("*.png")).write_bytes(b"no image")
+    for folder in data.glob("*/2"):
+        folder.rmdir()
+    return data
+
+
+def test_killed_before_any_change(
+    few: Path,
+    zoo: Zoo,
+    extract: Extract,
+    killed: Callable[..., bool],
+    tree: Tree,
+    stamps: Stamps,
+    tmp_path: Path,
+) -> None:
+    one = zoo("separable_shapes")
+    extract(few, one, tmp_path / "whole")
+    expected = tree(tmp_path / "whole")
+    moment = 1
+    while killed(moment, few, store := tmp_path / f"s{moment}", one):
+        finished = finished_shards(stamps(store))
+        done = extract(few, one, store)
+        assert tree(store) == expected, moment
+        assert stamps(store).items() >= finished.items(), moment
+        assert done.shards == 2 - len(finished) // 2, moment
+        moment += 1
+    assert tree(store) == expected
+    assert moment > 20
+
+
+def test_killed_while_growing(
+    few: Path,
+    zoo: Zoo,
+    extract: Extract,
+    killed: Callable[..., bool],
+    tree: Tree,
+    stamps: Stamps,
+    tmp_path: Path,
+) -> None:
+    """Readers see the old state or the new one, aligned, at whatever moment the kill comes."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    extract(few, zoo("separable_shapes"), old)
+    rows = _rows(FeatureStore(old))
+    Image.new("RGB", (32, 32), "red").save(few / "chalk/0/a-first.png")
+    (few / "tilted/5").mkdir(parents=True)
+    Image.new("RGB", (32, 32), "blue").save(few / "tilted/5/new.png")
+    both = zoo("separable_shapes", "cnn_photos")
+    extract(few, both, shutil.copytree(old, new))
+    expected = tree(new)
+    moment = 2  # the lock alone changes nothing
+    while killed(moment, few, store := shutil.copytree(old, tmp_path / f"s{moment}"), both):
+        seen = _rows(FeatureStore(store))
+        assert seen.keys() in (
+            rows.keys(),
+            rows.keys() | {"chalk/0/a-first.png", "tilted/5/new.png"},
+        )
+        for path, (label, row) in rows.items():
+            assert seen[path][0] == label
+            np.testing.assert_array_equal(seen[path][1], row)
+        finished = finished_shards(stamps(store))
+        extract(few, both, store)
+        assert tree(store) == expected, moment
+        assert stamps(store).items() >= finished.items(), moment
+        moment += 2
+    assert moment > 20
+
+
+def finished_shards(stamps: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+    """Of a shard the features are written last: where they are, all is."""
+    return {
+        name: stamp
+        for name, stamp in stamps.items()
+        if name.replace("logits", "features") in stamps
+    }
+
+
+def _rows(store: FeatureStore) -> dict[str, tuple[str, Any]]:
+    """Label and features of each path, as a reader puts them together."""
+    return {
+        path: (store.classes[label], row)
+        for domain in store.domains
+        for path, label, row in zip(
+            store.paths(domain),
+            store.labels(domain),
+            store.features("separable_shapes", domain),
+            strict=True,
+        )
+    }
+
+
+def test_killed_at_random_many_times(
+    zoo: Zoo,
+    zoo_file: Callable[[list[ModelSpec]], Path],
+    extract: Extract,
+    process: Process,
+    tree: Tree,
+    stamps: Stamps,
+    tmp_path: Path,
+) -> None:
+    """The command itself, killed by the clock: also in the middle of a write or a forward pass."""
+    bunch = load_digits()
+    domains = deal_domains(bunch.target)
+    for index in range(240):
+        path = tmp_path / "data" / domains[index] / str(bunch.target[index]) / f"{index}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(draw_digit(bunch.images[index] / 16, domains[index], index)).save(path)
+    networks = zoo("separable_shapes", "cnn_photos", "mlp_glyphs_augmented")
+    file = zoo_file(networks)
+    start = time.monotonic()
+    extract(tmp_path / "data", load_zoo(file), tmp_path / "whole")
+    span = time.monotonic() - start
+    store = tmp_path / "store"
+    command = ("extract", tmp_path / "data", "--zoo", file, "--store", store, "--quiet")
+    lots = random.Random(7)
+    finished: dict[str, tuple[int, int]] = {}
+    for _ in range(6):
+        child = process("from zood.cli import main; main()", *command)
+        _wait_for_lock(child, store)
+        time.sleep(lots.uniform(0.0, span))
+        child.kill()
+        child.wait()
+        before, finished = finished, finished_shards(stamps(store))
+        assert finished.items() >= before.items()
+    last = process("from zood.cli import main; main()", *command)
+    out, err = last.communicate()
+    assert (last.returncode, err) == (0, "")
+    assert "3 networks, 240 images, 6 domains" in out
+    assert stamps(store).items() >= finished.items()
+    assert tree(store) == tree(tmp_path / "whole")
+    assert FeatureStore(store).domains == tuple(sorted(DOMAINS))
+
+
+def _wait_for_lock(child: subprocess.Popen[str], store: Path) -> None:
+    """Until the work has begun; importing takes longer than it."""
+    lock = store / ".lock"
+    while child.poll() is None and not (lock.exists() and str(child.pid) in lock.read_text()):
+        time.sleep(0.01)
+
+
+def test_stale_temporaries_go(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
+) -> None:
+    before = tree(store)
+    for name in (".tmp-manifest.json", "separable_shapes/chalk/.tmp-shard-00000.features.npy"):
+        (store / name).write_bytes(b"half of")
+    extract(data, zoo(), store)
+    assert tree(store) == before
+
+
+def test_an_unfinished_store_says_so(
+    few: Path, zoo: Zoo, killed: Callable[..., bool], tmp_path: Path
+) -> None:
+    assert killed(20, few, tmp_path / "s", zoo())
+    with pytest.raises(InputError, match=r"no finished network yet; run the same .* again"):
+        FeatureStore(tmp_path / "s")

@@ -1,0 +1,557 @@
+"""What lies on disk: complete, aligned, the same wherever it was made, and growing."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import zood
+from zood.dataset import ImageDomains
+from zood.errors import InputError
+from zood.features.disk import locked
+from zood.features.extract import Extraction
+from zood.features.store import SCHEMA, FeatureStore
+from zood.zoo import ModelSpec, Network
+
+Extract = Callable[..., Extraction]
+MakeNetwork = Callable[..., Network]
+Stamps = Callable[[Path], dict[str, tuple[int, int]]]
+Tree = Callable[[Path], dict[str, str]]
+Zoo = Callable[..., list[ModelSpec]]
+
+
+def write_table(
+    data: Path, rows: Sequence[tuple[str, ...]], header: str = "path,domain,label"
+) -> Path:
+    table = data / "table.csv"
+    with table.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header.split(","), *rows])
+    return table
+
+
+def rows_of(data: Path) -> list[tuple[str, ...]]:
+    return [tuple(s[:3]) for s in ImageDomains(data)]
+
+
+def another_digit(data: Path, name: str) -> Path:
+    """A new image: one that is there, turned upside down."""
+    path = data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(next((data / "paper/0").glob("*.png"))) as image:
+        image.transpose(Image.Transpose.ROTATE_180).save(path)
+    return path
+
+
+# --- what is there ----------------------------------------------------------------------------
+
+
+def test_files(made: Path) -> None:
+    top = {path.name for path in made.iterdir()}
+    assert top == {
+        ".lock", "images.json", "local.json", "manifest.json",
+        "mlp_glyphs_augmented", "separable_shapes",
+    }  # fmt: skip
+    model = made / "separable_shapes"
+    assert {path.name for path in model.iterdir()} == {"model.json", "chalk", "marker", "paper"}
+    shards = {path.name for path in (model / "chalk").iterdir()}
+    assert shards == {"shard-00000.features.npy", "shard-00000.logits.npy"}
+    oldest_first = sorted(made.rglob("*.[jn]*"), key=lambda path: path.stat().st_mtime_ns)
+    assert oldest_first[-1].name == "manifest.json"
+
+
+def test_readers(made: Path, digits: Path) -> None:
+    store = FeatureStore(made)
+    dataset = ImageDomains(digits)
+    assert store.domains == dataset.domains == ("chalk", "marker", "paper")
+    assert store.classes == dataset.classes == ("0", "1", "2")
+    assert store.models == ("mlp_glyphs_augmented", "separable_shapes")
+    assert store.n_images == len(dataset) == 45
+    assert store.skipped == {}
+    for domain in store.domains:
+        samples = [s for s in dataset if s.domain == domain]
+        assert store.paths(domain) == [s.path for s in samples]
+        assert [store.classes[at] for at in store.labels(domain)] == [s.label for s in samples]
+        assert store.groups(domain) == [None] * 15
+    for name in store.models:
+        model = store.model(name)
+        features = store.features(name, "chalk")
+        assert features.shape == (15, model.feature_dim)
+        assert store.logits(name, "chalk").shape == (15, model.n_logits)
+        assert (store.milliseconds_per_image(name) or 0) > 0
+    with pytest.raises(InputError, match="has no network 'x'; it has mlp_glyphs_augmented, sep"):
+        store.model("x")
+    with pytest.raises(InputError, match="there is no domain 'x'"):
+        store.features("separable_shapes", "x")
+
+
+def test_shards_are_read_only_memory_maps(made: Path) -> None:
+    for shard in FeatureStore(made).shards("separable_shapes", "paper"):
+        assert isinstance(shard, np.memmap)
+        with pytest.raises(ValueError, match="read-only"):
+            shard[0] = 0
+
+
+def test_many_shards_in_a_domain(
+    tmp_path: Path, network: MakeNetwork, extract: Extract, write_image: Callable[[Path], Path]
+) -> None:
+    for number in range(520):
+        write_image(tmp_path / "data" / "a" / f"{number % 2}" / f"{number:03}.png")
+    write_image(tmp_path / "data/b/0/1.png")
+    extract(tmp_path / "data", [network()], tmp_path / "store")
+    store = FeatureStore(tmp_path / "store")
+    assert [len(part) for part in store.shards("function", "a")] == [256, 256, 8]
+    colour = [Image.open(tmp_path / "data" / path).getpixel((0, 0)) for path in store.paths("a")]
+    np.testing.assert_allclose(
+        store.features("function", "a"), np.array(colour) / 127.5 - 1, atol=1e-6
+    )
+
+
+# --- time and place ---------------------------------------------------------------------------
+
+
+def test_a_store_does_not_depend_on_where_it_was_made(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
+    elsewhere = shutil.copytree(zoo()[0].folder, tmp_path / "networks")
+    specs = zood.load_zoo(elsewhere / "zoo.toml")
+    chosen = [s for s in reversed(specs) if s.name in {m.name for m in zoo()}]
+    done = extract(data, chosen, tmp_path / "other" / "place")
+    assert done.shards == 6
+    assert tree(tmp_path / "other" / "place") == tree(made)
+    assert str(tmp_path) not in (tmp_path / "other/place/manifest.json").read_text()
+
+
+def test_a_store_moves_with_its_images(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
+    before = tree(store)
+    moved = store.rename(tmp_path / "moved")
+    data = data.rename(tmp_path / "moved images")
+    assert extract(data, zoo(), moved).decoded == 0
+    assert tree(moved) == before
+    assert FeatureStore(moved).n_images == 45
+
+
+def test_a_table_and_a_folder_give_the_same_store(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
+    table = write_table(data, rows_of(data)[::-1])
+    extract(table, zoo(), tmp_path / "by table")
+    assert tree(tmp_path / "by table") == tree(made)
+
+
+ODD_DOMAINS = ["a/b", "..", "höhle 7", "日本 " * 40 + "!", "model.json", "skipped", "x.", "50%"]
+
+
+def test_domains_may_have_any_name(
+    data: Path, tmp_path: Path, network: MakeNetwork, extract: Extract
+) -> None:
+    rows = [
+        (path, ODD_DOMAINS[at % len(ODD_DOMAINS)], label)
+        for at, (path, _, label) in enumerate(rows_of(data))
+    ]
+    dataset = ImageDomains(write_table(data, rows))
+    extract(dataset, [network()], tmp_path / "store")
+    assert extract(dataset, [network()], tmp_path / "store").decoded == 0
+    store = FeatureStore(tmp_path / "store")
+    assert store.domains == tuple(sorted(ODD_DOMAINS))
+    for domain in ODD_DOMAINS:
+        paths = [path for path, d, _ in rows if d == domain]
+        assert sorted(store.paths(domain)) == paths
+        assert store.features("function", domain).shape == (len(paths), 3)
+    # nothing climbed out of the store
+    assert {path.name for path in tmp_path.iterdir()} == {"data", "store"}
+
+
+# --- growing ----------------------------------------------------------------------------------
+
+
+def test_the_same_command_again_does_nothing(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, stamps: Stamps
+) -> None:
+    content, times = tree(store), stamps(store)
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards, done.failed) == (0, 0, {})
+    assert (tree(store), stamps(store)) == (content, times)
+
+
+def test_a_network_comes(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, stamps: Stamps, tmp_path: Path
+) -> None:
+    times = stamps(store)
+    third = zoo("cnn_photos")
+    done = extract(data, third, store)
+    assert (done.decoded, done.shards, done.outdated) == (45, 3, [])
+    assert stamps(store).items() > times.items()
+    assert FeatureStore(store).models == ("cnn_photos", "mlp_glyphs_augmented", "separable_shapes")
+    extract(data, [*zoo(), *third], tmp_path / "at once")
+    assert tree(store) == tree(tmp_path / "at once")
+
+
+def test_images_and_a_domain_come(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, stamps: Stamps
+) -> None:
+    old = FeatureStore(store)
+    rows = {path: row for d in old.domains for path, row in _rows(old, d)}
+    times = stamps(store)
+    another_digit(data, "chalk/0/a-first.png")
+    another_digit(data, "pencil/1/new.png")
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (2, 4)
+    assert stamps(store).items() > times.items()
+    new = FeatureStore(store)
+    assert new.domains == ("chalk", "marker", "paper", "pencil")
+    assert new.n_images == 47
+    for domain in new.domains:
+        for path, row in _rows(new, domain):
+            if path in rows:
+                np.testing.assert_array_equal(row, rows[path])
+    assert new.paths("chalk")[-1] == "chalk/0/a-first.png"
+    assert new.classes[new.labels("chalk")[-1]] == "0"
+
+
+def _rows(store: FeatureStore, domain: str) -> Iterator[tuple[str, Any]]:
+    return zip(store.paths(domain), store.features("separable_shapes", domain), strict=True)
+
+
+def test_networks_that_lack_new_images_are_named_and_left_out(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, stamps: Stamps
+) -> None:
+    another_digit(data, "chalk/0/new.png")
+    with pytest.warns(UserWarning, match="mlp_glyphs_augmented: in the store, but not for"):
+        grown = zood.extract(data, zoo("separable_shapes"), store)
+    assert grown.models == ("separable_shapes",)
+    times = stamps(store)
+    done = extract(data, zoo(), store)
+    assert (done.shards, done.outdated) == (1, [])
+    assert stamps(store).items() > times.items()
+    assert len(FeatureStore(store).models) == 2
+
+
+def test_other_labels_in_a_table_change_labels_alone(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, stamps: Stamps
+) -> None:
+    times = stamps(store)
+    rows = rows_of(data)
+    changed = [(p, d, "zero" if c == "0" else c, f"g{at}") for at, (p, d, c) in enumerate(rows)]
+    table = write_table(data, changed, "path,domain,label,group")
+    done = extract(table, zoo(), store)
+    assert (done.decoded, done.shards) == (0, 0)
+    assert stamps(store) == times
+    opened = FeatureStore(store)
+    assert opened.classes == ("1", "2", "zero")
+    for domain in opened.domains:
+        found = zip(opened.paths(domain), opened.labels(domain), opened.groups(domain), strict=True)
+        assert [(p, domain, opened.classes[c], g) for p, c, g in found] == [
+            row for row in changed if row[1] == domain
+        ]
+
+
+def test_a_removed_image_is_an_error(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
+) -> None:
+    before = tree(store)
+    gone = sorted((data / "marker/1").glob("*.png"))[0]
+    gone.unlink()
+    with pytest.raises(InputError, match=rf"1 of the 45 .*{gone.name}' \(no longer there\)"):
+        extract(data, zoo(), store)
+    assert tree(store) == before
+
+
+def test_a_changed_image_is_an_error(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
+) -> None:
+    before = tree(store)
+    path = sorted((data / "marker/1").glob("*.png"))[0]
+    Image.new("RGB", (32, 32)).save(path)
+    with pytest.raises(InputError, match=rf"1 of the 45 .*{path.name}' \(changed\)"):
+        extract(data, zoo(), store)
+    assert tree(store) == before
+
+
+def test_another_data_set_is_an_error(
+    store: Path, photos: Path, zoo: Zoo, extract: Extract, tree: Tree
+) -> None:
+    before = tree(store)
+    with pytest.raises(InputError, match="another data set"):
+        extract(photos, zoo(), store)
+    assert tree(store) == before
+
+
+def test_another_network_of_the_same_name_is_refused(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
+    before = tree(store)
+    (mlp,) = zoo("mlp_glyphs_augmented")
+    file = str(mlp.file)
+    for other, why in (
+        (ModelSpec("separable_shapes", f"onnx/{file}", mean=mlp.mean, std=mlp.std), "fingerprint"),
+        (
+            ModelSpec(mlp.name, f"onnx/{file}", mean=(0.4, 0.5, 0.5), std=mlp.std),
+            "fingerprint|prep",
+        ),
+    ):
+        with pytest.raises(InputError, match=f"another network under the name .*({why})"):
+            extract(data, [other], store)
+    assert tree(store) == before
+    with pytest.raises(InputError, match="dtype float32, now float16"):
+        extract(data, [mlp], store, dtype="float16")
+
+
+def test_a_network_of_which_nothing_was_stored_may_change(
+    data: Path, tmp_path: Path, network: MakeNetwork, extract: Extract
+) -> None:
+    """Its name is not taken by features that are not there."""
+
+    def fail(batch: Any) -> Any:
+        raise RuntimeError("not ready")
+
+    with pytest.raises(InputError, match="not ready"):
+        extract(data, [network(fail, feature_dim=7)], tmp_path / "s")
+    assert extract(data, [network()], tmp_path / "s", dtype="float16").failed == {}
+    assert FeatureStore(tmp_path / "s").model("function").dtype == "float16"
+
+
+# --- one writer, many readers -----------------------------------------------------------------
+
+
+def test_two_writers_at_once(
+    store: Path, data: Path, process: Callable[..., subprocess.Popen[str]], tree: Tree
+) -> None:
+    before = tree(store)
+    program = "from zood.cli import main; main()"
+    arguments = ("extract", data, "--zoo", "demo", "--store", store, "--quiet")
+    with locked(store):
+        second = process(program, *arguments)
+        out, err = second.communicate()
+    assert (second.returncode, out) == (2, "")
+    (line,) = err.splitlines()
+    assert "is being written by another process (process " in line
+    assert tree(store) == before
+
+
+class Stop(BaseException):
+    """Ends a run as Ctrl-C does, at a moment of our choice."""
+
+
+def test_readers_see_the_old_state_while_a_store_grows(
+    store: Path, data: Path, network: MakeNetwork, extract: Extract, zoo: Zoo, tree: Tree
+) -> None:
+    before = {
+        d: (FeatureStore(store).paths(d), FeatureStore(store).labels(d).tolist())
+        for d in ("chalk", "marker", "paper")
+    }
+
+    def stop(batch: Any) -> Any:
+        raise Stop
+
+    another_digit(data, "chalk/0/a-first.png")
+    another_digit(data, "pencil/9/new.png")
+    with pytest.raises(Stop):
+        extract(data, [network(stop)], store)
+    seen = FeatureStore(store)
+    assert seen.classes == ("0", "1", "2")
+    assert {d: (seen.paths(d), seen.labels(d).tolist()) for d in seen.domains} == before
+    for name in seen.models:
+        for domain in seen.domains:
+            assert len(seen.features(name, domain)) == len(seen.labels(domain)) == 15
+    # and the images that no network has seen may still change, or go
+    another_digit(data, "pencil/9/new.png").unlink()
+    another_digit(data, "marker/0/other.png")
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (2, 4)
+    assert FeatureStore(store).domains == ("chalk", "marker", "paper")
+
+
+def test_readers_see_labels_of_known_classes_while_a_store_grows(
+    store: Path, data: Path, network: MakeNetwork, extract: Extract
+) -> None:
+    """The new labels of old images may name a class that the last finished run did not know."""
+
+    def stop(batch: Any) -> Any:
+        raise Stop
+
+    table = write_table(data, [(p, d, c.replace("0", "zero")) for p, d, c in rows_of(data)])
+    with pytest.raises(Stop):
+        extract(table, [network(stop)], store)
+    seen = FeatureStore(store)
+    named = {seen.classes[at] for domain in seen.domains for at in seen.labels(domain)}
+    assert named == set(seen.classes)
+    assert [len(seen.labels(d)) for d in seen.domains] == [15, 15, 15]
+
+
+# --- what is no store, or not of ours ---------------------------------------------------------
+
+
+def _rewrite(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "images.json"])
+@pytest.mark.parametrize(
+    ("schema", "advice"),
+    [
+        (SCHEMA + 1, "upgrade zood"),
+        (SCHEMA - 1, "again into a new"),
+        ("x", "again"),
+        (None, "again"),
+    ],
+)
+def test_another_schema(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, file: str, schema: Any, advice: str
+) -> None:
+    _rewrite(store / file, schema=schema)
+    for attempt in (lambda: FeatureStore(store), lambda: extract(data, zoo(), store)):
+        with pytest.raises(InputError, match=f"has the schema {schema!r}.*{advice}"):
+            attempt()
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "images.json"])
+@pytest.mark.parametrize("content", [b"", b'{"schema": 1', b"[]", b'{"schema": 1}', b"\xff"])
+def test_damaged_json(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, file: str, content: bytes
+) -> None:
+    (store / file).write_bytes(content)
+    with pytest.raises(InputError, match="is damaged") as caught:
+        FeatureStore(store)
+    assert "\n" not in str(caught.value)
+    if (file, content) != ("manifest.json", b'{"schema": 1}'):  # which a writer can do without
+        with pytest.raises(InputError, match="is damaged"):
+            extract(data, zoo(), store)
+
+
+def test_json_with_holes_is_damaged(store: Path) -> None:
+    _rewrite(store / "manifest.json", data={"images": [1, 2]})
+    with pytest.raises(InputError, match="is damaged"):
+        FeatureStore(store)
+
+
+def test_rows_without_labels_are_noticed(store: Path) -> None:
+    """Features and labels that do not belong together are worse than none."""
+    (store / "skipped/chalk").mkdir(parents=True)
+    (store / "skipped/chalk/shard-00000.json").write_text('{"3": "lost"}')
+    with pytest.raises(InputError, match="15 rows of 'chalk', its lists have 14 images"):
+        FeatureStore(store)
+
+
+def test_no_store(tmp_path: Path, photos: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no feature store .*nowhere.*zood extract"):
+        FeatureStore(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="is no feature store: it has no manifest"):
+        FeatureStore(photos)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="there is no feature store"):
+        FeatureStore(tmp_path / "file")
+
+
+def test_a_foreign_folder_is_left_as_it_was(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    mine = tmp_path / "mine"
+    for name in ("thesis.tex", ".tmp-notes", "deep/.tmp-draft"):
+        (mine / name).parent.mkdir(parents=True, exist_ok=True)
+        (mine / name).write_text("years of work")
+    before = sorted(mine.rglob("*"))
+    with pytest.raises(InputError, match=r"not empty and no feature store \(it holds '.tmp-notes'"):
+        extract(data, zoo(), mine)
+    (mine / ".tmp-notes").unlink()
+    with pytest.raises(InputError, match=r"it holds 'deep'"):
+        extract(data, zoo(), mine)
+    before.remove(mine / ".tmp-notes")
+    assert sorted(mine.rglob("*")) == before
+
+
+def test_a_foreign_manifest_is_no_manifest(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    """Web pages have a file of this name too."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/manifest.json").write_text('{"name": "my page", "icons": []}')
+    (tmp_path / "site/.tmp-page").touch()
+    with pytest.raises(InputError, match="has the schema None"):
+        extract(data, zoo(), tmp_path / "site")
+    assert (tmp_path / "site/.tmp-page").exists()
+
+
+def test_an_empty_folder_is_taken(
+    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path
+) -> None:
+    (tmp_path / "empty").mkdir()
+    extract(data, [network()], tmp_path / "empty")
+    assert FeatureStore(tmp_path / "empty").n_images == 45
+
+
+@pytest.mark.parametrize("name", ["skipped", "images.json", "manifest.json", "local.json", ".lock"])
+def test_names_that_the_store_needs_itself(
+    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path, name: str
+) -> None:
+    done = extract(data, [network(), network(name=name)], tmp_path / "s")
+    assert done.failed == {name: f"a network cannot be named {name!r}: the store uses that name"}
+    assert FeatureStore(tmp_path / "s").models == ("function",)
+
+
+def test_a_file_where_the_store_is_due(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="a file where a folder is needed"):
+        extract(data, zoo(), tmp_path / "file")
+    with pytest.raises(InputError, match="a part of the path is a file"):
+        extract(data, zoo(), tmp_path / "file" / "store")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+# --- the disk ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["68k", "80k"])  # full among the shards, and at the manifest
+def test_a_full_disk_loses_nothing(
+    size: str,
+    small_disk: Callable[[str], Path],
+    data: Path,
+    made: Path,
+    zoo: Zoo,
+    extract: Extract,
+    tree: Tree,
+    stamps: Stamps,
+) -> None:
+    disk = small_disk(f"size={size}")
+    with pytest.raises(InputError, match=r"the disk is full; .* finished work is kept"):
+        extract(data, zoo(), disk / "store")
+    finished = stamps(disk / "store")
+    assert 0 < len(finished) < (12 if size == "68k" else 13)
+    assert not list(disk.rglob(".tmp-*"))
+    subprocess.run(["mount", "-o", "remount,size=1m", disk], check=True)
+    extract(data, zoo(), disk / "store")
+    assert tree(disk / "store") == tree(made)
+    assert stamps(disk / "store").items() >= finished.items()
+
+
+def test_too_small_a_disk_is_noticed_before_the_work(
+    small_disk: Callable[[str], Path], data: Path, network: MakeNetwork, extract: Extract
+) -> None:
+    disk = small_disk("size=256k")
+    wide = network(lambda batch: np.ones((len(batch), 5000)), feature_dim=5000)
+    with pytest.raises(InputError, match=r"the features need 0.90 MB and the disk .* 0.2. MB free"):
+        extract(data, [wide], disk / "store")
+
+
+def test_a_read_only_store(
+    small_disk: Callable[[str], Path], data: Path, made: Path, zoo: Zoo, extract: Extract
+) -> None:
+    disk = small_disk("size=1m")
+    shutil.copytree(made, disk / "store")
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    for path in (disk / "store", disk / "new"):
+        with pytest.raises(InputError, match="the disk is read-only"):
+            extract(data, zoo(), path)
+    assert FeatureStore(disk / "store").features("separable_shapes", "chalk").shape[0] == 15

@@ -1,0 +1,168 @@
+"""What a score says to inputs that cannot be used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zood import scores
+from zood.errors import InputError
+
+X = np.arange(24.0).reshape(8, 3) % 7
+Y = np.arange(8) % 2
+DOMAINS = np.repeat(["day", "night"], 4)
+
+
+def of_features(name: str, X: Any, y: Any) -> float:
+    score = scores.get(name)
+    return score.function(X, y, DOMAINS[: len(X)]) if score.uses_domains else score.function(X, y)
+
+
+FEATURE_SCORES = [name for name in scores.names() if scores.get(name).needs == "features"]
+every_score = pytest.mark.parametrize("name", FEATURE_SCORES)
+
+
+def put(value: float) -> Any:
+    changed = X.copy()
+    changed[5, 1] = value
+    return changed
+
+
+@every_score
+@pytest.mark.parametrize(
+    ("features", "y", "says"),
+    [
+        (put(np.nan), Y, "X has 1 values that are not finite, the first nan in row 5, column 1"),
+        (put(np.inf), Y, "first inf in row 5"),
+        (X[:, 0], Y, r"X has shape \(8,\)"),
+        (X[:, :0], Y, r"X has shape \(8, 0\)"),
+        (X[:1], Y[:1], "X has 1 row; at least two samples"),
+        (X.astype(complex), Y, "X holds values of type complex128"),
+        (X.astype(str), Y, "X holds values of type <U"),
+        ([[1, 2], [3]], [0, 1], "X is not a matrix"),
+        (X, Y[:7], "y has 7 labels for 8 samples"),
+        (X, Y[:, None], r"y has shape \(8, 1\)"),
+        (X, ["cat"] * 8, "y has the single value 'cat'; at least two"),
+        (X, Y + 0.5, "y has the value 0.5; labels are strings or integers"),
+        (X, np.where(Y, np.nan, 1), "y has the value nan"),
+        (X, np.array(["a", None] * 4, dtype=object), "y has the value None"),
+        (X, np.array([1, "b"] * 4, dtype=object), "y has the value 'b'"),
+        (X, Y.astype("datetime64[s]"), "y holds values of type datetime64"),
+    ],
+)
+def test_features_and_labels(name: str, features: Any, y: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        of_features(name, features, y)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("theta", "says"),
+    [
+        ([[0.5, 0.6], [0.5, 0.5]], "within 0.1"),
+        ([[1.5, -0.5], [0.5, 0.5]], "negative value -0.5"),
+        ([[np.nan, 1.0], [0.5, 0.5]], "source_probabilities has 1 values that are not finite"),
+        ([0.5, 0.5], r"source_probabilities has shape \(2,\)"),
+        ([[1.0]], "source_probabilities has 1 row"),
+        ([[0.5, 0.5]] * 3, "y has 2 labels for 3 samples"),
+    ],
+)
+def test_probabilities(theta: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        scores.leep(theta, [0, 1])
+
+
+def test_probabilities_in_half_precision_are_normalised() -> None:
+    theta = np.random.default_rng(0).dirichlet(np.ones(300), size=20)
+    y = np.arange(20) % 2
+    half = theta.astype(np.float16)
+    assert abs(half.astype(float).sum(axis=1) - 1).max() > 1e-5
+    assert scores.leep(half, y) == pytest.approx(scores.leep(theta, y), rel=1e-2)
+    whole = np.array([[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]])
+    short = whole * np.array([[1.0], [0.9995], [1.0005]])
+    assert scores.leep(short, [0, 1, 1]) == pytest.approx(scores.leep(whole, [0, 1, 1]), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("source", "y", "says"),
+    [
+        ([0, 1, 2], [0, 1], "source_labels has 3 labels for 2 samples"),
+        ([0, 1], [1, 1], "y has the single value 1"),
+        ([0], [1], "y has 1 labels"),
+        ([0.5, 1], [0, 1], "source_labels has the value 0.5"),
+    ],
+)
+def test_source_labels(source: Any, y: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        scores.nce(source, y)
+
+
+@pytest.mark.parametrize("name", ["knn", "lda"])
+@pytest.mark.parametrize(
+    ("domains", "says"),
+    [
+        (["day"] * 8, "domains has the single value 'day'"),
+        (["day", "night"], "domains has 2 labels for 8 samples"),
+    ],
+)
+def test_domains(name: str, domains: Any, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        scores.get(name).function(X, Y, domains)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        ("gbc", {"covariance": "full"}, "covariance is 'full'"),
+        ("gbc", {"floor": 0}, "floor is 0"),
+        ("gbc", {"n_components": 0}, "n_components is 0"),
+        ("knn", {"domains": DOMAINS, "k": 0}, "k is 0"),
+        ("knn", {"domains": DOMAINS, "k": 1.5}, "k is 1.5"),
+        ("knn", {"domains": DOMAINS, "temperature": 0}, "temperature is 0"),
+        ("lda", {"random_state": -1}, "random_state is -1"),
+        ("logme", {"variant": "icml"}, "variant is 'icml'"),
+        ("nleep", {"n_components": 9}, "n_components is 9; .* the 8 samples"),
+        ("nleep", {"energy": 0}, "energy is 0"),
+        ("nleep", {"covariance": "tied"}, "covariance is 'tied'"),
+        ("nleep", {"random_state": 0.5}, "random_state is 0.5"),
+        ("parc", {"max_samples": 2}, "max_samples is 2"),
+        ("sfda", {"a": float("nan")}, "a is nan"),
+        ("transrate", {"eps": 0}, "eps is 0"),
+    ],
+)
+def test_options(name: str, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        scores.get(name).function(X, Y, **options)
+
+
+def test_parc_needs_two_samples_of_a_class() -> None:
+    with pytest.raises(InputError, match="all 3 pairs of samples used are of different classes"):
+        scores.parc(X[:3], ["a", "b", "c"])
+
+
+@every_score
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64, np.uint8, bool, list])
+def test_kinds_of_numbers(name: str, kind: Any) -> None:
+    given = X.tolist() if kind is list else X.astype(kind)
+    expected = of_features(name, np.asarray(given, dtype=np.float64), Y)
+    assert of_features(name, given, Y) == expected
+
+
+@every_score
+def test_kinds_of_labels(name: str) -> None:
+    expected = of_features(name, X, Y)
+    for y in (Y.tolist(), Y.astype(bool), Y.astype(np.uint8), Y.astype(float), Y + 10):
+        assert of_features(name, X, y) == expected
+    names = np.array(["ant", "bee"])[Y]
+    for y in (names, names.tolist(), names.astype(object), names.astype(bytes)):
+        assert of_features(name, X, y) == expected
+    assert of_features(name, X, Y.astype(object)) == expected
+
+
+@every_score
+def test_read_only_features(name: str) -> None:
+    locked = X.copy()
+    locked.flags.writeable = False
+    assert of_features(name, locked, Y) == of_features(name, X, Y)

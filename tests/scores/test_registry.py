@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+from zood import scores
+from zood.errors import InputError
+from zood.scores import registry
+
+ALL = ("gbc", "h_score", "knn", "lda", "leep", "logme", "nce", "nleep", "parc",
+       "regularized_h_score", "sfda", "transrate")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_registration_fits_its_function(name: str) -> None:
+    score = scores.get(name)
+    assert score.function is getattr(scores, name)
+    parameters = list(inspect.signature(score.function).parameters)
+    first = {"features": "X", "probabilities": "source_probabilities"}.get(
+        score.needs, "source_labels"
+    )
+    assert parameters[:2] == [first, "y"]
+    assert (parameters[2:3] == ["domains"]) == score.uses_domains
+    assert score.title
+    assert score.reference.split(",")[0].split()[0] in (score.function.__doc__ or "")
+
+
+def test_names() -> None:
+    assert set(ALL) <= set(scores.names())
+    assert list(scores.names()) == sorted(scores.names())
+
+
+def test_an_unknown_name_gets_its_neighbours() -> None:
+    with pytest.raises(InputError, match=r"unknown score 'log_me'; did you mean logme"):
+        scores.get("log_me")
+    with pytest.raises(InputError, match=r"unknown score 'zzzzzz'; known are .*gbc, .*transrate"):
+        scores.get("zzzzzz")
+
+
+def test_a_score_is_added_by_a_function_and_one_registration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_SCORES", dict(registry._SCORES))
+    mine = scores.Score("mine", lambda X, y: 1.0, "features", False, "nobody", "My own")
+    assert scores.register(mine) is mine
+    assert scores.get("mine") is mine
+    assert "mine" in scores.names()
+    with pytest.raises(ValueError, match="'mine' is registered already"):
+        scores.register(mine)
+
+
+def test_a_score_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        scores.get("leep").name = "other"  # type: ignore[misc]

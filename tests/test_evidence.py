@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from tests.oracles import bayes
+from threadpoolctl import threadpool_limits
+
+from zood.backend import backend, to_numpy
+from zood.errors import InputError
+from zood.evidence import (
+    NOISE_FLOOR,
+    RIDGE_RANGE,
+    Precisions,
+    Spectrum,
+    decompose,
+    log_evidence,
+    maximise_evidence,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """The matrices are small: more threads than idle cores make the tests many times slower."""
+    with threadpool_limits(1):
+        yield
+
+
+def spectrum_of(Phi: Any, Y: Any, device: str | None = None) -> Spectrum:
+    float64 = backend(device).float64
+    squares = (Y**2).sum(0)
+    return decompose(float64(Phi.T @ Phi), float64(Phi.T @ Y), float64(squares), len(Phi))[0]
+
+
+def precisions(alpha: Any, beta: Any) -> Precisions:
+    alpha, beta = np.asarray(alpha, float), np.asarray(beta, float)
+    return Precisions(alpha, beta, np.ones(alpha.shape, bool), 0)
+
+
+def labelled(n: int, d: int, n_classes: int = 3, rank: int | None = None, seed: int = 0) -> Any:
+    """Features with a mean, unequal scales and a given rank, and labels that depend on them."""
+    rng = np.random.default_rng(seed)
+    latent = rng.normal(0.5, 1, size=(n, rank or d)) * rng.uniform(0.2, 2, size=rank or d)
+    Phi = latent if rank is None else latent @ rng.normal(size=(rank, d))
+    labels = (latent[:, :n_classes] + 0.5 * rng.normal(size=(n, n_classes))).argmax(1)
+    return Phi, bayes.one_hot(labels, n_classes)
+
+
+SHAPES = [(80, 10, None), (60, 200, None), (40, 40, None), (80, 30, 5)]
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), SHAPES)
+def test_equals_the_density_of_the_labels(n: int, d: int, rank: int | None) -> None:
+    Phi, Y = labelled(n, d, rank=rank)
+    alpha, beta = np.array([0.3, 5.0, 40.0]), np.array([1.0, 0.2, 30.0])
+    found = log_evidence(spectrum_of(Phi, Y), precisions(alpha, beta))
+    for literal in (bayes.evidence, bayes.printed_evidence):
+        expected = [literal(Phi, Y[:, c], alpha[c], beta[c]) for c in range(3)]
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_directions_without_variance_count() -> None:
+    # With n < d the sum over the rank alone, which public code has, is far from the density.
+    Phi, Y = labelled(60, 200)
+    spectrum = spectrum_of(Phi, Y)
+    fitted = maximise_evidence(spectrum)
+    exact = log_evidence(spectrum, fitted)
+    expected = [bayes.evidence(Phi, Y[:, c], fitted.alpha[c], fitted.beta[c]) for c in range(3)]
+    np.testing.assert_allclose(exact, expected, rtol=1e-9)
+    rank_only = exact + 0.5 * (200 - 60) * np.log(fitted.alpha)
+    assert np.all(np.abs(rank_only - exact) / 60 > 1)
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), [(80, 10, None), (200, 30, 5), (60, 50, None)])
+def test_precisions_are_those_of_the_plain_iteration(n: int, d: int, rank: int | None) -> None:
+    Phi, Y = labelled(n, d, rank=rank)
+    fitted = maximise_evidence(spectrum_of(Phi, Y))
+    assert bool(fitted.converged.all())
+    assert fitted.iterations < 20
+    for c in range(3):
+        expected = bayes.fixed_point(Phi, Y[:, c])
+        np.testing.assert_allclose((fitted.alpha[c], fitted.beta[c]), expected, rtol=1e-8)
+
+
+@given(seed=st.integers(0, 10_000), n=st.integers(3, 60), d=st.integers(1, 40))
+@settings(max_examples=60, deadline=None)
+def test_no_other_precisions_have_greater_evidence(seed: int, n: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    Phi = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-3, 3)
+    Y = bayes.one_hot(np.arange(n) % 2, 2)
+    spectrum = spectrum_of(Phi, Y)
+    fitted = maximise_evidence(spectrum)
+    assert bool(fitted.converged.all())
+    best = log_evidence(spectrum, fitted)
+    q = spectrum.squares * NOISE_FLOOR
+    for factor in 10.0 ** np.linspace(-8, 8, 33):
+        ridge = np.clip(
+            fitted.ridge * factor, *(share * spectrum.eigenvalues[-1] for share in RIDGE_RANGE)
+        )
+        other = spectrum.squares - np.sum(
+            spectrum.projections**2 / (spectrum.eigenvalues + ridge[:, None]), axis=1
+        )
+        # Only what the floor allows competes.
+        allowed = other > q
+        beta = n / np.maximum(other, q)
+        value = log_evidence(spectrum, precisions(ridge * beta, beta))
+        assert np.all((value <= best + 1e-6 * n) | ~allowed)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_do_not_depend_on_the_scale_of_the_features(scale: float) -> None:
+    Phi, Y = labelled(80, 10)
+    one, other = spectrum_of(Phi, Y), spectrum_of(scale * Phi, Y)
+    fitted, scaled = maximise_evidence(one), maximise_evidence(other)
+    np.testing.assert_allclose(scaled.alpha, scale**2 * fitted.alpha, rtol=1e-8)
+    np.testing.assert_allclose(scaled.beta, fitted.beta, rtol=1e-8)
+    np.testing.assert_allclose(log_evidence(other, scaled), log_evidence(one, fitted), rtol=1e-9)
+
+
+def test_iris_has_the_published_logme() -> None:
+    Phi, y = load_iris(return_X_y=True)
+    spectrum = spectrum_of(Phi.astype(np.float32).astype(float), bayes.one_hot(y, 3))
+    value = np.mean(log_evidence(spectrum, maximise_evidence(spectrum))) / len(Phi)
+    assert value == pytest.approx(-0.1600602, abs=1e-7)
+
+
+# --- where the evidence has no maximum, the documented bound ------------------------------------
+
+
+def test_labels_fitted_perfectly_stop_at_the_noise_floor() -> None:
+    Y = bayes.one_hot(np.arange(60) % 3, 3)
+    fitted = maximise_evidence(spectrum_of(Y, Y))
+    assert bool(fitted.converged.all())
+    np.testing.assert_allclose(1 / fitted.beta, NOISE_FLOOR / 3, rtol=1e-6)
+    expected = [bayes.evidence(Y, Y[:, c], fitted.alpha[c], fitted.beta[c]) for c in range(3)]
+    np.testing.assert_allclose(log_evidence(spectrum_of(Y, Y), fitted), expected, rtol=1e-8)
+
+
+def test_features_orthogonal_to_the_labels_say_nothing() -> None:
+    Phi = np.array([[1.0], [-1.0], [1.0], [-1.0]])
+    y = np.array([[1.0], [1.0], [0.0], [0.0]])
+    spectrum = spectrum_of(Phi, y)
+    fitted = maximise_evidence(spectrum)
+    assert bool(fitted.converged.all())
+    assert fitted.ridge[0] == pytest.approx(RIDGE_RANGE[1] * 4)
+    noise_only = 4 / 2 * math.log(2 / (2 * math.pi)) - 2
+    assert log_evidence(spectrum, fitted)[0] == pytest.approx(noise_only, rel=1e-6)
+
+
+def test_zero_features_leave_noise_alone() -> None:
+    spectrum = spectrum_of(np.zeros((4, 3)), np.array([[1.0], [1.0], [0.0], [0.0]]))
+    fitted = maximise_evidence(spectrum)
+    assert (fitted.alpha[0], fitted.beta[0]) == (math.inf, 2.0)
+    assert log_evidence(spectrum, fitted)[0] == pytest.approx(2 * math.log(1 / math.pi) - 2)
+
+
+def test_constant_features_learn_the_share_of_the_class() -> None:
+    Phi = np.full((400, 3), 2.0)
+    y = (np.arange(400) % 4 == 0).astype(float)[:, None]
+    spectrum = spectrum_of(Phi, y)
+    fitted = maximise_evidence(spectrum)
+    assert np.count_nonzero(spectrum.eigenvalues) == 1
+    weights = spectrum.projections / (spectrum.eigenvalues + fitted.ridge[:, None])
+    prediction = weights @ (spectrum.projections.T / (400 * 0.25))
+    assert prediction.item() == pytest.approx(0.25, rel=0.02)
+    expected = bayes.evidence(Phi, y[:, 0], fitted.alpha[0], fitted.beta[0])
+    assert log_evidence(spectrum, fitted)[0] == pytest.approx(expected, rel=1e-9)
+
+
+def test_a_class_without_samples_is_refused() -> None:
+    with pytest.raises(InputError, match="without any sample"):
+        maximise_evidence(spectrum_of(np.ones((3, 2)), np.zeros((3, 1))))
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), SHAPES)
+def test_pytorch_agrees(n: int, d: int, rank: int | None) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    Phi, Y = labelled(n, d, rank=rank)
+    here, there = spectrum_of(Phi, Y), spectrum_of(Phi, Y, device="cpu")
+    expected, found = maximise_evidence(here), maximise_evidence(there)
+    np.testing.assert_allclose(to_numpy(found.beta), expected.beta, rtol=1e-9)
+    np.testing.assert_allclose(
+        to_numpy(log_evidence(there, found)), log_evidence(here, expected), rtol=1e-9
+    )

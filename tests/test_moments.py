@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from zood import moments as module
+from zood.backend import Backend, backend, to_numpy
+from zood.errors import InputError, MissingPackageError
+from zood.moments import Moments, merge
+
+FIELDS = ("feature_sum", "gram", "class_sums", "class_counts")
+
+
+def torch_or_skip() -> Any:
+    return pytest.importorskip("torch", reason="PyTorch is not installed")
+
+
+@pytest.fixture
+def sample() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    rng = np.random.default_rng(0)
+    return rng.normal(1, 2, size=(50, 7)), rng.integers(0, 3, size=50)
+
+
+def assert_same(one: Moments, other: Moments, rtol: float = 1e-12) -> None:
+    assert one.n == other.n
+    for name in FIELDS:
+        np.testing.assert_allclose(
+            to_numpy(getattr(one, name)), to_numpy(getattr(other, name)), rtol=rtol, atol=1e-11
+        )
+
+
+def test_are_what_their_names_say(sample: Any) -> None:
+    Phi, y = sample
+    Y = np.eye(4)[y]
+    moments = Moments.of(Phi, y, n_classes=4)
+    assert (moments.n, moments.n_features, moments.n_classes) == (50, 7, 4)
+    np.testing.assert_allclose(moments.feature_sum, Phi.sum(0))
+    np.testing.assert_allclose(moments.gram, Phi.T @ Phi)
+    np.testing.assert_allclose(moments.class_sums, Phi.T @ Y)
+    np.testing.assert_array_equal(moments.class_counts, Y.sum(0))
+    np.testing.assert_allclose(moments.mean, Phi.mean(0))
+    np.testing.assert_allclose(moments.covariance, np.cov(Phi.T, ddof=0), atol=1e-12)
+
+
+@given(cuts=st.lists(st.integers(0, 50), max_size=4), seed=st.integers(0, 100))
+def test_of_parts_add_up_to_those_of_the_whole(cuts: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    Phi, y = rng.normal(size=(50, 3)), rng.integers(0, 2, size=50)
+    whole = Moments.of(Phi, y, 2)
+    parts = [p for p in np.split(np.arange(50), sorted(cuts)) if len(p)]
+    assert_same(merge(Moments.of(Phi[p], y[p], 2) for p in parts), whole)
+    assert_same(Moments.stream([(Phi[p], y[p]) for p in parts], 2), whole)
+
+
+def test_do_not_depend_on_the_block_size(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Moments.of(sample[0], sample[1], 3)
+    monkeypatch.setattr(module, "_LEAST_ROWS", 4)
+    monkeypatch.setattr(Backend, "block_bytes", 0)
+    assert_same(Moments.of(sample[0], sample[1], 3), whole)
+
+
+def test_a_shard_is_never_converted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(Backend, "block_bytes", 0)
+    Phi, y = np.ones((25, 2), np.float32), np.zeros(25, int)
+    pieces = [f for f, _ in module.blocks([(Phi, y)], 1, backend(), where="")]
+    assert [p.shape[0] for p in pieces] == [10, 10, 5]
+    assert all(p.dtype == np.float64 for p in pieces)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", ">f4", "uint8", "int32"])
+def test_accumulate_in_float64_whatever_the_storage(dtype: str) -> None:
+    # In float32 the sum of 1/3 over many samples goes wrong in the fifth digit.
+    Phi = np.full((3000, 2), 1 / 3).astype(dtype)
+    y = np.zeros(3000, dtype=np.uint8)
+    expected = Moments.of(Phi.astype(np.float64), y, 1)
+    moments = Moments.of(Phi, y, 1)
+    assert moments.gram.dtype == np.float64
+    assert_same(moments, expected)
+
+
+def test_read_only_memory_maps(sample: Any, tmp_path: Path) -> None:
+    Phi, y = sample
+    np.save(tmp_path / "f.npy", Phi.astype(np.float32))
+    mapped = np.load(tmp_path / "f.npy", mmap_mode="r")
+    expected = Moments.of(Phi.astype(np.float32), y, 3)
+    assert_same(Moments.of(mapped, y, 3), expected)
+    torch_or_skip()
+    assert_same(Moments.of(mapped, y, 3, device="cpu"), expected)
+
+
+def test_survive_a_file(sample: Any, tmp_path: Path) -> None:
+    moments = Moments.of(sample[0], sample[1], 3)
+    np.savez(tmp_path / "moments.npz", **moments.to_dict())  # type: ignore[arg-type]
+    with np.load(tmp_path / "moments.npz") as arrays:
+        assert_same(Moments.from_dict(arrays), moments, rtol=0)
+
+
+@pytest.mark.parametrize("storage", ["numpy", "torch", "bfloat16"])
+def test_pytorch_agrees(sample: Any, storage: str) -> None:
+    torch = torch_or_skip()
+    Phi, y = sample
+    features: Any = Phi
+    expected = Phi
+    if storage != "numpy":
+        features = torch.asarray(Phi).to(torch.bfloat16 if storage == "bfloat16" else torch.float64)
+        expected = features.double().numpy()
+    moments = Moments.of(features, y, 3, device="cpu")
+    assert str(moments.gram.device) == "cpu"
+    assert_same(moments, Moments.of(expected, y, 3))
+    assert_same(moments.to(None), moments)
+    assert_same(Moments.of(features, torch.asarray(y), 3), moments)
+
+
+# --- what a person can get wrong --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("value", "said"), [(np.nan, "NaN"), (np.inf, "infinite")])
+def test_features_that_are_not_finite(
+    sample: Any, value: float, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+    monkeypatch.setattr(Backend, "block_bytes", 0)
+    Phi, y = sample
+    Phi[17, 3] = value
+    with pytest.raises(
+        InputError, match=f"domain 'art', shard 1: feature 3 of sample 17 is {said}"
+    ):
+        Moments.stream([(Phi[:5], y[:5]), (Phi, y)], 3, where="domain 'art'")
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_labels_outside_the_classes(sample: Any, label: int) -> None:
+    Phi, y = sample
+    y[9] = label
+    with pytest.raises(InputError, match=f"sample 9 has label {label}, and there are 3 classes"):
+        Moments.of(Phi, y, 3)
+
+
+@pytest.mark.parametrize(
+    ("Phi", "y", "said"),
+    [
+        (np.ones((3, 2)), np.zeros(3), "labels are float64"),
+        (np.ones((3, 2), complex), np.zeros(3, int), "features are complex128"),
+        (np.ones((3, 2)), np.zeros(4, int), r"not \(3, 2\) and \(4,\)"),
+        (np.ones(3), np.zeros(3, int), r"not \(3,\) and \(3,\)"),
+        (np.ones((0, 2)), np.zeros(0, int), "no samples"),
+        (np.ones((3, 0)), np.zeros(3, int), "without any feature"),
+    ],
+)
+def test_shapes_and_types(Phi: Any, y: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Moments.of(Phi, y, 1)
+
+
+def test_shards_that_differ(sample: Any) -> None:
+    Phi, y = sample
+    with pytest.raises(InputError, match="shard 1: 6 features, and 7 in those before"):
+        Moments.stream([(Phi, y), (Phi[:, :6], y)], 3)
+    with pytest.raises(InputError, match="7 features and 3 classes cannot be added"):
+        Moments.of(Phi, y, 3) + Moments.of(Phi, y, 4)
+
+
+def test_no_shards_at_all() -> None:
+    with pytest.raises(InputError, match="domain 'x': there are no samples"):
+        Moments.stream([], 3, where="domain 'x'")
+
+
+def test_devices(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setitem(__import__("sys").modules, "torch", None)
+        with pytest.raises(MissingPackageError, match=r"zood\[torch\]"):
+            backend("cpu")
+    torch_or_skip()
+    with pytest.raises(InputError, match="device 'toaster' cannot be used"):
+        Moments.of(sample[0], sample[1], 3, device="toaster")

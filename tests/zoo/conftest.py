@@ -1,0 +1,74 @@
+"""Packages that a test may need, and images of awkward sizes."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from zood.errors import MissingPackageError
+from zood.zoo.packages import optional_package
+from zood.zoo.torchvision_import import import_torchvision, torchvision_installed
+
+# Read when huggingface_hub is imported: without it a test of a hub out of reach would try for long.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def _package(name: str, extra: str) -> Any:
+    purpose = "this test"
+    try:
+        torch = optional_package("torch", extra=extra, purpose=purpose)
+        torch.set_num_threads(1)  # networks here are small: more threads only wait for each other
+        if name != "torch" and (name != "transformers" or torchvision_installed()):
+            import_torchvision(extra=extra, purpose=purpose)
+        return optional_package(name, extra=extra, purpose=purpose)
+    except MissingPackageError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def torch() -> Any:
+    return _package("torch", "torch")
+
+
+@pytest.fixture(scope="session")
+def timm() -> Any:
+    return _package("timm", "timm")
+
+
+@pytest.fixture(scope="session")
+def torchvision() -> Any:
+    return _package("torchvision", "torchvision")
+
+
+@pytest.fixture(scope="session")
+def transformers() -> Any:
+    return _package("transformers", "hf")
+
+
+@pytest.fixture(scope="session")
+def open_clip() -> Any:
+    return _package("open_clip", "open-clip")
+
+
+@pytest.fixture(scope="session")
+def images() -> list[Image.Image]:
+    """Landscape, portrait, square, tiny and odd: noise, so that a shift by one pixel shows."""
+    noise = np.random.default_rng(0)
+    sizes = [
+        (320, 240),
+        (241, 333),
+        (224, 224),
+        (17, 9),
+        (301, 225),
+        (700, 97),
+        (256, 257),
+        (5, 64),
+    ]
+    return [
+        Image.fromarray(noise.integers(0, 256, (height, width, 3), dtype=np.uint8))
+        for width, height in sizes
+    ]

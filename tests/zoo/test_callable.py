@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zood.errors import InputError
+from zood.zoo.callable import CallableNetwork, network_from_callable
+from zood.zoo.preprocessing import square
+
+MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+
+
+def _network(function: Any, version: str = "1", **options: Any) -> CallableNetwork:
+    return network_from_callable(
+        function, name="mine", preprocessing=square(8, MEAN, STD), version=version, **options
+    )
+
+
+def _colours(batch: Any) -> Any:
+    return batch.mean(axis=(2, 3))
+
+
+@pytest.fixture
+def pixels() -> Any:
+    return np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+
+
+def test_a_function_gets_the_normalised_batch(pixels: Any) -> None:
+    network = _network(_colours)
+    features, logits = network(pixels)
+    expected = (pixels.mean(axis=(1, 2)) / 255 - MEAN) / STD
+    np.testing.assert_allclose(features, expected, atol=1e-5)
+    assert logits is None
+    assert features.dtype == np.float32
+    assert (network.info.feature_dim, network.info.n_logits) == (3, None)
+
+
+def test_features_and_logits(pixels: Any) -> None:
+    network = _network(lambda batch: (_colours(batch), np.ones((len(batch), 5), np.float64)))
+    assert (network.info.feature_dim, network.info.n_logits) == (3, 5)
+    logits = network(pixels).logits
+    assert logits is not None
+    assert logits.shape == (3, 5)
+    assert logits.dtype == np.float32
+
+
+def test_tensors_with_gradients_and_of_half_precision_are_taken(torch: Any, pixels: Any) -> None:
+    weights = torch.ones(3, 4, requires_grad=True)
+
+    def function(batch: Any) -> Any:
+        features = torch.from_numpy(batch).mean((2, 3)) @ weights
+        return features, features.bfloat16()
+
+    features, logits = _network(function)(pixels)
+    np.testing.assert_allclose(
+        features[:, 0], _network(_colours)(pixels).features.sum(1), atol=1e-5
+    )
+    assert logits is not None
+    np.testing.assert_allclose(logits, features, rtol=0.01)
+
+
+def test_the_fingerprint_is_of_the_version() -> None:
+    first = _network(_colours).info.fingerprint
+    assert _network(lambda batch: -_colours(batch)).info.fingerprint == first
+    assert _network(_colours, version="2").info.fingerprint != first
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda batch: batch, r"features of shape \(2, 3, 8, 8\) for a batch of 2"),
+        (lambda batch: batch.mean(axis=(2, 3))[0], r"features of shape \(3,\)"),
+        (lambda batch: batch.mean(axis=(2, 3))[:1], r"features of shape \(1, 3\)"),
+        (lambda batch: np.zeros((2, 0)), r"features of shape \(2, 0\)"),
+        (lambda batch: (_colours(batch), batch), r"logits of shape \(2, 3, 8, 8\)"),
+        (lambda batch: (batch, batch, batch), "gave a tuple of 3; expected features, or"),
+        (lambda batch: "features", "gave str as features; expected an array"),
+        (lambda batch: {"features": 1}, "gave dict as features; expected an array"),
+        (lambda batch: _colours(batch) * np.nan, "gave infinite or undefined features"),
+        (lambda batch: batch["x"], "the callable failed on a batch .* with IndexError"),
+        (3, "expected a callable, got 3"),
+    ],
+)
+def test_bad_outputs_are_said_in_one_line(function: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        _network(function)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_version_is_asked_for() -> None:
+    with pytest.raises(InputError, match="version is empty"):
+        _network(_colours, version="")
+
+
+def test_a_later_batch_is_checked_too(pixels: Any) -> None:
+    network = _network(lambda batch: np.zeros((2, 4)))
+    with pytest.raises(InputError, match=r"features of shape \(2, 4\) for a batch of 3"):
+        network(pixels)

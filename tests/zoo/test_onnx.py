@@ -1,0 +1,382 @@
+"""ONNX files: sound ones run, and each kind of unsound one is refused in one line.
+
+The small networks are written here, field by field, as protobuf: the package that writes ONNX is
+not needed to read it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from numpy.typing import NDArray
+
+import zood
+from zood.errors import InputError
+from zood.zoo import ModelSpec, load_network, load_zoo
+from zood.zoo.onnx import OnnxNetwork, count_parameters, external_files
+
+FLOAT, FLOAT16, INT64 = 1, 10, 7
+Shape = list[int | str]
+IMAGES: Shape = ["n", 3, 8, 8]
+
+# --- writing ----------------------------------------------------------------------------------
+
+
+def varint(number: int) -> bytes:
+    number &= (1 << 64) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(key: int, value: int | str | bytes) -> bytes:
+    if isinstance(value, int):
+        return varint(key << 3) + varint(value)
+    content = value.encode() if isinstance(value, str) else value
+    return varint(key << 3 | 2) + varint(len(content)) + content
+
+
+def tensor(name: str, array: NDArray[Any], location: str = "") -> bytes:
+    kind = {"f4": FLOAT, "f2": FLOAT16, "i8": INT64}[array.dtype.str[1:]]
+    head = b"".join(field(1, dim) for dim in array.shape) + field(2, kind) + field(8, name)
+    if location:
+        entry = field(13, field(1, "location") + field(2, location))
+        return head + entry + field(14, 1)
+    return head + field(9, array.tobytes())
+
+
+def value(name: str, shape: Shape, kind: int = FLOAT) -> bytes:
+    dims = b"".join(field(1, field(1 if isinstance(dim, int) else 2, dim)) for dim in shape)
+    return field(1, name) + field(2, field(1, field(1, kind) + field(2, dims)))
+
+
+def node(operator: str, inputs: str, output: str, **attributes: Any) -> bytes:
+    """`inputs` separated by spaces; attributes are numbers, lists of them, or tensors."""
+    content = b"".join(field(1, name) for name in inputs.split()) + field(2, output)
+    content += field(4, operator)
+    for name, given in attributes.items():
+        if isinstance(given, bytes):
+            body = field(5, given) + field(20, 4)
+        elif isinstance(given, list):
+            body = b"".join(field(8, number) for number in given) + field(20, 7)
+        elif isinstance(given, float):
+            body = varint(2 << 3 | 5) + struct.pack("<f", given) + field(20, 1)
+        else:
+            body = field(3, given) + field(20, 2)
+        content += field(5, field(1, name) + body)
+    return content
+
+
+def model(
+    *nodes: bytes,
+    inputs: dict[str, bytes] | None = None,
+    outputs: tuple[str, ...] = ("features",),
+    weights: tuple[bytes, ...] = (),
+    kind: int = FLOAT,
+) -> bytes:
+    given = {"x": value("x", IMAGES)} if inputs is None else inputs
+    graph = b"".join(field(1, n) for n in nodes) + field(2, "g")
+    graph += b"".join(field(5, w) for w in weights)
+    graph += b"".join(field(11, i) for i in given.values())
+    # of an output only the type is told; its shape follows
+    graph += b"".join(field(12, field(1, o) + field(2, field(1, field(1, kind)))) for o in outputs)
+    return field(1, 8) + field(8, field(1, "") + field(2, 13)) + field(7, graph)
+
+
+MEAN = (node("GlobalAveragePool", "x", "m"), node("Flatten", "m", "features"))
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Callable[..., OnnxNetwork]:
+    """Write a network and load it."""
+
+    def load(content: bytes, **known: Any) -> OnnxNetwork:
+        (tmp_path / "net.onnx").write_bytes(content)
+        plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
+        spec = ModelSpec("net", "onnx/net.onnx", folder=tmp_path, **(plain | known))
+        network = load_network(spec)
+        assert isinstance(network, OnnxNetwork)
+        return network
+
+    return load
+
+
+Load = Callable[..., OnnxNetwork]
+PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), np.uint8)
+COLOURS = PIXELS.mean(axis=(1, 2)) / 255
+
+
+def complaint(load: Load, content: bytes, **known: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load(content, **known)
+    message = str(caught.value)
+    assert message.startswith("network 'net'")
+    assert "\n" not in message
+    return message
+
+
+# --- what is right ----------------------------------------------------------------------------
+
+
+def test_features(load: Load) -> None:
+    network = load(model(*MEAN))
+    outputs = network(PIXELS)
+    np.testing.assert_allclose(outputs.features, COLOURS, atol=1e-6)
+    assert outputs.features.dtype == np.float32
+    assert outputs.logits is None
+    info = network.info
+    assert (info.name, info.feature_dim, info.n_logits, info.parameters) == ("net", 3, None, 0)
+    assert info.preprocessing.geometry.crop == (8, 8)
+
+
+def test_a_map_of_features_is_averaged(load: Load) -> None:
+    weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
+    network = load(model(node("Conv", "x w", "features"), weights=(tensor("w", weight),)))
+    assert (network.info.feature_dim, network.info.parameters) == (5, 15)
+    expected = COLOURS @ weight[:, :, 0, 0].T
+    np.testing.assert_allclose(network(PIXELS).features, expected, atol=1e-5)
+
+
+def test_logits(load: Load) -> None:
+    content = model(*MEAN, node("Neg", "features", "head"), outputs=("features", "head"))
+    network = load(content, logits="head")
+    outputs = network(PIXELS)
+    assert outputs.logits is not None
+    np.testing.assert_allclose(outputs.logits, -COLOURS, atol=1e-6)
+    assert network.info.n_logits == 3
+    # the head may serve as features too, and is then another network
+    other = load(content, features="head")
+    np.testing.assert_allclose(other(PIXELS).features, -COLOURS, atol=1e-6)
+    assert len({n.info.fingerprint for n in (network, other, load(content))}) == 3
+
+
+def test_the_only_output_is_the_features(load: Load) -> None:
+    content = model(MEAN[0], node("Flatten", "m", "pooled"), outputs=("pooled",))
+    np.testing.assert_allclose(load(content)(PIXELS).features, COLOURS, atol=1e-6)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 5, 7])
+def test_a_fixed_batch(load: Load, batch: int) -> None:
+    network = load(model(*MEAN, inputs={"x": value("x", [batch, 3, 8, 8])}))
+    for n in (1, 2, 5):
+        features = network(PIXELS[:n]).features
+        np.testing.assert_allclose(features, COLOURS[:n], atol=1e-6)
+
+
+def test_float16(load: Load) -> None:
+    network = load(model(*MEAN, inputs={"x": value("x", IMAGES, FLOAT16)}, kind=FLOAT16))
+    features = network(PIXELS).features
+    assert features.dtype == np.float32
+    np.testing.assert_allclose(features, COLOURS, atol=2e-3)
+
+
+def test_any_input_size(load: Load) -> None:
+    content = model(*MEAN, inputs={"x": value("x", ["n", 3, "h", "w"])})
+    assert load(content).info.preprocessing.geometry.crop == (224, 224)
+    assert load(content, input_size=8).info.preprocessing.geometry.crop == (8, 8)
+
+
+def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(model(*MEAN))
+    with pytest.warns(UserWarning, match="does not tell its mean and std; ImageNet's are"):
+        network = load_network(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
+    assert network.info.preprocessing.mean == (0.485, 0.456, 0.406)
+
+
+def test_the_fingerprint_is_of_content_not_of_place(tmp_path: Path, load: Load) -> None:
+    first = load(model(*MEAN)).info.fingerprint
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/other.onnx").write_bytes(model(*MEAN))
+    spec = ModelSpec("b", "onnx/elsewhere/other.onnx", mean=(0, 0, 0), std=(1, 1, 1))
+    moved = load_network(dataclasses.replace(spec, folder=tmp_path))
+    assert moved.info.fingerprint == first
+    assert load(model(*MEAN, node("Neg", "m", "unused"))).info.fingerprint != first
+
+
+def test_embedded_networks_run_as_onnxruntime_runs_them() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+    for spec in load_zoo("demo")[::6]:
+        network = load_network(spec)
+        session = onnxruntime.InferenceSession(str(spec.file), providers=["CPUExecutionProvider"])
+        (given,) = session.get_inputs()
+        x = ((pixels / 255 - np.array(spec.mean)) / np.array(spec.std)).transpose(0, 3, 1, 2)
+        x = x.astype(np.float16 if given.type == "tensor(float16)" else np.float32)
+        (features,) = session.run([spec.features], {given.name: x})
+        np.testing.assert_allclose(network(pixels).features, features, rtol=1e-5, atol=1e-5)
+
+
+# --- what is wrong ----------------------------------------------------------------------------
+
+
+def reshaped(*shape: int) -> bytes:
+    constant = tensor("s", np.array(shape))
+    return model(node("Constant", "", "s", value=constant), node("Reshape", "x s", "features"))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, -1), (-1,), (0, 3, 2, 2, -1)])
+def test_an_output_of_another_shape(load: Load, shape: tuple[int, ...]) -> None:
+    message = complaint(load, reshaped(*shape))
+    assert "gives an output of shape" in message
+    assert "expected (n, d), or a feature map (n, d, height, width)" in message
+
+
+def test_an_output_that_is_not_there(load: Load) -> None:
+    message = complaint(load, model(*MEAN), features="pool")
+    assert "has no output 'pool'; it has features" in message
+    assert "has no output 'fc'" in complaint(load, model(*MEAN), logits="fc")
+
+
+def test_outputs_that_nobody_named(load: Load) -> None:
+    nodes = (*MEAN, node("Neg", "features", "a"), node("Abs", "features", "b"))
+    message = complaint(load, model(*nodes, outputs=("a", "b")))
+    assert "has the outputs a, b; say in a zoo file which are the features" in message
+
+
+def test_another_feature_dim(load: Load) -> None:
+    message = complaint(load, model(*MEAN), feature_dim=4)
+    assert "gives 3 features, its zoo states feature_dim = 4" in message
+
+
+def test_another_input_size(load: Load) -> None:
+    message = complaint(load, model(*MEAN), input_size=32)
+    assert "takes images of 8×8 pixels, its zoo states input_size = 32" in message
+
+
+def test_an_input_size_that_it_cannot_run(load: Load) -> None:
+    weight = tensor("w", np.zeros((3, 3, 9, 9), np.float32))
+    anything = {"x": value("x", ["n", 3, "h", "w"])}
+    content = model(node("Conv", "x w", "features"), weights=(weight,), inputs=anything)
+    assert "cannot run on an image of 4×4 pixels" in complaint(load, content, input_size=4)
+
+
+TWO = {"x": value("x", IMAGES), "y": value("y", IMAGES)}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        model(node("Add", "x y", "features"), inputs=TWO),
+        model(*MEAN, inputs={"x": value("x", ["n", 1, 8, 8])}),
+        model(*MEAN, inputs={"x": value("x", ["n", 8, 8, 3])}),
+        model(node("Identity", "x", "features"), inputs={"x": value("x", ["n", 192])}),
+        model(
+            node("Identity", "x", "features"), inputs={"x": value("x", IMAGES, INT64)}, kind=INT64
+        ),
+        model(
+            node("Constant", "", "features", value=tensor("c", np.ones((1, 3), np.float32))),
+            inputs={},
+        ),
+    ],
+    ids=["two inputs", "grey", "channels last", "flat", "integers", "no input"],
+)
+def test_another_input(load: Load, content: bytes) -> None:
+    assert "must take one float tensor (n, 3, height, width); it takes" in complaint(load, content)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"no network", model(*MEAN)[:-20], model(node("NoSuchOperator", "x", "features"))],
+    ids=["empty", "text", "cut off", "unknown operator"],
+)
+def test_a_corrupt_file(load: Load, content: bytes) -> None:
+    message = complaint(load, content)
+    assert "onnxruntime cannot open" in message
+    assert len(message) < 500
+
+
+def test_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"network 'a': cannot read .*absent\.onnx"):
+        load_network(ModelSpec("a", "onnx/absent.onnx", folder=tmp_path))
+
+
+def test_a_wrong_sha256(load: Load) -> None:
+    assert "its zoo states 00000000" in complaint(load, model(*MEAN), sha256="0" * 64)
+
+
+def test_another_precision(tmp_path: Path) -> None:
+    spec = ModelSpec("a", "onnx/absent.onnx", folder=tmp_path)
+    with pytest.raises(InputError, match="runs in its own precision, not 'bfloat16'"):
+        load_network(spec, precision="bfloat16")
+
+
+# --- networks that load, and fail when they run -----------------------------------------------
+
+
+def extract(tmp_path: Path, content: bytes, photos: Path) -> str:
+    """Why an extraction with this network fails."""
+    (tmp_path / "net.onnx").write_bytes(content)
+    spec = ModelSpec("net", "onnx/net.onnx", mean=(0, 0, 0), std=(1, 1, 1), folder=tmp_path)
+    with pytest.raises(InputError, match="no network could be used") as caught:
+        zood.extract(photos, [spec], tmp_path / "store")
+    return str(caught.value)
+
+
+def test_nan_in_the_outputs(tmp_path: Path, photos: Path) -> None:
+    """The logarithm of a mean below zero; the image with the first one is named."""
+    shift = tensor("s", np.array([-0.001, -0.001, -0.001], np.float32))
+    nodes = (
+        *MEAN[:1],
+        node("Flatten", "m", "f"),
+        node("Add", "f s", "g"),
+        node("Log", "g", "features"),
+    )
+    message = extract(tmp_path, model(*nodes, weights=(shift,)), photos)
+    assert "gives NaN or infinite features for 'day/cat/1.png'" in message
+
+
+def test_a_batch_that_melts_together(tmp_path: Path, photos: Path) -> None:
+    """One image passes; a batch gives one row."""
+    nodes = (node("ReduceMean", "x", "o", axes=[0]), node("GlobalAveragePool", "o", "m"), MEAN[1])
+    message = extract(tmp_path, model(*nodes), photos)
+    assert "gives features of shape (1, 3) for 4 images; expected (4, 3)" in message
+
+
+# --- weights ----------------------------------------------------------------------------------
+
+
+def test_weights_are_counted_and_nothing_else() -> None:
+    """Initializers and constants of any float type, not shapes, axes or single numbers."""
+    weights = (
+        tensor("a", np.zeros((5, 3, 3, 3), np.float32)),
+        tensor("b", np.zeros(5, np.float16)),
+        tensor("shape", np.array([0, -1])),
+        tensor("epsilon", np.array(1e-6, np.float32)),
+    )
+    constant = node("Constant", "", "c", value=tensor("c", np.zeros((7, 2), np.float32)))
+    number = node("Constant", "", "d", value_float=0.5)
+    content = model(*MEAN, constant, number, weights=weights)
+    assert count_parameters(content) == 5 * 27 + 5 + 14
+    assert count_parameters(b"") == 0
+
+
+def test_weights_of_the_embedded_zoo() -> None:
+    """Exact where the export folds no batch norm into the layer before it."""
+    known = {spec.name: spec for spec in load_zoo("demo")}
+    for name in ("vit_letters", "mixer_glyphs", "convnext_letters_augmented"):
+        assert count_parameters(known[name].file.read_bytes()) == known[name].parameters
+
+
+def test_weights_in_a_file_beside(tmp_path: Path, load: Load) -> None:
+    """They decide about the features, and so they count for the fingerprint."""
+    weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
+    content = model(node("Conv", "x w", "features"), weights=(tensor("w", weight, "w.bin"),))
+    assert external_files(content) == ["w.bin"]
+    assert "cannot open" in complaint(load, content)
+    prints = []
+    for factor in (1, 2):
+        (tmp_path / "w.bin").write_bytes((factor * weight).tobytes())
+        network = load(content)
+        expected = COLOURS @ (factor * weight[:, :, 0, 0].T)
+        np.testing.assert_allclose(network(PIXELS).features, expected, atol=1e-5)
+        assert network.info.parameters == 15
+        prints.append(network.info.fingerprint)
+    assert prints[0] != prints[1]

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zood.errors import InputError
+from zood.zoo import load_network
+from zood.zoo import open_clip as source
+from zood.zoo.spec import ModelSpec
+
+
+def _spec(where: str, **fields: Any) -> ModelSpec:
+    return ModelSpec(name="network", source=f"open_clip/{where}", **fields)
+
+
+_TEXT = {"context_length": 4, "vocab_size": 16, "width": 16, "heads": 2, "layers": 1}
+_TOWERS = {
+    "small-vit": {"image_size": 32, "layers": 2, "width": 32, "head_width": 16, "patch_size": 8},
+    "small-resnet": {"image_size": 64, "layers": [1, 1, 1, 1], "width": 8, "patch_size": None},
+    "small-timm": {
+        "image_size": 64,
+        "timm_model_name": "test_vit",
+        "timm_model_pretrained": False,
+        "timm_pool": "token",
+        "timm_proj": "linear",
+    },
+}
+
+
+@pytest.fixture(scope="session")
+def architectures(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """open_clip with architectures of its own kinds that are small enough to test on."""
+    folder = tmp_path_factory.mktemp("architectures")
+    for name, tower in _TOWERS.items():
+        config = {"embed_dim": 24, "vision_cfg": tower, "text_cfg": _TEXT}
+        (folder / f"{name}.json").write_text(json.dumps(config))
+    open_clip.add_model_config(folder)
+    return open_clip
+
+
+@pytest.mark.parametrize("name", _TOWERS)
+def test_features_are_the_embedding_of_a_loaded_file(
+    architectures: Any, torch: Any, tmp_path: Path, name: str
+) -> None:
+    torch.manual_seed(0)
+    model = architectures.create_model(name).eval()
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    digest = hashlib.sha256((tmp_path / "weights.pt").read_bytes()).hexdigest()
+    spec = _spec(f"{name}/./weights.pt", folder=tmp_path, sha256=digest)
+    network = load_network(spec)
+    side = network.info.preprocessing.geometry.crop[0]
+    pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
+    batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
+    features, logits = network(pixels)
+    with torch.no_grad():
+        np.testing.assert_allclose(features, model.encode_image(batch), rtol=1e-4, atol=1e-5)
+    assert logits is None
+    assert network.info.feature_dim == 24
+    assert network.info.parameters == sum(p.numel() for p in model.visual.parameters())
+    with pytest.raises(InputError, match="has the sha256"):
+        load_network(_spec(f"{name}/./weights.pt", folder=tmp_path, sha256="0" * 64))
+
+
+def test_weights_that_were_trained_with_quickgelu_run_with_it(open_clip: Any, torch: Any) -> None:
+    with torch.device("meta"):
+        kinds = {
+            tag: {type(part).__name__ for part in _module(f"ViT-B-16/{tag}").modules()}
+            for tag in ("openai", "datacomp_xl_s13b_b90k")
+        }
+    assert "QuickGELU" in kinds["openai"]
+    assert "QuickGELU" not in kinds["datacomp_xl_s13b_b90k"]
+
+
+def _module(where: str) -> Any:
+    return source.build(_spec(where), pretrained=False).module
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "RN50/openai",  # the shorter side fits
+        "ViT-B-16-SigLIP2/webli",  # squashed, another mean
+        "MobileCLIP-S1/datacompdr",  # bilinear
+    ],
+)
+def test_preprocessing_gives_the_tensor_open_clip_gives(
+    open_clip: Any, torch: Any, images: list[Any], where: str
+) -> None:
+    with torch.device("meta"):
+        built = source.build(_spec(where), pretrained=False)
+    _compare(open_clip, built.preprocessing, built.module.preprocess_cfg, images)
+    known = open_clip.get_pretrained_cfg(*where.split("/"))
+    assert built.preprocessing.mean == tuple(known["mean"])
+
+
+@pytest.mark.parametrize("mode", ["longest", "shortest", "squash"])
+def test_every_way_of_resizing_gives_the_same_tensor(
+    open_clip: Any, images: list[Any], mode: str
+) -> None:
+    config = {
+        "size": (96, 96),
+        "mean": (0.5, 0.4, 0.3),
+        "std": (0.2, 0.3, 0.4),
+        "interpolation": "bicubic",
+        "resize_mode": mode,
+        "fill_color": 7,
+    }
+    _compare(open_clip, source._preprocessing(config), config, images)
+
+
+def _compare(open_clip: Any, ours: Any, config: dict[str, Any], images: list[Any]) -> None:
+    transform = open_clip.transform.image_transform_v2(
+        open_clip.transform.PreprocessCfg(**config), is_train=False
+    )
+    for image in images:
+        np.testing.assert_allclose(
+            ours([image])[0], transform(image), atol=1e-6, err_msg=str(image.size)
+        )
+
+
+def test_another_image_size_goes_to_the_architecture(
+    architectures: Any, torch: Any, tmp_path: Path
+) -> None:
+    torch.save(architectures.create_model("small-vit").state_dict(), tmp_path / "weights.pt")
+    network = load_network(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
+    assert network.info.preprocessing.geometry.crop == (48, 48)
+    assert network(np.zeros((1, 48, 48, 3), np.uint8)).features.shape == (1, 24)
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("ViT-B-17/openai", "knows no architecture 'ViT-B-17'; did you mean ViT-B-16"),
+        ("ViT-B-16", "has no weights '' for ViT-B-16; it has openai, "),
+        ("ViT-B-16/openia", "has no weights 'openia' for ViT-B-16; it has openai, "),
+        (
+            "ViT-B-32/commonpool_s_text_s13m_b4k",
+            "cannot load open_clip/.*; weights are fetched from",
+        ),
+    ],
+)
+def test_wrong_names_and_a_hub_out_of_reach(open_clip: Any, where: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_network(_spec(where))
+    assert "\n" not in str(caught.value)

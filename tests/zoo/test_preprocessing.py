@@ -1,0 +1,183 @@
+"""From an image to a tensor, against each step by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from zood.errors import InputError
+from zood.zoo.preprocessing import Geometry, Preprocessing, square
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+SIDES = st.integers(1, 60)
+
+
+def noise(width: int, height: int) -> Image.Image:
+    rng = np.random.default_rng(width * 1000 + height)
+    return Image.fromarray(rng.integers(0, 256, (height, width, 3), np.uint8))
+
+
+def gradient(width: int, height: int) -> Image.Image:
+    """Red tells the column, green the row."""
+    y, x = np.mgrid[:height, :width]
+    return Image.fromarray(np.stack([x, y, 0 * x], axis=2).astype(np.uint8))
+
+
+# --- normalising ------------------------------------------------------------------------------
+
+
+def test_the_formula() -> None:
+    image = noise(8, 8)
+    tensor = square(8, MEAN, STD)([image])
+    assert tensor.shape == (1, 3, 8, 8)
+    assert tensor.dtype == np.float32
+    pixels = np.asarray(image, np.float64)
+    for channel in range(3):
+        expected = (pixels[:, :, channel] / 255 - MEAN[channel]) / STD[channel]
+        np.testing.assert_allclose(tensor[0, channel], expected, atol=1e-6)
+
+
+@given(
+    st.lists(st.floats(-2, 2), min_size=3, max_size=3),
+    st.lists(st.floats(0.01, 10), min_size=3, max_size=3),
+)
+def test_any_mean_and_std(mean: Any, std: Any) -> None:
+    pixels = np.arange(256, dtype=np.uint8).repeat(3).reshape(1, 16, 16, 3)
+    found = Preprocessing(Geometry((16, 16), (16, 16)), tuple(mean), tuple(std)).normalise(pixels)
+    expected = (pixels / 255.0 - mean) / std
+    np.testing.assert_allclose(found, expected.transpose(0, 3, 1, 2), rtol=1e-5, atol=1e-4)
+
+
+def test_images_of_a_batch_are_independent() -> None:
+    preprocessing = square(16, MEAN, STD)
+    images = [noise(20, 10), noise(5, 40), noise(16, 16)]
+    together = preprocessing(images)
+    for row, image in enumerate(images):
+        np.testing.assert_array_equal(together[row], preprocessing([image])[0])
+    assert preprocessing.normalise(np.empty((0, 16, 16, 3), np.uint8)).shape == (0, 3, 16, 16)
+
+
+@pytest.mark.parametrize("std", [(0.5, 0.5, 0.0), (0.5, -1.0, 0.5)])
+def test_std_must_be_positive(std: tuple[float, float, float]) -> None:
+    with pytest.raises(InputError, match="std must be positive"):
+        square(8, MEAN, std)
+
+
+# --- geometry ---------------------------------------------------------------------------------
+
+
+@given(SIDES, SIDES, SIDES)
+def test_squash_is_pillow_resize(width: int, height: int, size: int) -> None:
+    image = noise(width, height)
+    expected = np.asarray(image.resize((size, size), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(square(size, MEAN, STD).geometry.apply(image), expected)
+
+
+@pytest.mark.parametrize(
+    "interpolation", ["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
+)
+def test_interpolations(interpolation: Any) -> None:
+    image = noise(31, 17)
+    geometry = Geometry((12, 20), (12, 20), interpolation=interpolation)
+    expected = image.resize((20, 12), Image.Resampling[interpolation.upper()])
+    np.testing.assert_array_equal(geometry.apply(image), np.asarray(expected))
+
+
+@given(SIDES, SIDES, st.integers(1, 40), st.integers(0, 30))
+def test_cover_is_resize_and_centre_crop_of_torchvision(
+    width: int, height: int, crop: int, spare: int
+) -> None:
+    """As Resize(int) and CenterCrop(int) are written there, word for word."""
+    image = noise(width, height)
+    size = crop + spare
+    short, long = sorted((width, height))
+    longer = int(size * long / short)
+    new_width, new_height = (size, longer) if width <= height else (longer, size)
+    resized = image.resize((new_width, new_height), Image.Resampling.BICUBIC)
+    top = round((new_height - crop) / 2.0)
+    left = round((new_width - crop) / 2.0)
+    expected = resized.crop((left, top, left + crop, top + crop))
+    geometry = Geometry((size, size), (crop, crop), fit="cover", interpolation="bicubic")
+    np.testing.assert_array_equal(geometry.apply(image), np.asarray(expected))
+
+
+@pytest.mark.parametrize(
+    ("centring", "spare", "offset"),
+    [
+        ("even", 3, 2),
+        ("even", 1, 0),
+        ("even", 4, 2),
+        ("down", 3, 1),
+        ("down", 1, 0),
+        ("down", 4, 2),
+    ],
+)
+def test_where_the_centre_falls(centring: Literal["even", "down"], spare: int, offset: int) -> None:
+    size = 10 + spare
+    geometry = Geometry((size, size), (10, 10), centring=centring)
+    found = geometry.apply(gradient(size, size))
+    np.testing.assert_array_equal(found[0, :, 0], np.arange(offset, offset + 10))
+    np.testing.assert_array_equal(found[:, 0, 1], np.arange(offset, offset + 10))
+
+
+@pytest.mark.parametrize(("centring", "before"), [("even", 1), ("down", 2)])
+def test_where_padding_goes(centring: Literal["even", "down"], before: int) -> None:
+    """Three rows to add: torchvision puts fewer before than after, transformers more."""
+    geometry = Geometry((5, 8), (8, 8), fill=9, centring=centring)
+    found = geometry.apply(noise(8, 5))
+    np.testing.assert_array_equal(found[:before], 9)
+    np.testing.assert_array_equal(found[before + 5 :], 9)
+    np.testing.assert_array_equal(found[before : before + 5], np.asarray(noise(8, 5)))
+
+
+@given(SIDES, SIDES, st.integers(4, 40))
+def test_contain_shows_the_whole_image(width: int, height: int, size: int) -> None:
+    """Proportions are kept to a pixel, and what is not image is filled."""
+    image = Image.new("RGB", (width, height), "white")
+    found = Geometry((size, size), (size, size), fit="contain", fill=0).apply(image)
+    shown = found[..., 0] == 255
+    rows, columns = np.flatnonzero(shown.any(axis=1)), np.flatnonzero(shown.any(axis=0))
+    assert max(len(rows), len(columns)) == size
+    scale = size / max(width, height)
+    assert math.isclose(len(rows), max(1, height * scale), abs_tol=1)
+    assert math.isclose(len(columns), max(1, width * scale), abs_tol=1)
+    assert shown[np.ix_(rows, columns)].all()
+    for found_sides, total in ((rows, size), (columns, size)):
+        before, after = found_sides[0], total - 1 - found_sides[-1]
+        assert 0 <= after - before <= 1
+    assert set(np.unique(found)) <= {0, 255}
+
+
+@given(
+    SIDES,
+    SIDES,
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.tuples(st.integers(1, 40), st.integers(1, 40)),
+    st.sampled_from(["squash", "cover", "contain"]),
+    st.sampled_from(["even", "down"]),
+)
+def test_the_size_is_always_that_of_the_crop(
+    width: int, height: int, resize: Any, crop: Any, fit: Any, centring: Any
+) -> None:
+    geometry = Geometry(resize, crop, fit=fit, centring=centring)
+    pixels = geometry.apply(noise(width, height))
+    assert pixels.shape == (*crop, 3)
+    assert pixels.dtype == np.uint8
+
+
+@pytest.mark.parametrize("sizes", [((0, 8), (8, 8)), ((8, 8), (8, 0)), ((8, 8), (-1, 8))])
+def test_sizes_must_be_positive(sizes: Any) -> None:
+    with pytest.raises(InputError, match="cannot be resized to"):
+        Geometry(*sizes)
+
+
+def test_a_preprocessing_is_data() -> None:
+    assert square(8, MEAN, STD) == square(8, MEAN, STD)
+    assert hash(square(8, MEAN, STD).geometry) == hash(square(8, STD, STD).geometry)
+    assert square(8, MEAN, STD).to_json()["geometry"]["crop"] == (8, 8)

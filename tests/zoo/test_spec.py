@@ -1,0 +1,232 @@
+"""Zoo files and lists of networks, and one line for everything that is wrong with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zood.demo import zoo_file
+from zood.errors import InputError
+from zood.zoo import ModelSpec, load_network, load_zoo
+from zood.zoo.spec import described, verified_file
+
+MINIMAL = {"name": '"net"', "source": '"onnx/net.onnx"'}
+
+
+def write(path: Path, *models: dict[str, str]) -> Path:
+    """A zoo file; the values are TOML."""
+    lines = [
+        line for m in models for line in ["[[model]]", *(f"{key} = {m[key]}" for key in m), ""]
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def complaint(zoo: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load_zoo(zoo)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+# --- what is right ----------------------------------------------------------------------------
+
+
+def test_every_key(tmp_path: Path) -> None:
+    path = write(
+        tmp_path / "zoo.toml",
+        MINIMAL
+        | {
+            "input_size": "224",
+            "mean": "[0.485, 0.456, 0]",
+            "std": "[0.229, 1, 0.225]",
+            "features": '"pool"',
+            "logits": '"fc"',
+            "sha256": f'"{"0" * 64}"',
+            "pretraining": '"ImageNet-1k supervised"',
+            "licence": '"Apache-2.0"',
+            "architecture": '"ResNet"',
+            "origin": '"https://example.org"',
+            "feature_dim": "2048",
+            "parameters": "25_000_000",
+        },
+    )
+    (spec,) = load_zoo(path)
+    assert (spec.name, spec.kind, spec.where) == ("net", "onnx", "net.onnx")
+    assert (spec.input_size, spec.feature_dim, spec.parameters) == (224, 2048, 25_000_000)
+    assert (spec.mean, spec.std) == ((0.485, 0.456, 0.0), (0.229, 1.0, 0.225))
+    assert (spec.features, spec.logits) == ("pool", "fc")
+    # none of the keys that the format knows has been forgotten here
+    given = {field.name for field in dataclasses.fields(spec)} - {"folder"}
+    assert all(getattr(spec, name) is not None for name in given)
+    (entry,) = described([spec])
+    assert set(entry) == given
+
+
+def test_paths_are_relative_to_the_zoo_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "zoo").mkdir()
+    absolute = MINIMAL | {"name": '"absolute"', "source": f'"onnx/{tmp_path}/x.onnx"'}
+    deep = MINIMAL | {"name": '"deep"', "source": '"onnx/a/onnx/b.onnx"'}
+    path = write(tmp_path / "zoo" / "zoo.toml", MINIMAL, absolute, deep)
+    monkeypatch.chdir("/")
+    assert [spec.file for spec in load_zoo(str(path))] == [
+        tmp_path / "zoo/net.onnx",
+        tmp_path / "x.onnx",
+        tmp_path / "zoo/a/onnx/b.onnx",
+    ]
+
+
+def test_a_byte_order_mark_and_other_letters(tmp_path: Path) -> None:
+    path = write(tmp_path / "zoo.toml", MINIMAL | {"name": '"grünes Netz 1.5"'})
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert load_zoo(path)[0].name == "grünes Netz 1.5"
+
+
+def test_a_list_of_specs() -> None:
+    specs = load_zoo("timm/resnet50.a1_in1k , hf/facebook/dinov2-small,onnx//abs/file.onnx,")
+    assert [(s.kind, s.where) for s in specs] == [
+        ("timm", "resnet50.a1_in1k"),
+        ("hf", "facebook/dinov2-small"),
+        ("onnx", "/abs/file.onnx"),
+    ]
+    assert [s.name for s in specs] == ["timm-resnet50.a1_in1k", "hf-facebook-dinov2-small", "file"]
+    assert load_zoo([s.source for s in specs]) == specs
+
+
+def test_the_embedded_zoo() -> None:
+    specs = load_zoo("demo")
+    assert specs == load_zoo(zoo_file())
+    for spec in specs[:3]:
+        assert verified_file(spec)[1] == spec.sha256
+
+
+# --- what is wrong ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"batch": "3"}, r"model 1 ('net'): unknown key 'batch'; known are name, source"),
+        ({"input_size": '"224"'}, "input_size must be a whole number above 0, and is '224'"),
+        ({"input_size": "224.0"}, "input_size must be a whole number above 0"),
+        ({"input_size": "0"}, "input_size must be a whole number above 0, and is 0"),
+        ({"input_size": "true"}, "input_size must be a whole number above 0"),
+        ({"feature_dim": "-1"}, "feature_dim must be a whole number above 0"),
+        ({"parameters": "[1]"}, "parameters must be a whole number above 0"),
+        ({"mean": "0.5"}, "mean must be a list of three numbers, and is 0.5"),
+        ({"mean": "[0.5, 0.5]"}, "mean must be a list of three numbers"),
+        ({"mean": '[0.5, 0.5, "x"]'}, "mean must be a list of three numbers"),
+        ({"mean": "[0.5, 0.5, true]"}, "mean must be a list of three numbers"),
+        ({"mean": "[0.5, 0.5, nan]"}, "mean must be a list of three numbers"),
+        ({"std": "[0.5, 0.5, inf]"}, "std must be a list of three numbers"),
+        ({"std": "[0.5, 0.5, 0]"}, "std must be positive, and is [0.5, 0.5, 0.0]"),
+        ({"std": "[0.5, 0.5, -1.0]"}, "std must be positive"),
+        ({"name": "3"}, "name must be a text, and is 3"),
+        ({"name": '""'}, "name must be a text, and is ''"),
+        ({"source": "[]"}, "source must be a text"),
+        ({"features": "1"}, "features must be a text"),
+        ({"sha256": "1979-05-27"}, "sha256 must be a text"),
+        ({"source": '"net.onnx"'}, "the source 'net.onnx' is not <kind>/<name>"),
+        ({"source": '"onnx/"'}, "the source 'onnx/' is not <kind>/<name>"),
+        ({"source": '"keras/resnet50"'}, "with a kind of onnx, timm, torchvision, hf, open_clip"),
+        ({"source": '"ONNX/net.onnx"'}, "is not <kind>/<name>"),
+        ({"name": '"a/b"'}, "the name 'a/b' cannot be the name of a folder"),
+        ({"name": '"a\\\\b"'}, "cannot be the name of a folder"),
+        ({"name": '".."'}, "cannot be the name of a folder"),
+        ({"name": '"."'}, "cannot be the name of a folder"),
+        ({"name": '".hidden"'}, "cannot be the name of a folder"),
+        ({"name": '" a"'}, "cannot be the name of a folder"),
+        ({"name": '"a:b"'}, "cannot be the name of a folder"),
+        ({"name": '"a\\nb"'}, "cannot be the name of a folder"),
+        ({"name": '"a\\u0000b"'}, "cannot be the name of a folder"),
+    ],
+)
+def test_a_bad_value(tmp_path: Path, change: dict[str, str], expected: str) -> None:
+    message = complaint(write(tmp_path / "zoo.toml", MINIMAL | change))
+    assert expected in message
+    assert message.startswith("zoo.toml, model 1")
+
+
+@pytest.mark.parametrize("key", ["name", "source"])
+def test_a_missing_key(tmp_path: Path, key: str) -> None:
+    rest = {k: v for k, v in MINIMAL.items() if k != key}
+    assert f"lacks the key '{key}'" in complaint(write(tmp_path / "zoo.toml", MINIMAL, rest))
+    assert "model 2" in complaint(write(tmp_path / "zoo.toml", MINIMAL, rest))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "lists no network; each needs a [[model]] table"),
+        ("# nothing", "lists no network"),
+        ("model = 3", "lists no network"),
+        ("model = []", "lists no network"),
+        ("model = [1]", "model 1: expected a table [[model]], got 1"),
+        ('[model]\nname = "a"\nsource = "onnx/a"', "lists no network; each needs a [[model]]"),
+        ('[[models]]\nname = "a"', "unknown key 'models'; networks go under [[model]]"),
+        ("[[model]", "is not valid TOML"),
+        ('[[model]]\nname = "a"\nname = "b"', "is not valid TOML"),
+        (b"\xff\xfe", "is not valid TOML"),
+    ],
+)
+def test_a_bad_file(tmp_path: Path, text: str | bytes, expected: str) -> None:
+    path = tmp_path / "zoo.toml"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    message = complaint(path)
+    assert expected in message
+    assert "zoo.toml" in message
+
+
+def test_two_networks_of_one_name(tmp_path: Path) -> None:
+    path = write(tmp_path / "zoo.toml", MINIMAL, MINIMAL | {"source": '"onnx/other.onnx"'})
+    assert re.search(r"zoo\.toml' names two networks 'net'; rename", complaint(path))
+    assert "names two networks 'x'" in complaint("onnx/a/x.onnx,onnx/b/x.onnx")
+
+
+@pytest.mark.parametrize(
+    "zoo", ["", " ", "nothing", "resnet50", "keras/x", ",", "demo,timm/x", "onnx/a.onnx,b"]
+)
+def test_no_zoo(zoo: str) -> None:
+    assert re.search(r"is no zoo|is not <kind>/<name>", complaint(zoo))
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert "cannot read the zoo file" in complaint(tmp_path / "absent.toml")
+    (tmp_path / "folder.toml").mkdir()
+    assert "cannot read the zoo file" in complaint(tmp_path / "folder.toml")
+
+
+# --- the files of networks --------------------------------------------------------------------
+
+
+def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
+    (tmp_path / "net").write_bytes(b"weights")
+    digest = hashlib.sha256(b"weights").hexdigest()
+    spec = ModelSpec("net", "onnx/net", folder=tmp_path)
+    assert verified_file(spec) == (tmp_path / "net", digest)
+    assert verified_file(dataclasses.replace(spec, sha256=digest.upper()))[1] == digest
+    with pytest.raises(InputError, match=r"network 'net': .* has the sha256 .*, its zoo states 00"):
+        verified_file(dataclasses.replace(spec, sha256="0" * 64))
+    with pytest.raises(InputError, match=r"network 'net': cannot read .*absent': No such file"):
+        verified_file(dataclasses.replace(spec, source="onnx/absent"))
+    with pytest.raises(InputError, match="network 'net': cannot read"):
+        verified_file(dataclasses.replace(spec, source="onnx/."))
+
+
+def test_a_changed_network_is_refused(tmp_path: Path) -> None:
+    spec = load_zoo("demo")[0]
+    file = Path(shutil.copy(spec.file, tmp_path))
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with pytest.raises(InputError, match="fetch the file again or correct the zoo"):
+        load_network(dataclasses.replace(spec, folder=tmp_path))

@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zood.errors import InputError
+from zood.zoo import load_network, load_zoo
+from zood.zoo import timm as source
+from zood.zoo.spec import ModelSpec
+from zood.zoo.torch_network import assemble
+
+
+def _spec(where: str, **fields: Any) -> ModelSpec:
+    return ModelSpec(name="network", source=f"timm/{where}", **fields)
+
+
+def _pixels(side: int) -> Any:
+    return np.random.default_rng(0).integers(0, 256, (2, side, side, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "test_resnet.r160_in1k",
+        "test_vit.r160_in1k",
+        "test_convnext.r160_in1k",
+        "test_efficientnet.r160_in1k",
+        "test_byobnet.r160_in1k",
+        "deit_tiny_distilled_patch16_224.fb_in1k",  # two classifiers
+        "mobilenetv3_small_050.lamb_in1k",  # a layer between the pooling and the classifier
+    ],
+)
+def test_features_and_logits_equal_those_of_timm(timm: Any, torch: Any, name: str) -> None:
+    built = source.build(_spec(name), pretrained=False)
+    model = timm.create_model(name, pretrained=False).eval()
+    model.load_state_dict(built.module.state_dict())
+    config = timm.data.resolve_model_data_config(model)
+    network = assemble(built, _spec(name))
+    pixels = _pixels(config["input_size"][1])
+    mean, std = (torch.tensor(config[key]).view(1, 3, 1, 1) for key in ("mean", "std"))
+    with torch.no_grad():
+        batch = (torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous() / 255 - mean) / std
+        maps = model.forward_features(batch)
+        features, logits = network(pixels)
+        np.testing.assert_array_equal(features, model.forward_head(maps, pre_logits=True))
+        np.testing.assert_array_equal(logits, model(batch))
+    assert network.info.feature_dim == model.head_hidden_size
+    assert network.info.n_logits == 1000
+    assert network.info.parameters == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "has_logits"),
+    [
+        ("vit_small_patch14_dinov2.lvd142m", False),  # no head
+        ("vit_base_patch16_clip_quickgelu_224.openai", False),  # a projection
+        ("convnext_large_mlp.clip_laion2b_ft_320", False),
+        ("vit_pe_core_tiny_patch16_384.fb", False),
+        ("vit_base_patch16_clip_224.openai_ft_in1k", True),
+        ("convnext_base.clip_laion2b_augreg_ft_in12k", True),
+        ("resnet18.a1_in1k", True),
+    ],
+)
+def test_a_projection_is_not_taken_for_logits(
+    timm: Any, torch: Any, name: str, has_logits: bool
+) -> None:
+    with torch.device("meta"):
+        built = source.build(_spec(name), pretrained=False)
+        size = built.preprocessing.geometry.crop
+        _, logits = built.forward(built.module.eval(), torch.zeros(1, 3, *size))
+    assert (logits is not None) is has_logits
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resnet50.a1_in1k",  # cut out of something larger, bicubic
+        "resnet50.fb_swsl_ig1b_ft_in1k",  # bilinear
+        "vit_small_patch14_dinov2.lvd142m",  # nothing beside the centre is cut away
+        "vit_base_patch16_siglip_224.v2_webli",
+        "eva02_base_patch14_448.mim_in22k_ft_in22k_in1k",  # squashed
+        "deepseek_vit_412m.deepseek_v4_flash_vision_exp",  # padded
+        "vit_base_patch16_sapiens2.fb",  # not square
+    ],
+)
+def test_preprocessing_gives_the_tensor_timm_gives(
+    timm: Any, torch: Any, images: list[Any], name: str
+) -> None:
+    if not timm.list_models(name, pretrained=True):
+        pytest.skip(f"timm {timm.__version__} does not have {name}")
+    with torch.device("meta"):
+        built = source.build(_spec(name), pretrained=False)
+    transform = timm.data.create_transform(
+        **timm.data.resolve_model_data_config(built.module), is_training=False
+    )
+    for image in images:
+        ours = built.preprocessing([image])[0]
+        np.testing.assert_allclose(ours, transform(image), atol=1e-6, err_msg=str(image.size))
+
+
+def test_a_zoo_file_may_state_size_mean_and_std_instead(timm: Any) -> None:
+    fields = {"input_size": 192, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+    for name, resized in (("test_vit.r160_in1k", 202), ("resnet18.a1_in1k", 202)):
+        spec = _spec(name, **fields)
+        info = assemble(source.build(spec, pretrained=False), spec).info
+        assert info.preprocessing.geometry.crop == (192, 192)
+        assert info.preprocessing.geometry.resize == (resized, resized)
+        assert (info.preprocessing.mean, info.preprocessing.std) == (fields["mean"], fields["std"])
+
+
+@pytest.fixture
+def folder(timm: Any, torch: Any, tmp_path: Path) -> Path:
+    """A network with random weights in a folder of timm's own format."""
+    torch.manual_seed(1)
+    model = timm.create_model("test_resnet.r160_in1k", num_classes=7).eval()
+    timm.models.save_for_hf(model, tmp_path / "saved")
+    return tmp_path / "saved"
+
+
+def test_a_folder_of_timm_is_loaded_with_its_weights(
+    timm: Any, torch: Any, folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "zoo.toml").write_text(
+        '[[model]]\nname = "mine"\nsource = "timm/local-dir:saved"\npretraining = "none"\n'
+    )
+    network: Any = load_network(load_zoo(tmp_path / "zoo.toml")[0])
+    model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
+    pixels = _pixels(160)
+    batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
+    with torch.no_grad():
+        np.testing.assert_allclose(network(pixels).logits, model(batch), atol=1e-5)
+    assert (network.info.n_logits, network.info.pretraining) == (7, "none")
+
+    again = load_network(ModelSpec("elsewhere", f"timm/local-dir:{folder}"))
+    assert again.info.fingerprint == network.info.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("where", "message"),
+    [
+        ("resnet5", r"knows no architecture 'resnet5'; did you mean .*resnet50"),
+        ("resnet50.a9_in1k", r"no weights 'resnet50.a9_in1k'; it has resnet50.a1_in1k, "),
+        ("local-dir:nowhere", r"cannot load timm/local-dir:nowhere: Config file not found"),
+        ("resnet10t.c3_in1k", r"cannot load timm/resnet10t.c3_in1k: .*; weights are fetched from"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said_in_one_line(timm: Any, where: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_network(_spec(where))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_architecture_without_weights_is_not_ranked_with_random_ones(timm: Any) -> None:
+    without = next(n for n in timm.list_models() if not timm.list_models(n + ".*", pretrained=True))
+    with pytest.raises(InputError, match="has no pre-trained weights for"):
+        load_network(_spec(without))
+
+
+def test_a_checksum_that_nobody_checks_is_refused(timm: Any) -> None:
+    with pytest.raises(InputError, match="sha256 is checked for networks that are one file"):
+        load_network(_spec("resnet18.a1_in1k", sha256="0" * 64))
+
+
+def test_a_missing_package_gives_the_line_that_installs_it(torch: Any) -> None:
+    # All in one process: importing torch takes seconds.
+    cases = [
+        ("timm/resnet50.a1_in1k", "torch", "timm"),
+        ("timm/resnet50.a1_in1k", "torchvision", "timm"),
+        ("timm/resnet50.a1_in1k", "timm", "timm"),
+        ("torchvision/resnet50", "torchvision", "torchvision"),
+        ("hf/facebook/dinov2-small", "transformers", "hf"),
+        ("open_clip/ViT-B-16/openai", "open_clip", "open-clip"),
+    ]
+    code = f"""
+import sys
+from zood.errors import MissingPackageError
+from zood.zoo import load_network, load_zoo
+for spec, package, extra in {cases!r}:
+    before = sys.modules.pop(package, None)
+    sys.modules[package] = None
+    try:
+        load_network(load_zoo(spec)[0])
+    except MissingPackageError as error:
+        print(error)
+    del sys.modules[package]
+    if before is not None:
+        sys.modules[package] = before
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    lines = run.stdout.splitlines()
+    assert len(lines) == len(cases), run
+    for line, (_, package, extra) in zip(lines, cases, strict=True):
+        assert line.endswith(
+            f'needs the package {package}; install it with: pip install "zood[{extra}]"'
+        )
