@@ -64,7 +64,7 @@ def literal_fold_and_class(X: NDArray[np.float32], y: Floats) -> None:
 def public_logme(X: NDArray[np.float32], y: NDArray[np.int64]) -> None:
     """The steps of the public code, written from its description."""
     f = X.astype(np.float64)
-    n, d = f.shape
+    n = len(f)
     _, squares, vh = np.linalg.svd(f.T @ f)
     u = (f @ vh.T) / np.sqrt(squares)
     for label in range(N_CLASSES):

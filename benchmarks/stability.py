@@ -58,8 +58,11 @@ def probes(store: zood.FeatureStore) -> dict[str, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stores", type=Path, nargs="+")
-    for path in parser.parse_args().stores:
+    parser.add_argument("stores", type=Path, nargs="*")
+    stores = parser.parse_args().stores
+    if not stores:
+        print("name the stores to compare on: nothing measured")
+    for path in stores:
         store = zood.FeatureStore(path)
         truth = probes(store)
         n_classes = len(store.classes)

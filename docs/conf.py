@@ -25,3 +25,5 @@ napoleon_google_docstring = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 doctest_global_setup = "import zood"
+# pytest runs the examples of docstrings, where their names are known; here only those of pages run
+doctest_test_doctest_blocks = ""

@@ -10,10 +10,18 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy.stats import weightedtau
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from zood import FeatureStore
 
 SHARED = Path(os.environ.get("ZOOD_SHARED", "../shared")).resolve()
 DATA = SHARED / "data" / "pacs_mini"
@@ -79,3 +87,40 @@ def test_the_store_is_sound(store: Path) -> None:
     document = zood("store", "check", store)
     assert document["files"] > 0
     assert document["damaged"] == document["unfinished"] == []
+
+
+def test_ranking_agrees_with_linear_probes(store: Path) -> None:
+    """The order against probes that the ranking never sees; a high bar only for the whole zoo."""
+    rows = zood("rank", store)["ranking"]
+    opened = FeatureStore(store)
+    probes = [linear_probe(opened, row["model"]) for row in rows]
+    tau = {
+        term: weightedtau([row[term] for row in rows], probes)[0]
+        for term in ("score", "discriminability", "expected_accuracy")
+    }
+    assert len(rows) == len(opened.models)
+    assert tau["score"] >= tau["discriminability"] - 0.02
+    if len(rows) == 27:
+        peers = {}
+        for peer in ("logme", "knn"):
+            document = {
+                r["model"]: r["score"] for r in zood("rank", store, "--score", peer)["ranking"]
+            }
+            peers[peer] = weightedtau([document[row["model"]] for row in rows], probes)[0]
+        assert tau["score"] >= max(0.84, tau["discriminability"], *peers.values())
+
+
+def linear_probe(store: FeatureStore, model: str) -> float:
+    X = {d: store.features(model, d).astype(np.float64) for d in store.domains}
+    accuracies = []
+    for left_out in store.domains:
+        kept = [d for d in store.domains if d != left_out]
+        train = np.concatenate([X[d] for d in kept])
+        mean, spread = train.mean(axis=0), train.std(axis=0)
+        spread[spread == 0] = 1
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            head = LogisticRegression(C=0.01, max_iter=300)
+            head.fit((train - mean) / spread, np.concatenate([store.labels(d) for d in kept]))
+        accuracies.append(head.score((X[left_out] - mean) / spread, store.labels(left_out)))
+    return float(np.mean(accuracies))

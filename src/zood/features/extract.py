@@ -8,11 +8,11 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from zood.dataset import ImageDomains
 from zood.errors import DiskError, InputError
-from zood.features.forward import require_finite, run_network_within_memory
+from zood.features.forward import Done, Job, require_finite, run_jobs
 from zood.features.index import DomainIndex
 from zood.features.pixels import Chunk, Decoding
 from zood.features.store import FeatureStore
@@ -280,6 +280,15 @@ class _Run:
         """Compute the shards that the networks of a group lack, shard by shard."""
         plan = self._plan(group)
         self._require_space(plan)
+        for done in run_jobs(self._jobs(plan)):
+            self._keep(done)
+        for member in group:
+            self._note(member)
+        incomplete = self.writer.finish(self.dataset.fingerprint)
+        self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
+
+    def _jobs(self, plan: list[_Shard]) -> Iterator[Job[_Task]]:
+        """What each network has to do; the next shard is decoded while this one is at work."""
         todo = iter(plan)
         ahead = self._start(todo)
         try:
@@ -288,14 +297,12 @@ class _Run:
                 chunk = self._wait(decoding, shard)
                 ahead = self._start(todo)
                 for member in self._active(shard):
-                    self._compute(member, shard, chunk)
+                    pixels = chunk.pixels[member.network.info.preprocessing.geometry]
+                    task = _Task(member, shard, chunk)
+                    yield Job(task, member.network, pixels, self._batch_size(member))
         finally:
             if ahead is not None:
                 ahead[1].abandon()
-        for member in group:
-            self._note(member)
-        incomplete = self.writer.finish(self.dataset.fingerprint)
-        self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
     def _plan(self, group: list[_Member]) -> list[_Shard]:
         """The shards that some network lacks, in the order of domains and rows."""
@@ -364,31 +371,30 @@ class _Run:
             self.writer.skip(shard.domain, shard.number, chunk.problems)
         return chunk
 
-    def _compute(self, member: _Member, shard: _Shard, chunk: Chunk) -> None:
-        """Run one network over one shard and write what comes out."""
-        network = member.network
-        pixels = chunk.pixels[network.info.preprocessing.geometry]
-        start = time.perf_counter()
+    def _keep(self, done: Done[_Task]) -> None:
+        """Write what came out of a network for a shard, or give the network up."""
+        member, shard, chunk = done.job.tag
+        if member.name in self.extraction.failed:
+            return
+        self._batch_sizes[member.name] = done.batch_size
         try:
-            outputs, self._batch_sizes[member.name] = run_network_within_memory(
-                network, pixels, self._batch_size(member)
-            )
-            require_finite(outputs, network, [shard.path(at) for at in chunk.positions])
+            if done.outputs is None:
+                raise done.error or RuntimeError("no outputs")
+            require_finite(done.outputs, member.network, [shard.path(at) for at in chunk.positions])
             arrays = {
                 name: as_stored(values, self.settings.dtype, member.name)
-                for name, values in outputs._asdict().items()
+                for name, values in done.outputs._asdict().items()
                 if values is not None
             }
         except Exception as error:
             self._give_up(member.name, error)
             return
-        seconds = time.perf_counter() - start
         self.writer.write_shard(member.name, shard.domain, shard.number, arrays)
-        self.extraction.running += seconds
+        self.extraction.running += done.seconds
         self.extraction.shards += 1
-        self._spent[member.name] = self._spent.get(member.name, 0.0) + seconds
-        self._computed[member.name] = self._computed.get(member.name, 0) + len(pixels)
-        self.reporter.advance(member.name, shard.domain.shards[shard.number], seconds)
+        self._spent[member.name] = self._spent.get(member.name, 0.0) + done.seconds
+        self._computed[member.name] = self._computed.get(member.name, 0) + len(done.job.pixels)
+        self.reporter.advance(member.name, shard.domain.shards[shard.number], done.seconds)
 
     def _batch_size(self, member: _Member) -> int:
         if self.settings.batch_size is not None:
@@ -425,6 +431,14 @@ class _Shard:
         return self.domain.shards[self.number] * sum(
             info.feature_dim + (info.n_logits or 0) for info in infos
         )
+
+
+class _Task(NamedTuple):
+    """Whose images a network runs over."""
+
+    member: _Member
+    shard: _Shard
+    chunk: Chunk
 
 
 def _name(member: ModelSpec | Network) -> str:

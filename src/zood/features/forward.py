@@ -1,9 +1,13 @@
-"""Running a network over the images of a shard, batch by batch."""
+"""Running networks over the images of shards, batch by batch."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -11,38 +15,130 @@ from zood.errors import InputError
 from zood.features.background import abandon, in_background
 from zood.zoo.network import Network, Outputs, Pixels
 
+Tag = TypeVar("Tag")
 
-def run_network(network: Network, pixels: Pixels, batch_size: int) -> Outputs:
-    """Features and logits of all images.
 
-    The next batch is prepared in the background and launched before the last one is collected, so
-    that neither a GPU nor the cores wait.
+@dataclass(frozen=True)
+class Job(Generic[Tag]):
+    """A network and the images it is to run over; the tag says whose they are."""
+
+    tag: Tag
+    network: Network
+    pixels: Pixels
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Done(Generic[Tag]):
+    """A job that has run: its outputs, or why there are none."""
+
+    job: Job[Tag]
+    outputs: Outputs | None
+    error: Exception | None
+    seconds: float
+    """From the end of the job before, or from its own start if that was later."""
+    batch_size: int
+    """The batch that fitted into the memory of the device."""
+
+
+def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[Done[Tag]]:
+    """Run one job after another.
+
+    The batches of the next job are prepared in the background, and each job is launched before the
+    one before it is collected, so that a GPU always has work to do.
     """
-    parts: list[Outputs] = []
-    launched: Any = None
-    for prepared in _prepared(network, pixels, batch_size):
-        following = network.launch(prepared)
-        if launched is not None:
-            parts.append(network.collect(launched))
-        launched = following
-    if launched is not None:
-        parts.append(network.collect(launched))
-    outputs = _joined(parts, network)
-    _require_shapes(outputs, network, len(pixels))
-    return outputs
+    with closing(_prepared_ahead(jobs)) as prepared:
+        yield from _run_prepared(prepared)
 
 
-def run_network_within_memory(
-    network: Network, pixels: Pixels, batch_size: int
-) -> tuple[Outputs, int]:
-    """As :func:`run_network`, with half the batch as often as the device runs out of memory."""
+Batches = Generator[Any, None, None]
+
+
+def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done[Tag]]:
+    last: _Launched[Tag] | None = None
+    ended = 0.0
+    stopped: Exception | None = None
     while True:
         try:
-            return run_network(network, pixels, batch_size), batch_size
+            following = _launch(*next(prepared))
+        except StopIteration:
+            break
+        except Exception as error:  # no more jobs will come, but the last one is worth keeping
+            stopped = error
+            break
+        if last is not None:
+            yield _collect(last, ended)
+            ended = time.perf_counter()
+        last = following
+    if last is not None:
+        yield _collect(last, ended)
+    if stopped is not None:
+        raise stopped
+
+
+def _prepared_ahead(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batches], None, None]:
+    """Each job with its batches, those of the next one under way."""
+    waiting: deque[tuple[Job[Tag], Batches]] = deque()
+    stopped: Exception | None = None
+    coming = iter(jobs)
+    try:
+        while True:
+            try:
+                job = next(coming)
+            except StopIteration:
+                break
+            except Exception as error:
+                stopped = error
+                break
+            waiting.append((job, _prepared(job, job.batch_size)))
+            if len(waiting) > 1:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+        if stopped is not None:
+            raise stopped
+    finally:
+        for _, batches in waiting:
+            abandon(batches)
+
+
+@dataclass(frozen=True)
+class _Launched(Generic[Tag]):
+    job: Job[Tag]
+    batches: list[Any]
+    error: Exception | None
+    started: float
+    batch_size: int
+
+
+def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
+    """Start all batches, with half the size as often as the device runs out of memory."""
+    started = time.perf_counter()
+    batch_size = job.batch_size
+    while True:
+        try:
+            launched = [job.network.launch(batch) for batch in batches]
+            return _Launched(job, launched, None, started, batch_size)
         except Exception as error:
+            abandon(batches)
             if type(error).__name__ != "OutOfMemoryError" or batch_size == 1:
-                raise
+                return _Launched(job, [], error, started, batch_size)
         batch_size //= 2
+        batches = _prepared(job, batch_size)
+
+
+def _collect(launched: _Launched[Tag], ended: float) -> Done[Tag]:
+    job, error = launched.job, launched.error
+    outputs = None
+    if error is None:
+        try:
+            parts = [job.network.collect(batch) for batch in launched.batches]
+            outputs = _joined(parts, job.network)
+            _require_shapes(outputs, job.network, len(job.pixels))
+        except Exception as raised:
+            outputs, error = None, raised
+    seconds = time.perf_counter() - max(launched.started, ended)
+    return Done(job, outputs, error, seconds, launched.batch_size)
 
 
 def _require_shapes(outputs: Outputs, network: Network, n: int) -> None:
@@ -69,13 +165,11 @@ def require_finite(outputs: Outputs, network: Network, paths: Sequence[str]) -> 
             )
 
 
-def _prepared(network: Network, pixels: Pixels, batch_size: int) -> Iterator[Any]:
-    batches = [(pixels[at : at + batch_size],) for at in range(0, len(pixels), batch_size)]
-    results = in_background(network.prepare, batches, n_jobs=2, ahead=3)
-    try:
-        yield from results
-    finally:
-        abandon(results)
+def _prepared(job: Job[Any], batch_size: int) -> Batches:
+    """Begin to prepare the batches of a job."""
+    starts = range(0, len(job.pixels), batch_size)
+    batches = [(job.pixels[start : start + batch_size],) for start in starts]
+    return in_background(job.network.prepare, batches, n_jobs=2, ahead=3)
 
 
 def _joined(parts: list[Outputs], network: Network) -> Outputs:

@@ -32,7 +32,7 @@ def resolve_device(device: str, kind: str) -> str:
 
 def default_batch_size(device: str) -> int:
     """A batch that fills the device without waiting long for its images."""
-    return 16 if device == "cpu" else 128
+    return 16 if device == "cpu" else 256
 
 
 def available_memory() -> int:
