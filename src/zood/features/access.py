@@ -63,16 +63,17 @@ class StoreSource:
             store.model(model)
         self.domains = store.domains
         self.classes: tuple[Any, ...] = store.classes
+        self._labels = {domain: store.labels(domain) for domain in self.domains}
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
-        labels = self.store.labels(domain)
+        labels = self.labels(domain)
         start = 0
         for features in _together(self.store.shards(model, domain)):
             yield features, labels[start : start + len(features)]
             start += len(features)
 
     def labels(self, domain: str) -> NDArray[np.int64]:
-        return self.store.labels(domain)
+        return self._labels[domain]
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
         groups = self.store.groups(domain)
@@ -88,12 +89,15 @@ class StoreSource:
         milliseconds = self.store.milliseconds_per_image(model)
         return Facts(stored.feature_dim, stored.parameters, milliseconds)
 
-    def fingerprint(self, model: str) -> str:
-        """Identifies the features and labels of a network, whatever else the store holds."""
-        stored = self.store.model(model)
+    def fingerprint(self, model: str, domains: Sequence[str] | None = None) -> str:
+        """Identifies features and labels of a network, whatever else the store holds.
+
+        Only those of some domains where they are named, so that others may come and go.
+        """
+        shards = self.store.model(model).shards
         content = [
-            [domain, stored.shards[domain], self.store.labels(domain).tolist()]
-            for domain in self.domains
+            [domain, shards[domain], hashlib.sha256(self.labels(domain).tobytes()).hexdigest()]
+            for domain in domains or self.domains
         ]
         text = json.dumps([list(self.classes), content], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

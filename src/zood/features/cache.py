@@ -48,9 +48,7 @@ def cached_moments(
     n, d = len(source.labels(domain)), source.facts(model).feature_dim
     if n < 2 * d:
         return compute()
-    # The domain is known by the checksums of its shards, so others may come and go.
-    shards = source.store.model(model).shards[domain]
-    key = _key(repr((shards, source.labels(domain).tolist(), source.classes)), "moments")
+    key = _key(source.fingerprint(model, [domain]), "moments")
     folder = source.store.index.domain(domain).folder
     path = source.store.path / "cache" / model / f"moments-{folder}.npz"
     arrays = _read(path, key)

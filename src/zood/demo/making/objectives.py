@@ -6,6 +6,7 @@ away afterwards; only a classification head, where there is one, stays with the 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
@@ -20,7 +21,7 @@ __all__ = ["OBJECTIVES", "Objective"]
 SIDE, PATCH = 32, 4
 
 
-class Objective(nn.Module):
+class Objective(nn.Module, ABC):
     """A network in training. ``normalise`` maps colours in [0, 1] to what the network sees."""
 
     def __init__(
@@ -33,8 +34,9 @@ class Objective(nn.Module):
     def prepare(self) -> None:
         """Make the parts that training needs; called once."""
 
+    @abstractmethod
     def loss(self, batch: int, generator: torch.Generator) -> Tensor:
-        raise NotImplementedError
+        """The loss of a fresh batch of this size."""
 
     def logits(self, images: Tensor) -> Tensor:
         return self.network(self.normalise(images))[1]  # type: ignore[no-any-return]
