@@ -99,6 +99,16 @@ def test_the_same_network_twice_is_tied() -> None:
     assert rows["far"].rank_interval == (3, 3)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rotated_network_is_tied_with_itself(seed: int) -> None:
+    """Their scores differ by rounding alone."""
+    features, y, domains = simulate({"a": 0.5, "far": 8.0}, seed=seed)
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+    ranking = zood.rank({**features, "turned": features["a"] @ rotation}, y, domains)
+    (row,) = (row for row in ranking.rows if row.model == "turned")
+    assert row.tied == ("a",)
+
+
 @given(seed=st.integers(0, 10**6))
 @settings(max_examples=15, deadline=None)
 def test_order_of_samples_models_and_names_does_not_matter(seed: int) -> None:
@@ -136,6 +146,33 @@ def test_groups_widen_the_intervals() -> None:
         return [row.accuracy_interval[1] - row.accuracy_interval[0] for row in ranking.rows]
 
     assert all(w <= v for w, v in zip(widths(one), widths(other), strict=True))
+
+
+def test_groups_are_taken_by_position() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    features, y, domains = simulate({"a": 1.0}, n=30)
+    groups = np.random.default_rng(0).integers(0, 20, len(y)).astype(str)
+    series = pandas.Series(groups, index=np.random.default_rng(1).permutation(len(y)))
+    assert zood.rank(features, y, domains, groups=series) == zood.rank(
+        features, y, domains, groups=groups.tolist()
+    )
+
+
+def test_lists_and_frames_are_arrays_too() -> None:
+    features, y, domains = simulate({"a": 1.0})
+    expected = zood.rank(features, y, domains)
+    assert zood.rank({"a": features["a"].tolist()}, y.tolist(), domains.tolist()) == expected
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    frame, labels = pandas.DataFrame(features["a"]), pandas.Series(y)
+    assert zood.rank({"a": frame}, labels, pandas.Series(domains)) == expected
+
+
+def test_a_class_of_one_domain_is_reported() -> None:
+    features, y, domains = simulate({"a": 0.5})
+    y = y.copy()
+    y[np.flatnonzero(domains == "d1")[:5]] = 7
+    (row,) = zood.rank(features, y, domains).rows
+    assert {fold.domain: fold.skipped for fold in row.folds if fold.skipped} == {"d1": ("7",)}
 
 
 def test_store_and_arrays_agree(tmp_path: Path) -> None:
@@ -263,7 +300,11 @@ def features_with(value: float) -> Arrays:
         (lambda f, y, d: (features_with(np.nan), y, d), "'a', domain 'd0'.*is NaN"),
         (lambda f, y, d: (features_with(np.inf), y, d), "is infinite"),
         (lambda f, y, d: (f, y, np.full(len(y), "x")), "1 domains are given"),
-        (lambda f, y, d: (f, y + 0.5, d), "texts or integers"),
+        (lambda f, y, d: (f, y + 0.5, d), "texts or integers, and holds 0.5"),
+        (lambda f, y, d: (f, [None, *y.astype(str)[1:]], d), "holds None"),
+        (lambda f, y, d: ({"a": None}, y, d), r"must be \(n, d\)"),
+        (lambda f, y, d: ({"a": [[1.0], [1.0, 2.0]]}, y, d), "are no array"),
+        (lambda f, y, d: ({"domains": f["a"]}, y, d[:-1]), "'domains' has 159"),
     ],
 )
 def test_bad_input_gets_one_clear_line(change: Any, message: str) -> None:
@@ -276,6 +317,8 @@ def test_unknown_score_and_stability() -> None:
     data = simulate({"a": 0.5})
     with pytest.raises(zood.InputError, match="unknown score 'logmee'; did you mean logme"):
         zood.rank(*data, score="logmee")
+    with pytest.raises(zood.InputError, match="unknown score 'acuracy'; did you mean accuracy"):
+        zood.rank(*data, score="acuracy")
     with pytest.raises(zood.InputError, match="stability is 'mild'"):
         zood.rank(*data, stability="mild")  # type: ignore[arg-type]
 

@@ -45,7 +45,7 @@ RIDGE_RANGE = (1e-12, 1e6)
 """Range of :math:`\\delta = \\alpha/\\beta` as a share of the largest eigenvalue. At the upper end
 the features are found to say nothing about the class."""
 
-_STEPS_PER_DECADE = 2
+_STEPS_PER_DECADE = 8
 
 
 @dataclass(frozen=True, eq=False)

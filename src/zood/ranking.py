@@ -14,6 +14,7 @@ printed one, with the weight λ of each fold.
 
 from __future__ import annotations
 
+import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zood import scores
-from zood.backend import Array
+from zood.backend import Array, backend, to_numpy
 from zood.certainty import Comparison, covariance_of_means, mean_interval
 from zood.errors import InputError, MissingPackageError
 from zood.features.access import ArraySource, Facts, FeatureSource, StoreSource
@@ -46,7 +47,10 @@ FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
 
 @dataclass(frozen=True)
 class FoldRow:
-    """What one left-out domain says of a network."""
+    """What one left-out domain says of a network.
+
+    `score` is that of the ranking, or the ZooD score if the ranking's is none of single domains.
+    """
 
     domain: str
     score: float
@@ -54,6 +58,8 @@ class FoldRow:
     stability: float
     accuracy: float
     balanced_accuracy: float
+    skipped: tuple[str, ...] = ()
+    """Classes that no other domain has: they have no part in discriminability."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,7 @@ class Row:
         Percent of images of an unseen domain that a Bayesian linear model on these features gets
         right: the mean over left-out domains.
     accuracy_interval : (float, float)
-        90 % interval of it.
+        90 % interval of that mean; a single new domain varies more, as `folds` show.
     rank_interval : (int, int) or None
         Between which ranks the network may lie (see :mod:`zood.certainty`); None for scores
         that are not means over left-out domains.
@@ -191,6 +197,8 @@ def rank(
     >>> [(row.model, row.rank_interval) for row in ranking.rows]
     [('good', (1, 1)), ('noise', (2, 2))]
     """
+    _require_score(score)
+    backend(device)
     source = _source(features, y, domains, groups)
     terms = {}
     for number, model in enumerate(source.models):
@@ -237,8 +245,8 @@ def _source(
     groups: Sequence[Any] | None,
 ) -> FeatureSource:
     if isinstance(features, FeatureStore):
-        if y is not None or domains is not None:
-            raise InputError("a store knows its labels and domains; leave y and domains out")
+        if y is not None or domains is not None or groups is not None:
+            raise InputError("a store knows its labels, domains and groups; leave them out")
         return StoreSource(features)
     if not isinstance(features, Mapping):
         raise InputError(
@@ -248,6 +256,15 @@ def _source(
     if y is None or domains is None:
         raise InputError("rank needs the label (y) and the domain (domains) of each row")
     return ArraySource(features, y, domains, groups)
+
+
+def _require_score(name: str) -> None:
+    """Refuse an unknown score before anything is computed."""
+    known = (*FOLD_SCORES, *scores.names())
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        raise InputError(f"unknown score {name!r}; {hint}")
 
 
 def _moments(source: FeatureSource, model: str, device: str | None) -> dict[str, Moments]:
@@ -353,7 +370,7 @@ def _ranking(
                 rank_interval=comparison.rank_intervals()[at] if comparison else None,
                 tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
                 on_front=model in front,
-                folds=tuple(_fold_row(t, fold, score) for fold in t.folds),
+                folds=tuple(_fold_row(t, fold, score, source.classes) for fold in t.folds),
                 feature_dim=facts[model].feature_dim,
                 parameters=facts[model].parameters,
                 milliseconds=facts[model].milliseconds,
@@ -362,7 +379,7 @@ def _ranking(
     return Ranking(score, tuple(rows), left_out)
 
 
-def _fold_row(terms: _Terms, fold: Fold, score: str) -> FoldRow:
+def _fold_row(terms: _Terms, fold: Fold, score: str, classes: Sequence[Any]) -> FoldRow:
     return FoldRow(
         domain=fold.domain,
         score=terms.value(fold, score if score in FOLD_SCORES else "zood"),
@@ -370,6 +387,7 @@ def _fold_row(terms: _Terms, fold: Fold, score: str) -> FoldRow:
         stability=fold.stability,
         accuracy=100 * fold.accuracy,
         balanced_accuracy=100 * fold.balanced_accuracy,
+        skipped=tuple(str(classes[number]) for number in fold.skipped),
     )
 
 
@@ -402,7 +420,8 @@ def _peer_scores(source: FeatureSource, name: str) -> tuple[dict[str, float], di
     left_out: dict[str, str] = {}
     for model in source.models:
         if known.needs == "features":
-            given = np.concatenate([f for d in source.domains for f, _ in source.shards(model, d)])
+            parts = [f for d in source.domains for f, _ in source.shards(model, d)]
+            given = np.concatenate([to_numpy(part) for part in parts])
         else:
             logits = [source.logits(model, d) for d in source.domains]
             if any(part is None for part in logits):

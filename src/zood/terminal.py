@@ -35,7 +35,7 @@ class Terminal:
     def say(self, message: str) -> None:
         """A line about what is going on."""
         if not self.quiet:
-            self.messages.print(message, markup=False)
+            self.messages.print(message, markup=False, soft_wrap=True)
 
     def warn(self, message: str) -> None:
         self.messages.print(f"warning: {message}", style="yellow", markup=False, soft_wrap=True)

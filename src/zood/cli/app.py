@@ -98,6 +98,8 @@ def _complain(message: str) -> None:
 def main() -> None:
     """Entry point of the command `zood`."""
     warnings.filterwarnings("ignore", module="PIL")  # images.py judges files, not Pillow's warnings
+    # what was decoded ahead is in vain when a run is interrupted
+    warnings.filterwarnings("ignore", message=".*tasks have been successfully executed")
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -116,10 +118,9 @@ def main() -> None:
 
 def _run() -> int:
     try:
-        return app(standalone_mode=False) or OK
-    except KeyboardInterrupt:
-        _complain("interrupted")
-        return INTERRUPTED
+        code = app(standalone_mode=False) or OK
+    except KeyboardInterrupt:  # which newer versions of typer turn into the code
+        code = INTERRUPTED
     except Exception as error:
         # Wrong use, as the parser of the command line reports it. Which class it is depends on
         # the version of typer; what they share is how they say it.
@@ -130,6 +131,9 @@ def _run() -> int:
         if message := error.format_message():
             _complain(f"{message} (see {path} --help)")
         return WRONG_USE
+    if code == INTERRUPTED:
+        _complain("interrupted; what is finished is kept, and the same command goes on from there")
+    return int(code)
 
 
 def _print_version(wanted: bool) -> None:

@@ -28,6 +28,7 @@ def demo(
     from zood.zoo import load_zoo
 
     terminal.say("1. Data: scikit-learn's handwritten digits, each in one of six domains.")
+    _refuse_other_data(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
     show_counts(terminal, dataset)
@@ -54,3 +55,16 @@ def demo(
         "  zood rank features/"
     )
     terminal.document({"store": str(out / "store"), **ranking_document(ranking)})
+
+
+def _refuse_other_data(folder: Path) -> None:
+    from zood.demo.digits import DOMAINS
+    from zood.errors import InputError
+
+    if folder.is_dir():
+        foreign = sorted({entry.name for entry in folder.iterdir()} - set(DOMAINS))
+        if foreign:
+            raise InputError(
+                f"{str(folder)!r} holds {foreign[0]!r}, which is not the demo's; "
+                "choose another folder with --out"
+            )

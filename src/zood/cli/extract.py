@@ -85,6 +85,11 @@ def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, s
         terminal.warn(f"skipped {path!r}: {reason}")
     for name, reason in done.failed.items():
         terminal.warn(f"network {name!r} is left out: {reason}")
+    if done.outdated:
+        terminal.warn(
+            f"{', '.join(done.outdated)}: in the store, but not for the images that were added, "
+            "and so left out; run again with a zoo that names them"
+        )
     if done.shards:
         terminal.say(
             f"{done.decoded} images decoded; {done.running:.1f} s in the networks, "

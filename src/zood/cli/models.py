@@ -37,10 +37,15 @@ def models(
     ] = None,
 ) -> None:
     """List the networks of a zoo."""
+    from zood.errors import InputError
     from zood.zoo import load_zoo, zoo_names
     from zood.zoo.catalogue import filter_models, missing
-    from zood.zoo.spec import described
+    from zood.zoo.spec import SOURCES, described
 
+    if source is not None and source not in SOURCES:
+        raise InputError(f"the source {source!r} is not known; known are {', '.join(SOURCES)}")
+    if max_parameters is not None and not 0 <= max_parameters < 1e9:
+        raise InputError(f"--max-parameters must be a number of millions, and is {max_parameters}")
     specs = filter_models(
         load_zoo(zoo),
         pattern=name,

@@ -73,14 +73,32 @@ def ranking_document(ranking: Ranking) -> dict[str, Any]:
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """A ranking for people, in 80 columns."""
     terminal.table(
-        ["rank", "", "network", ranking.score, "discr.", "stab.", "acc. %", "90 %", "ms", ""],
+        [
+            "rank",
+            "",
+            "network",
+            ranking.score,
+            "discr.",
+            "stab.",
+            "acc. %",
+            "90 %",
+            "d",
+            "M",
+            "ms",
+            "",
+        ],
         [_cells(row) for row in ranking.rows],
         left=3,
     )
     terminal.line(
-        "rank: the place, and between which places it may lie (90 %). acc.: accuracy to expect\n"
-        "on an unseen domain, with its 90 % interval. *: no network is as accurate and cheaper."
+        "rank: the place, and between which places it may lie. acc.: mean accuracy over left-out\n"
+        "domains, and the 90 % interval of that mean; one new domain may lie further out.\n"
+        "d, M, ms: features, million parameters, milliseconds per image.\n"
+        "*: no network is at least as accurate and cheaper."
     )
+    for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
+        if classes:
+            terminal.warn(f"no domain but {domain!r} has {', '.join(classes)}: left out of discr.")
     for name, reason in ranking.left_out.items():
         terminal.warn(f"network {name!r} is left out: {reason}")
 
@@ -99,6 +117,8 @@ def _cells(row: Row) -> list[object]:
         f"{row.stability:.2f}",
         f"{row.expected_accuracy:.1f}",
         f"{first:.0f}-{last:.0f}",
+        row.feature_dim,
+        "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
         cost,
         "*" if row.on_front else "",
     ]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from array_api_compat import is_torch_array
 from numpy.typing import NDArray
 
 from zood.backend import Array, to_numpy
@@ -115,11 +116,12 @@ class ArraySource:
     ) -> None:
         if not features:
             raise InputError("there are no features to rank: the dict is empty")
+        features = {name: _matrix(array, name) for name, array in features.items()}
         labels, names = _column(y, "y"), _column(domains, "domains")
-        columns: dict[str, Any] = {"domains": names, **features}
         if groups is not None:
-            columns["groups"] = groups
-        for what, column in columns.items():
+            groups = [None if g is None or g != g else str(g) for g in to_numpy(groups).tolist()]
+        columns = [("domains", names), *features.items()]
+        for what, column in [*columns, *([] if groups is None else [("groups", groups)])]:
             if len(column) != len(labels):
                 raise InputError(f"y has {len(labels)} rows, and {what!r} has {len(column)}")
         self.models = tuple(features)
@@ -131,8 +133,6 @@ class ArraySource:
         self._codes = codes.astype(np.int64)
         self._features = features
         self._groups = groups
-        for model in self.models:
-            self.facts(model)
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         features = self._features[model]
@@ -147,17 +147,24 @@ class ArraySource:
     def groups(self, domain: str) -> Sequence[str | None] | None:
         if self._groups is None:
             return None
-        chosen = (self._groups[row] for row in self._rows[domain].tolist())
-        return [None if group is None else str(group) for group in chosen]
+        return [self._groups[row] for row in self._rows[domain].tolist()]
 
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
         return None
 
     def facts(self, model: str) -> Facts:
-        shape = np.shape(self._features[model])
-        if len(shape) != 2 or shape[1] == 0:
-            raise InputError(f"the features of {model!r} must be (n, d), and are {tuple(shape)}")
-        return Facts(int(shape[1]))
+        return Facts(int(self._features[model].shape[1]))
+
+
+def _matrix(values: Any, name: str) -> Array:
+    """Features as an array (n, d); PyTorch's stay where they are."""
+    try:
+        array = values if is_torch_array(values) else np.asarray(values)
+    except ValueError as error:
+        raise InputError(f"the features of {name!r} are no array: {error}") from error
+    if array.ndim != 2 or array.shape[1] == 0:
+        raise InputError(f"the features of {name!r} must be (n, d), and are {tuple(array.shape)}")
+    return array
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:
@@ -165,10 +172,14 @@ def _column(values: Any, name: str) -> NDArray[Any]:
     if column.ndim != 1:
         raise InputError(f"{name} must have one value for each row, and has shape {column.shape}")
     if column.dtype.kind == "f":
-        if not np.isfinite(column).all() or (column != np.round(column)).any():
-            raise InputError(f"{name} must be texts or integers, and holds {column[0]!r}")
+        wrong = column[~np.isfinite(column) | (column != np.round(column))]
+        if len(wrong):
+            raise InputError(f"{name} must be texts or integers, and holds {wrong[0].item()!r}")
         column = column.astype(np.int64)
     if column.dtype.kind == "O":
+        for value in column:
+            if value is None or value != value:
+                raise InputError(f"{name} must be texts or integers, and holds {value!r}")
         column = np.array([str(value) for value in column])
     return column
 

@@ -23,7 +23,7 @@ from zood.features.disk import write_bytes
 from zood.folds import Fold
 from zood.moments import Moments
 
-VERSION = 1
+VERSION = 2
 """Goes up when what is cached is computed in another way."""
 
 
@@ -60,7 +60,8 @@ def cached_moments(
 
 
 def _key(*parts: str) -> str:
-    return hashlib.sha256("\n".join([str(VERSION), *parts]).encode()).hexdigest()
+    fields = [field.name for field in dataclasses.fields(Fold)]
+    return hashlib.sha256("\n".join([str(VERSION), *fields, *parts]).encode()).hexdigest()
 
 
 def _read(path: Path, key: str) -> dict[str, NDArray[Any]] | None:

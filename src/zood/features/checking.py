@@ -9,7 +9,7 @@ from pathlib import Path
 
 from zood.dataset import Progress
 from zood.features.disk import locked
-from zood.features.store import FeatureStore, shard_name
+from zood.features.store import FeatureStore, index_checksum, shard_name
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,12 @@ def check_store(
             damage.append(Damage(file, problem))
         if progress is not None:
             progress(number, len(expected))
+    if index_checksum(store.index, store.path) != store.manifest["data"].get("index"):
+        damage.append(Damage("images.json", "does not match the manifest; run zood extract again"))
     begun = {record.parent.name for record in store.path.glob("*/model.json")}
     if repair and damage:
         with locked(store.path):
-            for entry in damage:
+            for entry in (d for d in damage if d.path.endswith(".npy")):
                 (store.path / entry.path).unlink(missing_ok=True)
     return Check(len(expected), tuple(damage), tuple(sorted(begun - set(store.models))))
 

@@ -30,7 +30,7 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except OSError:
+        except BaseException:  # an interruption too
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)

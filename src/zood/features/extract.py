@@ -15,10 +15,10 @@ from zood.errors import DiskError, InputError
 from zood.features.forward import Done, Job, require_finite, run_jobs
 from zood.features.index import DomainIndex
 from zood.features.pixels import Chunk, Decoding
-from zood.features.store import FeatureStore
+from zood.features.store import FeatureStore, read_local
 from zood.features.writer import DTYPES, StoreWriter, as_stored, writing
 from zood.zoo import ModelSpec, Network, load_network, load_zoo
-from zood.zoo.device import available_memory, default_batch_size, resolve_device
+from zood.zoo.device import available_memory, default_batch_size, require_device, resolve_device
 from zood.zoo.spec import require_unique_names
 
 
@@ -82,6 +82,9 @@ class Settings:
     on_error: Literal["skip", "fail"] = "skip"
 
     def __post_init__(self) -> None:
+        require_device(self.device)
+        if self.batch_size is not None and not isinstance(self.batch_size, int):
+            raise InputError(f"the batch size must be a number, and is {self.batch_size!r}")
         for key, known in (
             ("precision", ("float32", "bfloat16", "float16")),
             ("dtype", DTYPES),
@@ -158,6 +161,7 @@ def run_extraction(
         writer.grow(dataset)
         for group in run.groups(members):
             run.extract(group)
+            group.clear()  # their memory is for the next ones
     done = run.extraction
     if len(done.failed) == len(members):
         name, reason = next(iter(done.failed.items()))
@@ -165,14 +169,17 @@ def run_extraction(
     if not FeatureStore(path).n_images:
         first, reason = next(iter(FeatureStore(path).skipped.items()))
         raise InputError(f"none of the images can be read; the first, {first!r}: {reason}")
-    if done.outdated:
-        run.reporter.say(_outdated(done.outdated))
     return done
 
 
 def _members(zoo: str | Path | Sequence[str | ModelSpec | Network]) -> list[ModelSpec | Network]:
     members: list[ModelSpec | Network] = []
-    for given in [zoo] if isinstance(zoo, str | Path) else zoo:
+    for given in [zoo] if isinstance(zoo, str | Path | ModelSpec | Network) else zoo:
+        if not isinstance(given, str | Path | ModelSpec | Network):
+            raise InputError(
+                f"{given!r} is no network; make one of a function with "
+                "zood.zoo.callable.network_from_callable"
+            )
         members += load_zoo(given) if isinstance(given, str | Path) else [given]
     if not members:
         raise InputError("the zoo is empty; give at least one network")
@@ -406,7 +413,11 @@ class _Run:
     def _note(self, member: _Member) -> None:
         facts: dict[str, Any] = {}
         if computed := self._computed.get(member.name):
-            facts["milliseconds_per_image"] = 1000 * self._spent[member.name] / computed
+            before = read_local(self.writer.path).get(member.name, {})
+            seconds = before.get("seconds", 0.0) + self._spent[member.name]
+            images = before.get("images", 0) + computed
+            facts = {"seconds": seconds, "images": images}
+            facts["milliseconds_per_image"] = 1000 * seconds / images
         if member.spec is not None:
             facts["source"] = member.spec.source
             facts["folder"] = str(member.spec.folder.resolve())

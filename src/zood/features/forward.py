@@ -36,7 +36,7 @@ class Done(Generic[Tag]):
     outputs: Outputs | None
     error: Exception | None
     seconds: float
-    """From the end of the job before, or from its own start if that was later."""
+    """Spent starting its forward passes and waiting for them."""
     batch_size: int
     """The batch that fitted into the memory of the device."""
 
@@ -56,7 +56,6 @@ Batches = Generator[Any, None, None]
 
 def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done[Tag]]:
     last: _Launched[Tag] | None = None
-    ended = 0.0
     stopped: Exception | None = None
     while True:
         try:
@@ -67,11 +66,10 @@ def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done
             stopped = error
             break
         if last is not None:
-            yield _collect(last, ended)
-            ended = time.perf_counter()
+            yield _collect(last)
         last = following
     if last is not None:
-        yield _collect(last, ended)
+        yield _collect(last)
     if stopped is not None:
         raise stopped
 
@@ -107,7 +105,7 @@ class _Launched(Generic[Tag]):
     job: Job[Tag]
     batches: list[Any]
     error: Exception | None
-    started: float
+    seconds: float
     batch_size: int
 
 
@@ -118,16 +116,17 @@ def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
     while True:
         try:
             launched = [job.network.launch(batch) for batch in batches]
-            return _Launched(job, launched, None, started, batch_size)
+            return _Launched(job, launched, None, time.perf_counter() - started, batch_size)
         except Exception as error:
             abandon(batches)
             if type(error).__name__ != "OutOfMemoryError" or batch_size == 1:
-                return _Launched(job, [], error, started, batch_size)
+                return _Launched(job, [], error, time.perf_counter() - started, batch_size)
         batch_size //= 2
         batches = _prepared(job, batch_size)
 
 
-def _collect(launched: _Launched[Tag], ended: float) -> Done[Tag]:
+def _collect(launched: _Launched[Tag]) -> Done[Tag]:
+    started = time.perf_counter()
     job, error = launched.job, launched.error
     outputs = None
     if error is None:
@@ -137,7 +136,7 @@ def _collect(launched: _Launched[Tag], ended: float) -> Done[Tag]:
             _require_shapes(outputs, job.network, len(job.pixels))
         except Exception as raised:
             outputs, error = None, raised
-    seconds = time.perf_counter() - max(launched.started, ended)
+    seconds = launched.seconds + time.perf_counter() - started
     return Done(job, outputs, error, seconds, launched.batch_size)
 
 

@@ -13,6 +13,7 @@ On disk::
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -124,12 +125,8 @@ class FeatureStore:
 
     def milliseconds_per_image(self, name: str) -> float | None:
         """How long a forward pass took where the features were made, if that is known."""
-        path = self.path / "local.json"
-        if not path.is_file():
-            return None
-        entry = read_json(path, "the side file").get("models", {}).get(name, {})
-        value = entry.get("milliseconds_per_image")
-        return float(value) if value is not None else None
+        value = read_local(self.path).get(name, {}).get("milliseconds_per_image")
+        return float(value) if isinstance(value, int | float) else None
 
     def paths(self, domain: str) -> list[str]:
         return self._column(domain, "paths")
@@ -231,7 +228,9 @@ def _refusing_other_content(path: Path) -> Iterator[None]:
     """JSON that is sound but does not hold what a store's files hold."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(
             f"the store {str(path)!r} is damaged: images.json or manifest.json lacks what it "
             f"should hold ({type(error).__name__}: {error}); make it anew"
@@ -243,6 +242,22 @@ def read_index(path: Path) -> ImageIndex:
     require_schema(document, path)
     with _refusing_other_content(path):
         return ImageIndex.from_json(document)
+
+
+def index_checksum(index: ImageIndex, store: Path) -> str:
+    """SHA-256 of which image is which row, labels and skipped images included."""
+    skipped = {d.name: skipped_positions(store, d) for d in index.domains}
+    text = json.dumps([index.to_json(), skipped], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def read_local(store: Path) -> dict[str, dict[str, Any]]:
+    """What the side file knows of each network; a lost or damaged one knows nothing."""
+    try:
+        models = json.loads((store / "local.json").read_text(encoding="utf-8"))["models"]
+        return {name: dict(facts) for name, facts in models.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def row_classes(index: ImageIndex, store: Path) -> tuple[str, ...]:

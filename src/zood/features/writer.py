@@ -27,14 +27,18 @@ from zood.features.disk import (
 from zood.features.index import DomainIndex, ImageIndex
 from zood.features.store import (
     SCHEMA,
+    FeatureStore,
+    index_checksum,
     open_shard,
     read_index,
+    read_local,
     require_schema,
     row_classes,
     shard_name,
     skip_file,
     skipped_positions,
 )
+from zood.zoo.spec import require_folder_name
 
 DTYPES = ("float32", "float16")
 
@@ -70,6 +74,12 @@ class StoreWriter:
         if (path / "manifest.json").is_file():
             self._old = read_json(path / "manifest.json", "the manifest")
             require_schema(self._old, path)
+            if not (path / "images.json").is_file():
+                raise InputError(
+                    f"the store {str(path)!r} has lost its images.json, so nobody knows which row "
+                    "is which image; make it anew elsewhere"
+                )
+            FeatureStore(path)  # refuses a manifest that does not fit the rest
         self.index = ImageIndex([])
         if (path / "images.json").is_file():
             self.index = read_index(path)
@@ -175,6 +185,7 @@ class StoreWriter:
                 "data": {
                     "fingerprint": fingerprint,
                     "images": self.index.counts(),
+                    "index": index_checksum(self.index, self.path),
                     "classes": row_classes(self.index, self.path),
                     "skipped": self._skipped(),
                 },
@@ -186,9 +197,8 @@ class StoreWriter:
     def note_locally(self, name: str, facts: dict[str, Any]) -> None:
         """Keep what depends on time and place (timings, where a network lies) in the side file."""
         path = self.path / "local.json"
-        document = read_json(path, "the side file") if path.is_file() else {}
-        document.setdefault("models", {}).setdefault(name, {}).update(facts)
-        write_json(path, document)
+        models = read_local(self.path)
+        write_json(path, {"models": models | {name: models.get(name, {}) | facts}})
 
     def _touched(self, domain: DomainIndex, shard: int) -> bool:
         """Whether something about the images of a shard is on disk."""
@@ -263,6 +273,7 @@ def require_free_name(name: str) -> None:
     """Refuse a network whose folder would lie where a store keeps something else."""
     if name in _RESERVED:
         raise InputError(f"a network cannot be named {name!r}: the store uses that name")
+    require_folder_name(name, "the store")
 
 
 def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from zood.errors import InputError
 def resolve_device(device: str, kind: str) -> str:
     """The device for a network of a source: "auto" is the fastest there is."""
     if device != "auto":
-        _require_known(device)
+        require_device(device)
         return device
     if kind == "onnx":
         import onnxruntime
@@ -48,7 +48,10 @@ def available_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
 
-def _require_known(device: str) -> None:
+def require_device(device: str) -> None:
+    """Refuse the name of a device that nobody knows."""
     name, _, number = device.partition(":")
-    if name not in ("cpu", "cuda", "mps") or (number and not number.isdigit()):
+    if device != "auto" and (
+        name not in ("cpu", "cuda", "mps") or (number and not number.isdigit())
+    ):
         raise InputError(f"device {device!r} is not known; give auto, cpu, cuda, cuda:1 or mps")

@@ -192,7 +192,10 @@ def _output_names(spec: ModelSpec, session: Any) -> list[str]:
             f"network {spec.name!r} has the outputs {', '.join(known)}; "
             'say in a zoo file which are the features: features = "…"'
         )
-    wanted = [features] if spec.logits is None else [features, spec.logits]
+    logits = spec.logits
+    if logits is None and spec.features is None and "logits" in known and features != "logits":
+        logits = "logits"  # nothing was said about outputs, and this name says it
+    wanted = [features] if logits is None else [features, logits]
     for name in wanted:
         if name not in known:
             raise InputError(

@@ -126,25 +126,31 @@ def check_spec(spec: ModelSpec, where: str) -> ModelSpec:
             f"{where}: the source {spec.source!r} is not <kind>/<name> with a kind of "
             + ", ".join(SOURCES)
         )
-    if (
-        not spec.name
-        or spec.name.startswith(".")  # would be hidden, or lead upwards
-        or any(c in '/\\:*?"<>|' or not c.isprintable() for c in spec.name)
-        or spec.name != spec.name.strip()
-    ):
-        raise InputError(f"{where}: the name {spec.name!r} cannot be the name of a folder")
+    require_folder_name(spec.name, where)
     if spec.std is not None and min(spec.std) <= 0:
         raise InputError(f"{where}: std must be positive, and is {list(spec.std)}")
     return spec
+
+
+def require_folder_name(name: str, where: str) -> None:
+    """Refuse a name under which features could not be stored, here or on another system."""
+    if (
+        not name
+        or name.startswith(".")  # would be hidden, or lead upwards
+        or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name)
+        or name != name.strip()
+        or len(name.encode()) > 180
+    ):
+        raise InputError(f"{where}: the name {name!r} cannot be the name of a folder")
 
 
 def require_unique_names(names: Iterable[str], where: str) -> None:
     """Refuse two networks of one name: their features would share a folder."""
     seen: set[str] = set()
     for name in names:
-        if name in seen:
+        if name.casefold() in seen:  # to some file systems A and a are one folder
             raise InputError(f"{where} names two networks {name!r}; rename one of them")
-        seen.add(name)
+        seen.add(name.casefold())
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:

@@ -1,0 +1,72 @@
+"""Running networks over shards: what is charged to whom, and what is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from zood.features.forward import Job, run_jobs
+from zood.zoo.callable import network_from_callable
+from zood.zoo.network import Network
+from zood.zoo.preprocessing import square
+
+
+def network(name: str, seconds: float = 0.0) -> Network:
+    def features(batch: Any) -> Any:
+        time.sleep(seconds)
+        return batch.mean(axis=(2, 3))
+
+    shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    return network_from_callable(features, name=name, preprocessing=shape, version="1")
+
+
+def jobs(*networks: Network) -> Iterator[Job[str]]:
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
+    for one in networks:
+        yield Job(one.info.name, one, pixels, batch_size=4)
+
+
+def test_outputs_are_those_of_the_network() -> None:
+    one = network("one")
+    (done,) = run_jobs(jobs(one))
+    assert done.outputs is not None
+    (job,) = jobs(one)
+    np.testing.assert_allclose(done.outputs.features, job.pixels.mean(axis=(1, 2)) / 255, rtol=1e-5)
+
+
+def test_time_is_charged_to_the_network_that_took_it() -> None:
+    fast, slow = network("fast"), network("slow", seconds=0.05)
+    spent = {"fast": 0.0, "slow": 0.0}
+    for done in run_jobs(jobs(*[fast, slow] * 3)):
+        spent[done.job.tag] += done.seconds
+    assert spent["slow"] >= 3 * 3 * 0.05
+    assert spent["fast"] < spent["slow"] / 3
+
+
+def test_what_was_launched_is_kept_when_no_more_jobs_come() -> None:
+    def stopping() -> Iterator[Job[str]]:
+        yield from jobs(network("a"), network("b"), network("c"))
+        raise OSError("the disk has gone")
+
+    results = run_jobs(stopping())
+    assert [next(results).job.tag for _ in range(3)] == ["a", "b", "c"]
+    with pytest.raises(OSError, match="the disk has gone"):
+        next(results)
+
+
+def test_a_network_that_fails_does_not_stop_the_others() -> None:
+    def broken(batch: Any) -> Any:
+        if len(batch) > 2:  # not on the first probe
+            raise RuntimeError("out of order")
+        return batch.mean(axis=(2, 3))
+
+    shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    bad = network_from_callable(broken, name="bad", preprocessing=shape, version="1")
+    ends = {done.job.tag: done for done in run_jobs(jobs(network("a"), bad, network("b")))}
+    assert "out of order" in str(ends["bad"].error)
+    assert ends["a"].outputs is not None
+    assert ends["b"].outputs is not None

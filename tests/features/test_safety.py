@@ -1,0 +1,122 @@
+"""What must never happen to a store, seen from outside."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import zood
+from zood.demo import write_digits
+from zood.features.checking import check_store
+from zood.zoo.callable import network_from_callable
+from zood.zoo.network import Network
+from zood.zoo.preprocessing import square
+
+
+def mean_colour(name: str) -> Network:
+    shape = square(8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+
+    def features(batch: Any) -> Any:
+        return batch.mean(axis=(2, 3))
+
+    return network_from_callable(features, name=name, preprocessing=shape, version="1")
+
+
+@pytest.fixture
+def digits(tmp_path: Path) -> zood.ImageDomains:
+    return zood.ImageDomains(write_digits(tmp_path / "digits")).sample(120)
+
+
+@pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 300, "manifest.json"])
+def test_no_name_leads_out_of_the_store(
+    digits: zood.ImageDomains, tmp_path: Path, name: str
+) -> None:
+    before = set(tmp_path.iterdir())
+    with pytest.raises(zood.InputError, match="no network could be used"):
+        zood.extract(digits, [mean_colour(name)], tmp_path / "store")
+    assert set(tmp_path.iterdir()) - before <= {tmp_path / "store"}
+
+
+def test_a_function_is_no_network(digits: zood.ImageDomains, tmp_path: Path) -> None:
+    with pytest.raises(zood.InputError, match="network_from_callable"):
+        zood.extract(digits, [print], tmp_path / "store")  # type: ignore[list-item]
+
+
+def test_a_lost_index_is_no_reason_to_guess(digits: zood.ImageDomains, tmp_path: Path) -> None:
+    zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    (tmp_path / "store/images.json").unlink()
+    with pytest.raises(zood.InputError, match=r"lost its images\.json"):
+        zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+
+
+def test_altered_labels_are_found(digits: zood.ImageDomains, tmp_path: Path) -> None:
+    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    path = store.path / "images.json"
+    index = json.loads(path.read_text())
+    index["domains"][0]["label"].reverse()
+    path.write_text(json.dumps(index))
+    assert [damage.path for damage in check_store(store.path).damage] == ["images.json"]
+    check_store(store.path, repair=True)
+    assert path.exists()  # the next extraction knows the labels and writes them again
+    zood.extract(digits, [mean_colour("a")], store.path)
+    assert check_store(store.path).damage == ()
+
+
+def test_a_damaged_side_file_does_no_harm(digits: zood.ImageDomains, tmp_path: Path) -> None:
+    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    assert store.milliseconds_per_image("a") is not None
+    (store.path / "local.json").write_text("{not json")
+    assert zood.FeatureStore(store.path).milliseconds_per_image("a") is None
+    assert zood.rank(store).best == "a"
+    zood.extract(digits, [mean_colour("b")], store.path)
+
+
+@pytest.mark.parametrize("change", [{"models": "x"}, {"data": {"images": 5}}, {"data": 7}])
+def test_a_manifest_of_other_content_gets_one_line(
+    digits: zood.ImageDomains, tmp_path: Path, change: dict[str, Any]
+) -> None:
+    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    path = store.path / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(zood.InputError, match="is damaged"):
+        zood.extract(digits, [mean_colour("a")], store.path)
+
+
+def test_a_small_addition_does_not_change_the_timing_much(tmp_path: Path) -> None:
+    root = write_digits(tmp_path / "digits")
+    data = zood.ImageDomains(root)
+    store = zood.extract(data.sample(600), [mean_colour("a")], tmp_path / "store")
+    facts = json.loads((store.path / "local.json").read_text())["models"]["a"]
+    zood.extract(data.sample(620), [mean_colour("a")], store.path)
+    later = json.loads((store.path / "local.json").read_text())["models"]["a"]
+    assert later["images"] == facts["images"] + 20
+    assert later["seconds"] >= facts["seconds"]
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals are other on Windows")
+def test_ctrl_c_says_one_line_and_loses_nothing(tmp_path: Path) -> None:
+    root = write_digits(tmp_path / "digits")
+    command = [str(Path(sys.executable).parent / "zood"), "extract", str(root), "--zoo", "demo"]
+    command += ["--store", str(tmp_path / "store"), "--quiet"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("store/*/*/*.npy")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, messages = process.communicate(timeout=60)
+    assert process.returncode == 130
+    lines = [line for line in messages.splitlines() if line.strip()]
+    assert len(lines) == 1
+    assert "interrupted" in lines[0]
+    assert not list((tmp_path / "store").rglob(".tmp-*"))
+    for shard in (tmp_path / "store").rglob("*.npy"):
+        assert np.isfinite(np.load(shard)).all()
