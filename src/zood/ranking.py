@@ -24,11 +24,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zood import scores
+from zood.access import ArraySource, Facts, FeatureSource, StoreSource
 from zood.backend import Array, backend, to_numpy
+from zood.cache import cached_folds, cached_moments
 from zood.certainty import Comparison, covariance_of_means, mean_interval
 from zood.errors import InputError, MissingPackageError
-from zood.features.access import ArraySource, Facts, FeatureSource, StoreSource
-from zood.features.cache import cached_folds, cached_moments
 from zood.features.store import FeatureStore
 from zood.folds import Fold, Stability, leave_one_domain_out, leave_two_domains_out
 from zood.moments import Moments

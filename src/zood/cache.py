@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zood.access import StoreSource
 from zood.errors import InputError
-from zood.features.access import StoreSource
 from zood.features.disk import write_bytes
 from zood.folds import Fold
 from zood.moments import Moments
