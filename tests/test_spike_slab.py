@@ -13,7 +13,8 @@ from tests.oracles import spike_slab as oracle
 
 from zood.backend import backend, to_numpy
 from zood.errors import InputError
-from zood.spike_slab import Data, Priors, stochastic_em, sweep, variational_em
+from zood.gauss_seidel import sweep
+from zood.spike_slab import Data, Priors, stochastic_em, variational_em
 
 Floats = NDArray[np.float64]
 

@@ -39,9 +39,9 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     threshold : float, default 0.5
         Keep a feature with a greater inclusion probability.
     scale : {"evidence", "weights", "noise", "none"}
-        What the target is brought to before the priors are believed:
-        :math:`\max(\sqrt{\hat\alpha}, \sqrt{\hat\beta})`, one of the two, or nothing at all, which
-        is the paper's way and depends on the units (:mod:`zood.target_scale`).
+        What makes up the scale of a target before the priors are believed: noise and weights
+        (:mod:`zood.target_scale` has the formula), one of the two, or nothing at all, which is the
+        paper's way and depends on the units.
     inclusion : float, default 0.5
         Prior probability π of the slab.
     noise, slab, spike : (float, float)

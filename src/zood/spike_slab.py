@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from zood.backend import Array, Backend, backend_of, to_numpy
 from zood.errors import InputError
+from zood.gauss_seidel import sweep
 
 _LEAST_SQUARE = 1e-12
 """Least m² of the start, of which λ is the inverse: a weight may be zero exactly."""
@@ -144,8 +145,8 @@ def variational_em(
     array([1., 0., 1.])
     """
     where = backend_of(data.gram)
-    record = _Record(where, *data.products.shape)
-    chain = _Chain(where, data, _Posterior.start(start, priors or Priors(), where.xp))
+    record = Record(where, *data.products.shape)
+    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
     for iteration in range(1, max_iter + 1):
         if iteration % _FRESH == 0:
             chain.look_at(chain.data)
@@ -173,8 +174,8 @@ def stochastic_em(
     """
     data = next(batches)
     where = backend_of(data.gram)
-    record = _Record(where, *data.products.shape)
-    chain = _Chain(where, data, _Posterior.start(start, priors or Priors(), where.xp))
+    record = Record(where, *data.products.shape)
+    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
     for iteration in range(1, max_iter + 1):
         chain.step()
         # Targets share their batches, so they go on until all are done.
@@ -185,7 +186,7 @@ def stochastic_em(
 
 
 @dataclass(eq=False)
-class _Posterior:
+class Posterior:
     """The variational distribution of several targets.
 
     Hyper-parameters need no place of their own: after each iteration they are equal to it.
@@ -202,7 +203,7 @@ class _Posterior:
     noise_rate: Array
 
     @classmethod
-    def start(cls, mean: Array, priors: Priors, xp: Any) -> _Posterior:
+    def start(cls, mean: Array, priors: Priors, xp: Any) -> Posterior:
         one, row = xp.ones_like(mean), xp.ones_like(mean[0, :])
         return cls(
             mean=xp.asarray(mean, copy=True),
@@ -216,15 +217,15 @@ class _Posterior:
             noise_rate=row / priors.noise[1],
         )
 
-    def keep(self, columns: Array, xp: Any) -> _Posterior:
+    def keep(self, columns: Array, xp: Any) -> Posterior:
         arrays = [getattr(self, field.name) for field in fields(self)]
-        return _Posterior(*(xp.take(array, columns, axis=-1) for array in arrays))
+        return Posterior(*(xp.take(array, columns, axis=-1) for array in arrays))
 
 
-class _Chain:
+class Chain:
     """The iterations of the targets that have not converged."""
 
-    def __init__(self, where: Backend, data: Data, posterior: _Posterior) -> None:
+    def __init__(self, where: Backend, data: Data, posterior: Posterior) -> None:
         self.backend = where
         self.posterior = posterior
         self.look_at(data)
@@ -304,53 +305,7 @@ class _Chain:
         return 0.5 * (likelihood + xp.sum(weights, axis=0))
 
 
-def sweep(gram: Array, ridge: Array, mean: Array, rest: Array) -> tuple[Array, Array]:
-    """Update the weights one after the other, for all targets: one pass of Gauss and Seidel.
-
-    The first half of the features is updated, then what the second half sees of the change is one
-    product, then the second half is updated, and what the first sees of that is one product; each
-    half likewise. In all that is one d × d by d × C product, in large pieces.
-
-    Parameters
-    ----------
-    gram : array (d, d)
-    ridge : array (d, C)
-        Prior precision of each weight, divided by that of the noise.
-    mean : array (d, C)
-    rest : array (d, C)
-        b - G mean.
-
-    Returns
-    -------
-    mean, rest : array (d, C)
-        After the pass.
-    """
-    where = backend_of(gram)
-    xp = where.xp
-    diagonals = xp.linalg.diagonal(gram)[:, None] + ridge
-    step = xp.zeros_like(mean)
-    rest = xp.asarray(rest, copy=True)
-    pull = ridge * mean
-
-    def go(first: int, end: int) -> None:
-        if end - first <= where.sweep_rows:
-            rows = slice(first, end)
-            right = rest[rows, :] - pull[rows, :]
-            step[rows, :] = where.solve_lower(gram[rows, rows], diagonals[rows, :], right)
-            rest[rows, :] -= gram[rows, rows] @ step[rows, :]
-            return
-        middle = (first + end) // 2
-        one, two = slice(first, middle), slice(middle, end)
-        go(first, middle)
-        rest[two, :] -= gram[two, one] @ step[one, :]
-        go(middle, end)
-        rest[one, :] -= gram[one, two] @ step[two, :]
-
-    go(0, gram.shape[0])
-    return mean + step, rest
-
-
-class _Record:
+class Record:
     """What is kept of each target, and when it has converged."""
 
     def __init__(self, where: Backend, d: int, n_targets: int) -> None:
@@ -367,7 +322,7 @@ class _Record:
         self.last: list[Array] = []
 
     def note(
-        self, chain: _Chain, iteration: int, tol: float, *, last: bool, together: bool = False
+        self, chain: Chain, iteration: int, tol: float, *, last: bool, together: bool = False
     ) -> NDArray[np.bool_]:
         """Take note of an iteration; which of the running targets end with it."""
         xp = self.backend.xp
