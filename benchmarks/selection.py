@@ -57,6 +57,9 @@ PAPER = {
 }
 PAPER_REPEATS = 50
 
+FIRST_SEED = 10_000
+"""The constants of the scale rule were chosen on seeds below."""
+
 
 def simulate(seed: int, d: int, k: int, n: int) -> tuple[Floats, Floats]:
     rng = np.random.default_rng(seed)
@@ -91,7 +94,7 @@ def rates(
     d, k, n = case
     found = []
     start = time.perf_counter()
-    for seed in range(repeats):
+    for seed in range(FIRST_SEED, FIRST_SEED + repeats):
         mask = select(*simulate(seed, d, k, n))
         found.append((100 * mask[:k].mean(), 100 * mask[k:].mean()))
     seconds = (time.perf_counter() - start) / repeats
@@ -169,7 +172,7 @@ def odd(repeats: int) -> None:
         cells = []
         for rule in ("evidence", "weights", "noise"):
             table = []
-            for seed in range(repeats):
+            for seed in range(FIRST_SEED, FIRST_SEED + repeats):
                 selector = zood.SpikeSlabSelector(scale=rule).fit(*data(seed))
                 mask = selector.target_support_.any(axis=0)
                 table.append((100 * mask[:k].mean() if k else np.nan, 100 * mask[k:].mean()))
