@@ -42,7 +42,7 @@ def test_the_rule_lies_between_its_parts() -> None:
         assert weights is not None
         assert noise is not None
         assert (evidence.factors >= weights.factors * (1 - 1e-12)).all()
-        cap = np.maximum(weights.factors, np.sqrt(1.25) * noise.factors)
+        cap = np.maximum(weights.factors, np.sqrt(2.5) * noise.factors)
         assert (evidence.factors <= cap * (1 + 1e-12)).all()
 
 

@@ -4,18 +4,19 @@ The priors of :mod:`zood.spike_slab` speak of weights near 1 and noise near 1; w
 target or a feature the same data would select everything or nothing. So features are centred and
 divided by their deviations, and a centred target is multiplied by c,
 
-.. math:: c^2 = \max\bigl(\hat\alpha, \min(\tfrac54\hat\beta, \kappa\hat\alpha)\bigr),
-          \qquad \kappa = 3 + \max(0, n - d)/10,
+.. math:: c^2 = \max\bigl(\hat\alpha, \min(\rho\hat\beta, \kappa\hat\alpha)\bigr), \qquad
+          \rho = \tfrac54\bigl(1 + \max(0, 1 - \tfrac dn)\bigr), \quad
+          \kappa = 3 + \tfrac1{10}\max(0, n - d),
 
 with the precisions of weights and noise at which the evidence of the plain Bayesian linear model
 (:mod:`zood.evidence`) is greatest. It makes the smaller of the noise and of the typical weight
 about 1: the noise where weights stand out of it, as in the paper's simulation, and the weights
 where thousands of them, each far smaller than the noise, make up a class together, as with
 networks. κ is for data with about as many features as samples, which the evidence now and then
-believes to be free of noise. Five fourths and κ were chosen on the paper's simulation; networks are
-not affected by them, for there the weights decide. All of it follows from moments, and the mask
-does not depend on any unit. Choosing c by the variational bound was tried: it keeps nearly
-everything.
+believes to be free of noise. The constants in ρ and κ were chosen on the paper's simulation;
+networks are not affected by them, for there the weights decide. All of it follows from moments,
+and the mask does not depend on any unit. Choosing c by the variational bound was tried: it keeps
+nearly everything.
 """
 
 from __future__ import annotations
@@ -38,8 +39,9 @@ _LEAST_CAP, _SAMPLES_PER_CAP = 3.0, 10.0
 
 def _evidence(p: Precisions, n: int, d: int) -> Array:
     xp = backend_of(p.beta).xp
+    factor = _NOISE_FACTOR * (1 + max(0.0, 1 - d / n))
     cap = _LEAST_CAP + max(0, n - d) / _SAMPLES_PER_CAP
-    return xp.sqrt(xp.maximum(p.alpha, xp.minimum(_NOISE_FACTOR * p.beta, cap * p.alpha)))
+    return xp.sqrt(xp.maximum(p.alpha, xp.minimum(factor * p.beta, cap * p.alpha)))
 
 
 RULES: dict[str, Callable[[Precisions, int, int], Array]] = {
