@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
     from zood.ranking import Ranking, rank
+    from zood.selection import SpikeSlabSelector
     from zood.zoo import load_zoo
 
 __version__ = "0.1.0"
@@ -20,6 +21,7 @@ __all__ = [
     "ImageDomains",
     "InputError",
     "Ranking",
+    "SpikeSlabSelector",
     "__version__",
     "extract",
     "load_zoo",
@@ -34,6 +36,7 @@ _HOME = {
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
     "Ranking": "zood.ranking",
+    "SpikeSlabSelector": "zood.selection",
     "extract": "zood.features.extract",
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",

@@ -13,6 +13,7 @@ import array_api_compat
 import array_api_compat.numpy as numpy_namespace
 import numpy as np
 import scipy.linalg
+import scipy.special
 from numpy.typing import NDArray
 
 from zood.errors import InputError, MissingPackageError
@@ -37,6 +38,11 @@ class Backend:
         """Size of a block of float64 features to compute on at a time."""
         # Small blocks stay in memory that NumPy has at hand; a device wants much work at once.
         return (16 if self.is_numpy else 256) * 2**20
+
+    @property
+    def sweep_rows(self) -> int:
+        """How many features to go through one by one before what they changed is multiplied out."""
+        return 32 if self.is_numpy else 128
 
     def asarray(self, values: Array) -> Array:
         """The values as an array of this backend, in their own type; copied only if need be."""
@@ -67,6 +73,31 @@ class Backend:
         # The transpose is the same matrix in the order LAPACK wants: no copy to reorder it.
         eigenvalues, eigenvectors = scipy.linalg.eigh(symmetric.T, driver="evd", check_finite=False)
         return eigenvalues, eigenvectors
+
+    def digamma(self, values: Array) -> Array:
+        """ψ, the derivative of ln Γ."""
+        return scipy.special.digamma(values) if self.is_numpy else self.xp.digamma(values)
+
+    def solve_lower(self, square: Array, diagonals: Array, right: Array) -> Array:
+        """Solve (L + diag D_c) x_c = r_c for each column c, L being strictly below the diagonal.
+
+        L is shared, so for a few rows it pays to go down them for all columns at once; a device
+        would wait for the start of each small product, and is given one triangle for each column.
+
+        Parameters
+        ----------
+        square : array (k, k)
+            Only what is below its diagonal counts.
+        diagonals, right : array (k, C)
+        """
+        if self.is_numpy:
+            solution = right / diagonals
+            for row in range(1, right.shape[0]):
+                solution[row] -= (square[row, :row] @ solution[:row]) / diagonals[row]
+            return solution
+        triangles = self.xp.tril(square, k=-1)[None] + self.xp.diag_embed(diagonals.T)
+        solution = self.xp.linalg.solve_triangular(triangles, right.T[:, :, None], upper=False)
+        return solution[:, :, 0].T
 
 
 def backend(device: str | None = None) -> Backend:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zood.access import StoreSource
+from zood.backend import to_numpy
 from zood.errors import InputError
 from zood.features.disk import write_bytes
 from zood.folds import Fold
@@ -57,6 +58,25 @@ def cached_moments(
     moments = compute()
     _write(path, key, moments.to_dict())
     return moments
+
+
+def cached_cross(
+    source: StoreSource, one: str, two: str, domain: str, compute: Callable[[], Any]
+) -> Any:
+    """The product of two networks' features in a domain, cached as moments are."""
+    dims = [source.facts(model).feature_dim for model in (one, two)]
+    if len(source.labels(domain)) < 2 * max(dims):
+        return compute()
+    shards = [source.store.model(model).shards[domain] for model in (one, two)]
+    key = _key(repr(shards), "cross")
+    folder = source.store.index.domain(domain).folder
+    path = source.store.path / "cache" / one / f"cross-{folder}-{_key(two)[:16]}.npz"
+    arrays = _read(path, key)
+    if arrays is not None:
+        return arrays["cross"]
+    cross = compute()
+    _write(path, key, {"cross": to_numpy(cross)})
+    return cross
 
 
 def _key(*parts: str) -> str:

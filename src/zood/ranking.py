@@ -228,7 +228,7 @@ def rank_for_test_domains(
     terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
     for model in source.models:
         both = leave_two_domains_out(
-            _moments(source, model, device),
+            moments_of_domains(source, model, device),
             functools.partial(source.shards, model),
             stability=stability,
             device=device,
@@ -267,7 +267,9 @@ def _require_score(name: str) -> None:
         raise InputError(f"unknown score {name!r}; {hint}")
 
 
-def _moments(source: FeatureSource, model: str, device: str | None) -> dict[str, Moments]:
+def moments_of_domains(source: FeatureSource, model: str, device: str | None) -> dict[str, Moments]:
+    """Moments of a network in each domain, kept in a store where that saves work."""
+
     def compute(domain: str) -> Moments:
         where = f"network {model!r}, domain {domain!r}"
         shards = source.shards(model, domain)
@@ -286,7 +288,7 @@ def _folds(
 ) -> list[Fold]:
     def compute() -> list[Fold]:
         return leave_one_domain_out(
-            _moments(source, model, device),
+            moments_of_domains(source, model, device),
             functools.partial(source.shards, model),
             stability=stability,
             device=device,

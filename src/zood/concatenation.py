@@ -1,0 +1,103 @@
+"""Moments of several networks' features side by side, from blocks that are computed once.
+
+The Gram matrix of concatenated features is made of the Gram matrix of each network, which ranking
+has computed already, and of one block for each pair of networks. A store keeps both, so that
+another choice of networks needs only the pairs it has not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zood.access import FeatureSource, StoreSource
+from zood.backend import Array, backend
+from zood.cache import cached_cross
+from zood.errors import InputError
+from zood.moments import Moments, merge
+from zood.ranking import moments_of_domains
+
+
+def concatenated_moments(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
+) -> Moments:
+    """Moments of the features of networks side by side, over some domains or all.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    models : sequence of str
+        In the order in which their features stand.
+    domains : sequence of str, optional
+        Those to count; a domain to be tested on is left out.
+    device : str, optional
+        Where to compute: NumPy if None, else PyTorch on this device.
+    """
+    if not models or len(set(models)) < len(models):
+        raise InputError(f"networks to put side by side: {list(models)}; name each of them once")
+    chosen = source.domains if domains is None else tuple(domains)
+    own = {model: moments_of_domains(source, model, device) for model in models}
+    parts = {model: merge(own[model][d].to(device) for d in chosen) for model in models}
+    xp = backend(device).xp
+    rows: list[list[Any]] = [[None] * len(models) for _ in models]
+    for at, model in enumerate(models):
+        rows[at][at] = parts[model].gram
+    for one, two in combinations(range(len(models)), 2):
+        cross = sum(_cross(source, models[one], models[two], d, device) for d in chosen)
+        rows[one][two], rows[two][one] = cross, cross.T
+    first = parts[models[0]]
+    return Moments(
+        n=first.n,
+        feature_sum=xp.concat([parts[model].feature_sum for model in models]),
+        gram=xp.concat([xp.concat(row, axis=1) for row in rows]),
+        class_sums=xp.concat([parts[model].class_sums for model in models]),
+        class_counts=first.class_counts,
+    )
+
+
+def _cross(source: FeatureSource, one: str, two: str, domain: str, device: str | None) -> Array:
+    """The product of two networks' features in a domain."""
+    if one > two:  # a pair has one block, whichever comes first
+        return _cross(source, two, one, domain, device).T
+    compute = functools.partial(_computed_cross, source, one, two, domain, device)
+    where = backend(device)
+    if isinstance(source, StoreSource):
+        return where.float64(cached_cross(source, one, two, domain, compute))
+    return compute()
+
+
+def _computed_cross(
+    source: FeatureSource, one: str, two: str, domain: str, device: str | None
+) -> Array:
+    float64 = backend(device).float64
+    shards = ((features for features, _ in source.shards(m, domain)) for m in (one, two))
+    total: Array = None
+    for left, right in _aligned(*shards):
+        product = float64(left).T @ float64(right)
+        total = product if total is None else total + product
+    if total is None:
+        raise InputError(f"domain {domain!r}: there are no samples; remove it or give it some")
+    return total
+
+
+def _aligned(
+    one: Iterator[NDArray[Any]], two: Iterator[NDArray[Any]]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The same rows of both, however each is cut into shards."""
+    left, right = next(one, None), next(two, None)
+    while left is not None and right is not None:
+        rows = min(len(left), len(right))
+        yield np.asarray(left[:rows]), np.asarray(right[:rows])
+        left = left[rows:] if rows < len(left) else next(one, None)
+        right = right[rows:] if rows < len(right) else next(two, None)
+    if left is not None or right is not None:
+        raise InputError("two networks have different numbers of samples in a domain")
