@@ -6,9 +6,9 @@ The ZooD score of a network is the mean over left-out domains of
 
 Discriminability is the mean over C class columns of a log-density per sample, so stability counts
 for a third of one class: enough to part networks that discriminate alike, too little to punish rich
-features for moving more than poor ones do. The third is a choice and not a result: over real
-photographs and handwriting, at several sizes and by both protocols, a larger share gained on some
-and lost on others (``benchmarks/stability.py``). With ``stability="paper"`` the formula is the
+features for moving more than poor ones do. The third is a choice and not a result, made after
+looking at real photographs and handwriting: a larger share gained on some data and lost on others
+(``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula is the
 printed one, with the weight λ of each fold.
 """
 
