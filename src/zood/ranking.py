@@ -8,8 +8,8 @@ Discriminability is the mean over C class columns of a log-density per sample, s
 for a third of one class: enough to part networks that discriminate alike, too little to punish rich
 features for moving more than poor ones do. The third is a choice and not a result, made after
 looking at real photographs and handwriting: a larger share gained on some data and lost on others
-(``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula is the
-printed one, with the weight λ of each fold.
+(``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula
+is the printed one, with the weight λ of each fold.
 """
 
 from __future__ import annotations
