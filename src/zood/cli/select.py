@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from zood.cli.app import command
 from zood.cli.extract import StoreArgument
 from zood.cli.rank import ranked
 from zood.terminal import Terminal
+
+if TYPE_CHECKING:
+    from zood.aggregation import Selection
 
 
 @command("select", example="zood select features/ --top-k 3")
@@ -26,61 +29,38 @@ def select(
 ) -> None:
     """Select features of the best networks of a store, put side by side."""
     from zood.access import StoreSource
-    from zood.concatenation import concatenated_moments
+    from zood.aggregation import select_features
     from zood.errors import InputError
     from zood.features.store import FeatureStore
-    from zood.selection import SpikeSlabSelector
 
     if top_k < 1:
         raise InputError(f"--top-k must be 1 or more, not {top_k}")
-    where = None if device == "cpu" else device
     ranking = ranked(terminal, store, device=device)
     if top_k > len(ranking):
         terminal.warn(f"the store has {len(ranking)} networks, fewer than {top_k}; all are taken")
     models = [row.model for row in ranking.rows[:top_k]]
     source = StoreSource(FeatureStore(store), models)
     terminal.say(f"Selecting among the features of {', '.join(models)}")
-    moments = concatenated_moments(source, models, device=where)
-    selector = SpikeSlabSelector(threshold=threshold, device=where)
-    selector.fit_moments(moments, classes=source.classes)
+    where = None if device == "cpu" else device
+    selection = select_features(source, models, threshold=threshold, device=where)
+    show_selection(terminal, selection)
+    terminal.document(selection.document())
 
-    support = selector.get_support()
-    dims = [source.facts(model).feature_dim for model in models]
-    ends = [sum(dims[: at + 1]) for at in range(len(dims))]
-    columns = {m: slice(end - d, end) for m, d, end in zip(models, dims, ends, strict=True)}
-    by_class = {
-        str(label): {m: int(mask[columns[m]].sum()) for m in models}
-        for label, mask in zip(source.classes, selector.target_support_, strict=True)
-    }
-    by_model = [
-        {"model": m, "n_features": d, "n_selected": int(support[columns[m]].sum())}
-        for m, d in zip(models, dims, strict=True)
-    ]
-    kept, total = int(support.sum()), len(support)
+
+def show_selection(terminal: Terminal, selection: Selection) -> None:
+    """What was kept, by network and class."""
+    document = selection.document()
+    classes = document["per_class"]
     terminal.table(
-        ["network", "features", "kept", *map(str, source.classes)],
+        ["network", "features", "kept", *classes],
         [
             [row["model"], row["n_features"], row["n_selected"]]
-            + [by_class[str(label)][str(row["model"])] for label in source.classes]
-            for row in by_model
+            + [counts["per_model"][row["model"]] for counts in classes.values()]
+            for row in document["per_model"]
         ],
     )
     terminal.line(
-        f"{kept} of {total} features are kept ({100 * kept / total:.1f} %), each for at least one "
-        "class; the columns count them by class."
-    )
-    terminal.document(
-        {
-            "models": models,
-            "n_features": total,
-            "n_selected": kept,
-            "ratio": kept / total,
-            "per_model": by_model,
-            "per_class": {
-                label: {"n_selected": sum(counts.values()), "per_model": counts}
-                for label, counts in by_class.items()
-            },
-            "iterations": selector.n_iter_,
-            "converged": selector.converged_,
-        }
+        f"{document['n_selected']} of {document['n_features']} features are kept "
+        f"({100 * selection.ratio:.1f} %), each for at least one class; the columns count them by "
+        "class."
     )
