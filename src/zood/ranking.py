@@ -197,7 +197,7 @@ def rank(
     >>> [(row.model, row.rank_interval) for row in ranking.rows]
     [('good', (1, 1)), ('noise', (2, 2))]
     """
-    _require_score(score)
+    require_score(score)
     backend(device)
     source = source_of(features, y, domains, groups)
     terms = {}
@@ -223,7 +223,7 @@ def rank_for_test_domains(
     domain and left-out domain share the work where they change places. Nothing about a test domain
     has a part in its ranking, and neither have classes that only it has.
     """
-    _require_score(score)
+    require_score(score)
     backend(device)
     source = source_of(features, y, domains, None)
     return rankings_without(source, score=score, stability=stability, device=device)
@@ -270,7 +270,7 @@ def source_of(
     return ArraySource(features, y, domains, groups)
 
 
-def _require_score(name: str) -> None:
+def require_score(name: str) -> None:
     """Refuse an unknown score before anything is computed."""
     known = (*FOLD_SCORES, *scores.names())
     if name not in known:
