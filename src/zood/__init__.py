@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from zood import scores
     from zood.dataset import ImageDomains
     from zood.errors import InputError
+    from zood.evaluation import Evaluation, evaluate
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
     from zood.ranking import Ranking, rank
@@ -17,12 +18,14 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Evaluation",
     "FeatureStore",
     "ImageDomains",
     "InputError",
     "Ranking",
     "SpikeSlabSelector",
     "__version__",
+    "evaluate",
     "extract",
     "load_zoo",
     "rank",
@@ -32,11 +35,13 @@ __all__ = [
 # A public name is imported when it is first used, so that `import zood` and `zood --help` load
 # neither NumPy nor Pillow.
 _HOME = {
+    "Evaluation": "zood.evaluation",
     "FeatureStore": "zood.features.store",
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
     "Ranking": "zood.ranking",
     "SpikeSlabSelector": "zood.selection",
+    "evaluate": "zood.evaluation",
     "extract": "zood.features.extract",
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,6 +54,10 @@ class FeatureSource(Protocol):
 
     def facts(self, model: str) -> Facts: ...
 
+    def only(self, domains: Sequence[str]) -> FeatureSource:
+        """The same as if there were no other domains, and no classes that only those have."""
+        ...
+
 
 class StoreSource:
     """The features of a store, some of its models or all."""
@@ -65,6 +70,18 @@ class StoreSource:
         self.domains = store.domains
         self.classes: tuple[Any, ...] = store.classes
         self._labels = {domain: store.labels(domain) for domain in self.domains}
+
+    def only(self, domains: Sequence[str]) -> StoreSource:
+        """The same as if there were no other domains, and no classes that only those have."""
+        part = StoreSource(self.store, self.models)
+        part.domains = tuple(domains)
+        labels = [self._labels[domain] for domain in part.domains]
+        present, codes = np.unique(np.concatenate(labels), return_inverse=True)
+        part.classes = tuple(self.classes[at] for at in present)
+        ends = np.cumsum([len(some) for some in labels])[:-1]
+        codes = codes.astype(np.int64)
+        part._labels = dict(zip(part.domains, np.split(codes, ends), strict=True))
+        return part
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         labels = self.labels(domain)
@@ -154,6 +171,18 @@ class ArraySource:
 
     def facts(self, model: str) -> Facts:
         return Facts(int(self._features[model].shape[1]))
+
+    def only(self, domains: Sequence[str]) -> ArraySource:
+        """The same as if there were no other domains, and no classes that only those have."""
+        part = copy.copy(self)
+        part.domains = tuple(domains)
+        rows = np.concatenate([self._rows[domain] for domain in part.domains])
+        present, codes = np.unique(self._codes[rows], return_inverse=True)
+        part.classes = tuple(self.classes[at] for at in present)
+        part._rows = {domain: self._rows[domain] for domain in part.domains}
+        part._codes = np.full(len(self._codes), -1, np.int64)
+        part._codes[rows] = codes
+        return part
 
 
 def _matrix(values: Any, name: str) -> Array:

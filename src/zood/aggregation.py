@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zood.access import FeatureSource
+from zood.access import FeatureSource, StoreSource
+from zood.cache import cached_arrays
 from zood.concatenation import concatenated_moments
 from zood.kept import Kept
 from zood.selection import SpikeSlabSelector
@@ -108,9 +110,12 @@ def select_features(
     device : str, optional
         Where to compute: NumPy if None, else PyTorch on this device.
     """
-    moments = concatenated_moments(source, models, domains, device=device)
-    selector = SpikeSlabSelector(threshold=threshold, device=device)
-    selector.fit_moments(moments, classes=source.classes)
+    compute = functools.partial(_selected, source, models, domains, threshold, device)
+    if isinstance(source, StoreSource):
+        settings = f"threshold {threshold}"
+        arrays = cached_arrays(source, "selections", models, domains, settings, compute, _quiet)
+    else:
+        arrays = compute()
     ends = np.cumsum([source.facts(model).feature_dim for model in models])[:-1]
 
     def parts(array: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -119,9 +124,33 @@ def select_features(
     return Selection(
         models=tuple(models),
         classes=tuple(source.classes),
-        kept=Kept.by_mask(source, models, selector.get_support()),
-        inclusion=parts(selector.inclusion_),
-        masks=parts(selector.target_support_),
-        iterations=selector.n_iter_,
-        converged=selector.converged_,
+        kept=Kept.by_mask(source, models, arrays["support"]),
+        inclusion=parts(arrays["inclusion"]),
+        masks=parts(arrays["targets"]),
+        iterations=int(arrays["iterations"]),
+        converged=bool(arrays["converged"]),
     )
+
+
+def _selected(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str] | None,
+    threshold: float,
+    device: str | None,
+) -> dict[str, NDArray[Any]]:
+    moments = concatenated_moments(source, models, domains, device=device)
+    selector = SpikeSlabSelector(threshold=threshold, device=device)
+    selector.fit_moments(moments, classes=source.classes)
+    return {
+        "inclusion": selector.inclusion_,
+        "targets": selector.target_support_,
+        "support": selector.get_support(),
+        "iterations": np.array(selector.n_iter_),
+        "converged": np.array(selector.converged_),
+    }
+
+
+def _quiet(arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether there was nothing to warn of; else the selection is made, and warns, each time."""
+    return bool(arrays["converged"]) and bool(arrays["targets"].any())

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,27 @@ def cached_cross(
     cross = compute()
     _write(path, key, {"cross": to_numpy(cross)})
     return cross
+
+
+def cached_arrays(
+    source: StoreSource,
+    kind: str,
+    models: Sequence[str],
+    domains: Sequence[str] | None,
+    settings: str,
+    compute: Callable[[], dict[str, NDArray[Any]]],
+    keep: Callable[[dict[str, NDArray[Any]]], bool],
+) -> dict[str, NDArray[Any]]:
+    """What was made of some networks in some domains or all, where it is to be kept."""
+    content = [f"{model} {source.fingerprint(model, domains)}" for model in models]
+    key = _key(kind, settings, *content)
+    path = source.store.path / "cache" / kind / f"{key[:32]}.npz"
+    arrays = _read(path, key)
+    if arrays is None:
+        arrays = compute()
+        if keep(arrays):
+            _write(path, key, arrays)
+    return arrays
 
 
 def _key(*parts: str) -> str:

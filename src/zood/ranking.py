@@ -197,9 +197,9 @@ def rank(
     >>> [(row.model, row.rank_interval) for row in ranking.rows]
     [('good', (1, 1)), ('noise', (2, 2))]
     """
-    _require_score(score)
+    require_score(score)
     backend(device)
-    source = _source(features, y, domains, groups)
+    source = source_of(features, y, domains, groups)
     terms = {}
     for number, model in enumerate(source.models):
         if progress is not None:
@@ -220,25 +220,37 @@ def rank_for_test_domains(
     """For each domain, the ranking that was made without it.
 
     This is how a score is judged: its order against the accuracy on a domain it has not seen. Test
-    domain and left-out domain share the work where they change places.
+    domain and left-out domain share the work where they change places. Nothing about a test domain
+    has a part in its ranking, and neither have classes that only it has.
     """
-    if score not in FOLD_SCORES:
-        raise InputError(f"score {score!r}: known here are {', '.join(FOLD_SCORES)}")
-    source = _source(features, y, domains, None)
+    require_score(score)
+    backend(device)
+    source = source_of(features, y, domains, None)
+    return rankings_without(source, score=score, stability=stability, device=device)
+
+
+def rankings_without(
+    source: FeatureSource,
+    *,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Ranking]:
+    """For each domain of a source, the ranking that was made without it."""
     terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
-    for model in source.models:
-        both = leave_two_domains_out(
-            moments_of_domains(source, model, device),
-            functools.partial(source.shards, model),
-            stability=stability,
-            device=device,
-        )
-        for test, folds in both.items():
+    for number, model in enumerate(source.models):
+        if progress is not None:
+            progress(number, len(source.models))
+        for test, folds in _folds_by_test(source, model, stability, device).items():
             terms[test][model] = folds
-    return {test: _ranking(source, folds, score, stability) for test, folds in terms.items()}
+    return {
+        test: _ranking(source, folds, score, stability, [d for d in source.domains if d != test])
+        for test, folds in terms.items()
+    }
 
 
-def _source(
+def source_of(
     features: Mapping[str, Array] | FeatureStore,
     y: Sequence[Any] | Array | None,
     domains: Sequence[Any] | Array | None,
@@ -258,7 +270,7 @@ def _source(
     return ArraySource(features, y, domains, groups)
 
 
-def _require_score(name: str) -> None:
+def require_score(name: str) -> None:
     """Refuse an unknown score before anything is computed."""
     known = (*FOLD_SCORES, *scores.names())
     if name not in known:
@@ -297,6 +309,26 @@ def _folds(
     if isinstance(source, StoreSource):
         return cached_folds(source, model, stability, compute)
     return compute()
+
+
+def _folds_by_test(
+    source: FeatureSource, model: str, stability: Stability, device: str | None
+) -> dict[str, list[Fold]]:
+    def compute() -> list[Fold]:
+        both = leave_two_domains_out(
+            moments_of_domains(source, model, device),
+            functools.partial(source.shards, model),
+            stability=stability,
+            device=device,
+        )
+        return [fold for folds in both.values() for fold in folds]
+
+    if isinstance(source, StoreSource):
+        folds = cached_folds(source, model, f"by-test-{stability}", compute)
+    else:
+        folds = compute()
+    each = len(source.domains) - 1
+    return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
 
 
 # --- from folds to rows ------------------------------------------------------------------------
@@ -338,16 +370,24 @@ class _Terms:
 
 
 def _ranking(
-    source: FeatureSource, folds: Mapping[str, list[Fold]], score: str, stability: Stability
+    source: FeatureSource,
+    folds: Mapping[str, list[Fold]],
+    score: str,
+    stability: Stability,
+    domains: Sequence[str] | None = None,
 ) -> Ranking:
-    terms = {m: _Terms(f, len(source.classes), stability) for m, f in folds.items()}
+    """The ranking by some domains or all, from what leaving each of them out has shown."""
+    domains = source.domains if domains is None else domains
+    # Classes of these domains: a test domain must not count, not even by what it alone has.
+    n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
+    terms = {m: _Terms(f, n_classes, stability) for m, f in folds.items()}
     left_out: dict[str, str] = {}
     comparison = None
     if score in FOLD_SCORES:
         totals = {model: float(t.values(score).mean()) for model, t in terms.items()}
         comparison = _compare(source, terms, score)
     else:
-        totals, left_out = _peer_scores(source, score)
+        totals, left_out = peer_scores(source, score, domains)
     if not totals:
         reason = next(iter(left_out.values()))
         raise InputError(f"the score {score!r} cannot be computed for any network: {reason}")
@@ -389,7 +429,7 @@ def _fold_row(terms: _Terms, fold: Fold, score: str, classes: Sequence[Any]) -> 
         stability=fold.stability,
         accuracy=100 * fold.accuracy,
         balanced_accuracy=100 * fold.balanced_accuracy,
-        skipped=tuple(str(classes[number]) for number in fold.skipped),
+        skipped=tuple(str(classes[number]) for number in fold.skipped if number in fold.labels),
     )
 
 
@@ -414,24 +454,27 @@ def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, flo
     return max(0.0, 100 * low), min(100.0, 100 * high)
 
 
-def _peer_scores(source: FeatureSource, name: str) -> tuple[dict[str, float], dict[str, str]]:
+def peer_scores(
+    source: FeatureSource, name: str, domains: Sequence[str]
+) -> tuple[dict[str, float], dict[str, str]]:
+    """A peer score of each network on some domains, and why it cannot be had of others."""
     known = scores.get(name)
-    y = np.concatenate([source.labels(d) for d in source.domains])
-    domains = np.concatenate([np.full(len(source.labels(d)), d) for d in source.domains])
+    y = np.concatenate([source.labels(d) for d in domains])
+    which = np.concatenate([np.full(len(source.labels(d)), d) for d in domains])
     totals: dict[str, float] = {}
     left_out: dict[str, str] = {}
     for model in source.models:
         if known.needs == "features":
-            parts = [f for d in source.domains for f, _ in source.shards(model, d)]
+            parts = [f for d in domains for f, _ in source.shards(model, d)]
             given = np.concatenate([to_numpy(part) for part in parts])
         else:
-            logits = [source.logits(model, d) for d in source.domains]
+            logits = [source.logits(model, d) for d in domains]
             if any(part is None for part in logits):
                 left_out[model] = f"{name} needs the outputs of a classifier head, it has none"
                 continue
             given = np.concatenate([part for part in logits if part is not None])
             given = _softmax(given) if known.needs == "probabilities" else given.argmax(axis=1)
-        arguments = (given, y, domains) if known.uses_domains else (given, y)
+        arguments = (given, y, which) if known.uses_domains else (given, y)
         totals[model] = float(known.function(*arguments))
     return totals, left_out
 

@@ -1,0 +1,157 @@
+"""`zood evaluate`: what the networks chosen without a domain reach on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zood.cli.app import command
+from zood.cli.extract import StoreArgument
+from zood.terminal import Terminal
+
+if TYPE_CHECKING:
+    from zood.evaluation import Evaluation, Row
+
+_WIDTH = 80
+_NARROWEST = 5  # of a column: 100.0
+
+
+@command("evaluate", example="zood evaluate features/ --top-k 1,3,5,7")
+def evaluate(
+    terminal: Terminal,
+    store: StoreArgument,
+    top_k: Annotated[
+        str,
+        typer.Option(
+            help="How many networks to put side by side; several, such as 1,3,5,7, to compare "
+            "them; or auto, to let the training domains choose."
+        ),
+    ] = "3",
+    protocol: Annotated[
+        str, typer.Option(help="How heads are trained: fast, or domainbed for its random search.")
+    ] = "fast",
+    score: Annotated[str, typer.Option(help="What networks are ranked by, as in rank.")] = "zood",
+    trials: Annotated[
+        int | None,
+        typer.Option(
+            help="Repetitions with other splits, for a standard error; 1 for fast, 3 for domainbed "
+            "if not given.",
+            show_default=False,
+        ),
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Of domainbed: hyper-parameters to try.")] = 10,
+    steps: Annotated[int, typer.Option(help="Of domainbed: steps to train.")] = 5001,
+    seed: Annotated[int, typer.Option(help="Of random features and of domainbed.")] = 0,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Train single networks and random features too, to compare with."),
+    ] = True,
+    device: Annotated[
+        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
+    ] = "cpu",
+) -> None:
+    """Test on each domain of a store in turn what the others have chosen without it."""
+    from zood.evaluation import evaluate as evaluate_store
+    from zood.features.store import FeatureStore
+
+    result = evaluate_store(
+        FeatureStore(store),
+        top_k=_top_k(top_k),  # type: ignore[arg-type]
+        protocol=protocol,  # type: ignore[arg-type]
+        score=score,
+        trials=trials,
+        draws=draws,
+        steps=steps,
+        seed=seed,
+        baselines=baselines,
+        device=None if device == "cpu" else device,
+        progress=terminal.say,
+    )
+    show_evaluation(terminal, result)
+    terminal.document(result.document())
+
+
+def _top_k(text: str) -> str | list[int]:
+    if text == "auto":
+        return text
+    from zood.errors import InputError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise InputError(
+            f"--top-k is {text!r}; give a number, several such as 1,3,5,7, or auto"
+        ) from None
+
+
+def show_evaluation(terminal: Terminal, result: Evaluation) -> None:
+    """An evaluation for people, in 80 columns."""
+    rows: list[tuple[str, Row]] = [
+        ("Single", result.single),
+        ("Ensemble", result.ensemble),
+        ("F. Selection", result.selection),
+    ]
+    beside = list(result.baselines.items())
+    first = max(len("network for each"), *(len(_label(name)) for name, _ in beside), 0)
+    domains, names = _columns(result.domains, first)
+    ratio = result.feature_ratio
+    shares = [f"{100 * ratio[d]:.1f}" for d in domains]
+    terminal.table(
+        ["accuracy %", "average", *names],
+        [
+            *(_cells(name, row, domains) for name, row in rows),
+            ["F. Ratio", f"{100 * sum(ratio.values()) / len(ratio):.1f}", *shares],
+            *(_cells(_label(name), row, domains) for name, row in beside),
+        ],
+    )
+    if result.ablation:
+        terminal.table(
+            ["networks", "Ensemble", "F. Selection", "F. Ratio"],
+            [
+                [
+                    k,
+                    f"{each.ensemble.average:.1f}",
+                    f"{each.selection.average:.1f}",
+                    f"{100 * sum(each.feature_ratio.values()) / len(each.feature_ratio):.1f}",
+                ]
+                for k, each in result.ablation.items()
+            ],
+        )
+    measures = result.selection
+    balanced, calibration = (
+        sum(values.values()) / len(values)
+        for values in (measures.measure("balanced"), measures.measure("calibration_error"))
+    )
+    lines = [
+        f"F. Selection: {balanced:.1f} % class-balanced, calibration error {calibration:.1f} %."
+    ]
+    if (error := measures.error) is not None:
+        lines.append(
+            f"Standard error of its average over {result.trials} trials: {error['average']:.1f}."
+        )
+    if isinstance(result.top_k, dict):
+        chosen = ", ".join(f"{k} without {domain}" for domain, k in result.top_k.items())
+        lines.append(f"Networks side by side, as the training domains chose: {chosen}.")
+    for line in [*lines, *result.findings()]:
+        terminal.line(line)
+
+
+def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:
+    accuracy = row.measure("accuracy")
+    return [name, f"{row.average:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
+
+
+def _label(name: str) -> str:
+    return name.replace("best_by_", "best by ").replace("_features", " features")
+
+
+def _columns(domains: Sequence[str], first: int) -> tuple[list[str], list[str]]:
+    """The domains there is room for, and their names cut to fit."""
+    room = _WIDTH - first - len("average") - 2
+    shown = list(domains)[: room // (_NARROWEST + 1)]
+    widest = room // len(shown) - 1
+    while sum(min(len(d), widest + 1) + 1 for d in shown) <= room and widest < room:
+        widest += 1
+    return shown, [d if len(d) <= widest else d[: widest - 1] + "…" for d in shown]
