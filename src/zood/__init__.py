@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from zood.errors import InputError
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
+    from zood.predictor import Predictor, fit, load
     from zood.ranking import Ranking, rank
     from zood.selection import SpikeSlabSelector
     from zood.zoo import load_zoo
@@ -20,10 +21,13 @@ __all__ = [
     "FeatureStore",
     "ImageDomains",
     "InputError",
+    "Predictor",
     "Ranking",
     "SpikeSlabSelector",
     "__version__",
     "extract",
+    "fit",
+    "load",
     "load_zoo",
     "rank",
     "scores",
@@ -35,9 +39,12 @@ _HOME = {
     "FeatureStore": "zood.features.store",
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
+    "Predictor": "zood.predictor",
     "Ranking": "zood.ranking",
     "SpikeSlabSelector": "zood.selection",
     "extract": "zood.features.extract",
+    "fit": "zood.predictor",
+    "load": "zood.predictor",
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",
 }
