@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zood.evaluation import Evaluation, evaluate
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
+    from zood.predictor import Predictor, fit, load
     from zood.ranking import Ranking, rank
     from zood.selection import SpikeSlabSelector
     from zood.zoo import load_zoo
@@ -22,11 +23,14 @@ __all__ = [
     "FeatureStore",
     "ImageDomains",
     "InputError",
+    "Predictor",
     "Ranking",
     "SpikeSlabSelector",
     "__version__",
     "evaluate",
     "extract",
+    "fit",
+    "load",
     "load_zoo",
     "rank",
     "scores",
@@ -39,10 +43,13 @@ _HOME = {
     "FeatureStore": "zood.features.store",
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
+    "Predictor": "zood.predictor",
     "Ranking": "zood.ranking",
     "SpikeSlabSelector": "zood.selection",
     "evaluate": "zood.evaluation",
     "extract": "zood.features.extract",
+    "fit": "zood.predictor",
+    "load": "zood.predictor",
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",
 }

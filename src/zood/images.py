@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -51,13 +53,29 @@ def decode(content: bytes) -> Image.Image:
     """
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
+    with _explaining(), Image.open(io.BytesIO(content)) as image:
+        _refuse_format(image)
+        _refuse_bomb(image)
+        return _seen(image)
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """An image that is open already, as :func:`decode` would give it."""
+    with _explaining():
+        return _seen(image)
+
+
+def _seen(image: Image.Image) -> Image.Image:
+    _refuse_unknown_range(image)
+    image.load()
+    return _to_rgb(_upright(image))
+
+
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Turn whatever a decoder raises into the reason, in one line."""
     try:
-        with Image.open(io.BytesIO(content)) as image:
-            _refuse_format(image)
-            _refuse_bomb(image)
-            _refuse_unknown_range(image)
-            image.load()
-            return _to_rgb(_upright(image))
+        yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UnreadableImageError(_bomb()) from error
     except UnidentifiedImageError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from joblib import cpu_count
+from PIL import Image
 
 from zood import images
 from zood.features.background import abandon, in_background
@@ -29,13 +30,15 @@ class Decoding:
 
     Parameters
     ----------
-    files : mapping of int to path
-        The image files, by position in the shard.
+    files : mapping of int to path or image
+        The image files, or images in memory, by position in the shard.
     geometries : collection of Geometry
         The sizes that are wanted of each image.
     """
 
-    def __init__(self, files: Mapping[int, Path], geometries: Collection[Geometry]) -> None:
+    def __init__(
+        self, files: Mapping[int, Path | Image.Image], geometries: Collection[Geometry]
+    ) -> None:
         self._positions = list(files)
         self._geometries = tuple(geometries)
         calls = [(file, self._geometries) for file in files.values()]
@@ -64,10 +67,10 @@ class Decoding:
         return Chunk(positions, pixels, problems)
 
 
-def _decode(file: Path, geometries: tuple[Geometry, ...]) -> list[Pixels] | str:
+def _decode(file: Path | Image.Image, geometries: tuple[Geometry, ...]) -> list[Pixels] | str:
     """One image in every size, or why it cannot be read."""
     try:
-        image = images.read(file)
+        image = images.as_rgb(file) if isinstance(file, Image.Image) else images.read(file)
     except images.UnreadableImageError as error:
         return str(error)
     return [geometry.apply(image) for geometry in geometries]

@@ -80,7 +80,7 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
         feature_dim=0,
         n_logits=None,
         parameters=spec.parameters or count_parameters(content),
-        fingerprint=_fingerprint([digest, *_external_digests(path, content)], outputs),
+        fingerprint=fingerprint([digest, *_external_digests(path, content)], outputs),
         pretraining=spec.pretraining,
     )
     features, logits = _try(OnnxNetwork(session, info, outputs), probe)
@@ -217,7 +217,8 @@ def _try(network: OnnxNetwork, pixels: Pixels) -> Outputs:
         ) from error
 
 
-def _fingerprint(digests: list[str], outputs: list[str]) -> str:
+def fingerprint(digests: list[str], outputs: list[str]) -> str:
+    """Of the files that make up a network, and of the outputs that are taken of it."""
     return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
 
 
@@ -233,11 +234,11 @@ def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield batch[start : start + size]
 
 
-# --- weights -----------------------------------------------------------------------------------
+# --- what a file says --------------------------------------------------------------------------
 
 # Numbers of the fields that are read, of the protobuf wire format: so the `onnx` package is not
 # needed.
-_GRAPH, _NODE, _INITIALIZER, _ATTRIBUTE, _TENSOR = 7, 1, 5, 5, 5
+_GRAPH, _NODE, _INITIALIZER, _OUTPUT, _ATTRIBUTE, _TENSOR = 7, 1, 5, 12, 5, 5
 _DIMS, _DATA_TYPE, _EXTERNAL_DATA = 1, 2, 13
 _NO_WEIGHTS = frozenset({7, 8, 9})  # int64, text, bool: shapes, axes and masks
 
@@ -260,6 +261,16 @@ def external_files(model: bytes) -> list[str]:
             if pair.get(1) == b"location":
                 names.add(bytes(pair[2]).decode())
     return sorted(names)
+
+
+def output_names(model: bytes) -> list[str]:
+    """The outputs of an ONNX file."""
+    return [
+        bytes(dict(_fields(value))[1]).decode()
+        for graph in (value for key, value in _fields(memoryview(model)) if key == _GRAPH)
+        for key, value in _fields(graph)
+        if key == _OUTPUT
+    ]
 
 
 def _tensors(model: bytes) -> Iterator[memoryview]:

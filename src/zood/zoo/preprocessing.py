@@ -99,6 +99,14 @@ class Preprocessing:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> Preprocessing:
+        """The preprocessing that :meth:`to_json` wrote down."""
+        geometry = dict(document["geometry"])
+        for key in ("resize", "crop"):
+            geometry[key] = tuple(geometry[key])
+        return cls(Geometry(**geometry), tuple(document["mean"]), tuple(document["std"]))
+
 
 def square(
     size: int, mean: tuple[float, float, float], std: tuple[float, float, float]
