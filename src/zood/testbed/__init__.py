@@ -1,0 +1,7 @@
+"""How good scores are: their order of the networks against the accuracy that these reach."""
+
+from zood.testbed.bed import Column, Judged, TestBed, judge
+from zood.testbed.comparing import Comparison, Means, compare
+from zood.testbed.published import paper
+
+__all__ = ["Column", "Comparison", "Judged", "Means", "TestBed", "compare", "judge", "paper"]
