@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 
@@ -31,7 +32,7 @@ def _tau(x: Sequence[float], y: Sequence[float], weights: Sequence[float]) -> fl
             for j in range(len(a))
         )
 
-    return product(x, y) / float(product(x, x) * product(y, y)) ** 0.5
+    return product(x, y) / math.sqrt(product(x, x) * product(y, y))
 
 
 def _sign(value: float) -> int:

@@ -3,5 +3,19 @@
 from zood.testbed.bed import Column, Judged, TestBed, judge
 from zood.testbed.comparing import Comparison, Means, compare
 from zood.testbed.published import paper
+from zood.testbed.results import document, from_document, load, save
 
-__all__ = ["Column", "Comparison", "Judged", "Means", "TestBed", "compare", "judge", "paper"]
+__all__ = [
+    "Column",
+    "Comparison",
+    "Judged",
+    "Means",
+    "TestBed",
+    "compare",
+    "document",
+    "from_document",
+    "judge",
+    "load",
+    "paper",
+    "save",
+]

@@ -186,7 +186,7 @@ def judge(
         )
     pairs = tuple(
         (one, two)
-        for one, two in itertools.combinations(scores, 2)
+        for one, two in itertools.combinations(sorted(scores), 2)
         if not resampling.apart(one, two)
     )
     reasons = {name: dict(why) for name, why in (left_out or {}).items()}

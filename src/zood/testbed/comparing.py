@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -121,6 +121,6 @@ def _means(name: str, beds: Mapping[str, TestBed], draws: Mapping[str, _Draws]) 
     )
 
 
-def _mean(draws: list[_Draws], name: str) -> NDArray[np.float64]:
+def _mean(draws: Sequence[_Draws], name: str) -> NDArray[np.float64]:
     mean: NDArray[np.float64] = np.mean([drawn[name] for drawn in draws], axis=0)
     return mean
