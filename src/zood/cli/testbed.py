@@ -2,110 +2,132 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from zood.cli.app import command
+from zood.cli.plotting import PlotOption, save_plot
+from zood.errors import InputError
 from zood.terminal import Terminal
 
 if TYPE_CHECKING:
-    from zood.testbed import Comparison, TestBed
-    from zood.testbed.bed import Interval
+    from zood.testbed import TestBed
 
 
 @command("testbed", example="zood testbed paper")
 def testbed(
     terminal: Terminal,
     target: Annotated[
-        str, typer.Argument(metavar="paper|STORE", help="The paper's figures, or a feature store.")
+        str,
+        typer.Argument(
+            metavar="paper|STORE|compare",
+            help="The paper's figures; a feature store; or compare, and then results. "
+            "(A store named paper is ./paper.)",
+        ),
     ],
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RESULT", help="For compare: files made with --out."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="For a store: write the result to this JSON file.")
+    ] = None,
+    plot: PlotOption = None,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="For a store: all computes scores on all domains, unseen for each domain on "
+            "the others."
+        ),
+    ] = "all",
+    values: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a store: CSV of further scores, such as model,source_accuracy.",
+        ),
+    ] = None,
 ) -> None:
     """Judge scores by the accuracy that networks reach."""
-    show_paper(terminal)
+    if target not in ("paper", "compare"):
+        _refuse(target, {"RESULT": results})
+        bed = _run(terminal, Path(target), protocol, values, out)
+        save_plot(terminal, bed, plot)
+        return
+    computed = protocol if protocol != "all" else None
+    _refuse(target, {"--out": out, "--values": values, "--protocol": computed})
+    if target == "paper":
+        _refuse(target, {"RESULT": results})
+        _paper(terminal, plot)
+    else:
+        _compare(terminal, results or [], plot)
 
 
-def show_paper(terminal: Terminal) -> Comparison:
-    """The paper's two tables, recomputed from its figures."""
+def _refuse(target: str, given: dict[str, object]) -> None:
+    """What has no meaning here is said and not passed over."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"zood testbed {target} takes no {option}, and got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _run(
+    terminal: Terminal, store: Path, protocol: str, values: Path | None, out: Path | None
+) -> TestBed:
+    from zood.cli.testbed_tables import show_bed
+    from zood.features.store import FeatureStore
+    from zood.testbed import document, run, save
+    from zood.testbed.given import read_values
+
+    opened = FeatureStore(store)
+    given = {} if values is None else read_values(values)
+    with terminal.progress("Judging") as progress:
+        bed = run(
+            opened,
+            protocol=protocol,  # type: ignore[arg-type]
+            values=given,
+            progress=progress,
+        )
+    show_bed(terminal, bed)
+    if out is not None:
+        save(bed, out)
+        terminal.say(f"the result is in {out}")
+    terminal.document(document(bed))
+    return bed
+
+
+def _paper(terminal: Terminal, plot: Path | None) -> None:
+    from zood.cli.testbed_tables import paper_document, show_paper
     from zood.testbed import compare, paper
 
-    plain, headed = paper(), paper(with_head=True)
-    tables = {"": compare(plain), "_with_head": compare(headed)}
-    for suffix, together in tables.items():
-        n = len(next(iter(together.beds.values())).models)
-        what = "with a classifier head" if suffix else "all"
-        _show_taus(terminal, together, "weighted_tau", f"Weighted tau, {n} networks ({what})")
-    for suffix, together in tables.items():
-        n = len(next(iter(together.beds.values())).models)
-        what = "with a classifier head" if suffix else "all"
-        _show_taus(terminal, together, "tau", f"Kendall's tau, {n} networks ({what})")
-    terminal.line(
-        "Below each value its 90 % interval, from resampling the networks.\n"
-        "~: cannot be told apart from the best of its row, as the 90 % interval of the\n"
-        "difference holds zero."
-    )
+    tables = {"": compare(paper()), "_with_head": compare(paper(with_head=True))}
+    show_paper(terminal, tables)
     terminal.document(paper_document(tables))
-    return tables[""]
+    save_plot(terminal, tables[""], plot)
 
 
-def paper_document(tables: dict[str, Comparison]) -> dict[str, Any]:
-    """The paper's tables for machines: plain numbers, intervals apart."""
-    document: dict[str, Any] = {}
-    intervals: dict[str, Any] = {}
-    pairs: dict[str, Any] = {}
-    means: dict[str, Any] = {}
-    for suffix, together in tables.items():
-        for kind, part in (("weighted_tau", "interval"), ("tau", "tau_interval")):
-            document[kind + suffix] = _nested(together, kind)
-            intervals[kind + suffix] = _nested(together, part)
-        pairs["weighted_tau" + suffix] = {
-            label: bed.indistinguishable for label, bed in together.beds.items()
-        } | {"mean": together.indistinguishable}
-        means["weighted_tau" + suffix] = {s: m.weighted_tau for s, m in together.means.items()}
-        intervals["means_weighted_tau" + suffix] = {
-            s: m.interval for s, m in together.means.items()
-        }
-    some = next(iter(tables[""].beds.values()))
-    return document | {
-        "means": means,
-        "intervals": intervals,
-        "indistinguishable": pairs,
-        "resamples": some.resamples,
-        "seed": some.seed,
-    }
+def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None:
+    from zood.cli.testbed_tables import comparison_document, show_comparison
+    from zood.testbed import compare, load
 
-
-def _nested(together: Comparison, part: str) -> dict[str, dict[str, Any]]:
-    return {
-        label: {score: getattr(judged, part) for score, judged in bed.scores.items()}
-        for label, bed in together.beds.items()
-    }
-
-
-def _show_taus(terminal: Terminal, together: Comparison, kind: str, title: str) -> None:
-    scores = list(next(iter(together.beds.values())).scores)
-    rows: list[list[str]] = []
-    for label, bed in together.beds.items():
-        rows.append([label, *(_value(bed, score, kind) for score in scores)])
-        part = "interval" if kind == "weighted_tau" else "tau_interval"
-        rows.append(["", *(between(getattr(bed.scores[score], part)) for score in scores)])
-    if kind == "weighted_tau":
-        rows.append(["mean", *(number(together.means[score].weighted_tau) for score in scores)])
-        rows.append(["", *(between(together.means[score].interval) for score in scores)])
-    terminal.table(["", *scores], rows, title=title)
-
-
-def _value(bed: TestBed, score: str, kind: str) -> str:
-    mark = "~" if kind == "weighted_tau" and bed.tied(score, bed.best) else " "
-    return number(getattr(bed.scores[score], kind)) + mark
-
-
-def number(value: float | None) -> str:
-    return "-" if value is None else f"{value:z.2f}"
-
-
-def between(interval: Interval) -> str:
-    """An interval in few characters: `.80 .95`."""
-    return (
-        "" if interval is None else " ".join(f"{end:z.2f}".replace("0.", ".") for end in interval)
-    )
+    if not results:
+        raise InputError(
+            "zood testbed compare needs results; make them with: zood testbed STORE --out FILE"
+        )
+    beds = [load(path) for path in results]
+    names = [bed.name for bed in beds]
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({path.stem})"
+        for name, path in zip(names, results, strict=True)
+    ]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(f"two results are called {label!r}; rename one of the files")
+    together = compare(dict(zip(labels, beds, strict=True)))
+    show_comparison(terminal, together)
+    terminal.document(comparison_document(together))
+    save_plot(terminal, together, plot)

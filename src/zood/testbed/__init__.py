@@ -4,6 +4,7 @@ from zood.testbed.bed import Column, Judged, TestBed, judge
 from zood.testbed.comparing import Comparison, Means, compare
 from zood.testbed.published import paper
 from zood.testbed.results import document, from_document, load, save
+from zood.testbed.running import run
 
 __all__ = [
     "Column",
@@ -17,5 +18,6 @@ __all__ = [
     "judge",
     "load",
     "paper",
+    "run",
     "save",
 ]

@@ -95,7 +95,8 @@ def from_document(content: dict[str, Any], where: str = "the result") -> TestBed
 def _accuracy(content: dict[str, Any], where: str) -> dict[str, float]:
     accuracy = _mapping(content, "accuracy", where)
     models = content.get("models")
-    if not isinstance(models, list) or sorted(map(str, models)) != sorted(accuracy):
+    listed = isinstance(models, list) and all(isinstance(model, str) for model in models)
+    if not isinstance(models, list) or not listed or sorted(models) != sorted(accuracy):
         raise InputError(f"{where}: 'models' must list the networks that 'accuracy' has")
     if len(models) < 2:
         raise InputError(f"{where} has {len(models)} networks; an order needs two at least")
