@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @command("testbed", example="zood testbed paper")
-def testbed(
+def judge_scores(
     terminal: Terminal,
     target: Annotated[
         str,

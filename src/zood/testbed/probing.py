@@ -25,15 +25,12 @@ def probe_accuracy(source: FeatureSource, model: str) -> dict[str, float]:
         left_out = domains == number
         training = Samples(features[~left_out], labels[~left_out], domains[~left_out])
         if len(np.unique(training.labels)) < 2:
+            only = source.classes[training.labels[0]]
             raise InputError(
-                f"without the domain {name!r} there is one class only, {_only(source, training)!r}; "
-                "a probe needs two classes in the other domains"
+                f"the domains other than {name!r} have the class {only!r} alone; "
+                "a probe needs two classes to train on"
             )
         head = fit_head(training, len(source.classes), strength=STRENGTH)
         predicted = head.logits(features[left_out]).argmax(axis=1)
         accuracy[name] = 100 * float(np.mean(predicted == labels[left_out]))
     return accuracy
-
-
-def _only(source: FeatureSource, samples: Samples) -> str:
-    return str(source.classes[samples.labels[0]])

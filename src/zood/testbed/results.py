@@ -77,7 +77,7 @@ def from_document(content: dict[str, Any], where: str = "the result") -> TestBed
         data,
         accuracy,
         {name: _column(name, score, accuracy, where) for name, score in scores.items()},
-        left_out=content.get("left_out", {}),
+        left_out=_left_out(content, where),
         resamples=_count(content, "resamples", RESAMPLES, where),
         seed=_count(content, "seed", SEED, where),
     )
@@ -126,6 +126,15 @@ def _column(name: str, score: Any, accuracy: dict[str, float], where: str) -> Co
     if seconds is not None and not _is_number(seconds):
         raise InputError(f"{where}: the seconds of {name!r} must be a number, and are {seconds!r}")
     return Column(values, title, seconds)
+
+
+def _left_out(content: dict[str, Any], where: str) -> dict[str, dict[str, str]]:
+    reasons = _mapping(content, "left_out", where) if "left_out" in content else {}
+    for name, why in reasons.items():
+        texts = why.values() if isinstance(why, dict) else [why]
+        if not isinstance(why, dict) or not all(isinstance(text, str) for text in texts):
+            raise InputError(f"{where}: 'left_out' of {name!r} must give reasons, and is {why!r}")
+    return reasons
 
 
 def _mapping(content: dict[str, Any], key: str, where: str) -> dict[str, Any]:

@@ -82,6 +82,7 @@ def run(
     source = StoreSource(store) if isinstance(store, FeatureStore) else store
     _require(source, protocol)
     peers = [scores.get(name) for name in scores.names()]
+    given = _given(source, values or {})
     bench = _Bench(source, protocol)
     accuracy: Numbers = {}
     for number, model in enumerate(source.models):
@@ -90,10 +91,11 @@ def run(
         bench.own(model)
         for peer in peers:
             bench.peer(peer, model)
-        probes = bench.kept(model, "probe", source.domains, lambda: probe_accuracy(source, model))
+        probe = functools.partial(probe_accuracy, source, model)
+        probes = bench.kept(model, "probe", source.domains, probe)
         accuracy[model] = float(np.mean(list(probes.values())))
-    columns = bench.columns({peer.name: peer.title for peer in peers}) | _baselines(source)
-    columns |= _given(source, values or {}, columns)
+    columns = bench.columns({peer.name: peer.title for peer in peers})
+    columns |= _baselines(source) | given
     return judge(
         _data(source, protocol),
         accuracy,
@@ -231,11 +233,10 @@ def _number(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _given(
-    source: FeatureSource, given: Mapping[str, Values], known: Mapping[str, Column]
-) -> dict[str, Column]:
+def _given(source: FeatureSource, given: Mapping[str, Values]) -> dict[str, Column]:
+    computed = (*FOLD_SCORES, *scores.names(), "parameters", "feature_dim")
     for name, values in given.items():
-        if name in known:
+        if name in computed:
             raise InputError(f"a score {name!r} is computed already; give yours another name")
         if not name.isidentifier():
             raise InputError(
