@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zood import scores
+    from zood import scores, testbed
     from zood.dataset import ImageDomains
     from zood.errors import InputError
     from zood.evaluation import Evaluation, evaluate
@@ -34,6 +34,7 @@ __all__ = [
     "load_zoo",
     "rank",
     "scores",
+    "testbed",
 ]
 
 # A public name is imported when it is first used, so that `import zood` and `zood --help` load
@@ -55,9 +56,12 @@ _HOME = {
 }
 
 
+_MODULES = ("scores", "testbed")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "scores":
-        return import_module("zood.scores")
+    if name in _MODULES:
+        return import_module(f"zood.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'zood' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -66,4 +70,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, "scores"})
+    return sorted({*globals(), *_HOME, *_MODULES})

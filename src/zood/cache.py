@@ -100,6 +100,24 @@ def cached_arrays(
     return arrays
 
 
+def cached_numbers(
+    source: StoreSource,
+    model: str,
+    kind: str,
+    domains: Sequence[str],
+    compute: Callable[[], dict[str, float]],
+) -> dict[str, float]:
+    """A few numbers about a network on some domains; `kind` says which, and names the file."""
+    key = _key(source.fingerprint(model, domains), kind, *domains)
+    path = source.store.path / "cache" / model / f"{kind}-{key[:16]}.npz"
+    arrays = _read(path, key)
+    if arrays is not None:
+        return {name: float(value) for name, value in arrays.items()}
+    numbers = compute()
+    _write(path, key, {name: np.asarray(value) for name, value in numbers.items()})
+    return numbers
+
+
 def _key(*parts: str) -> str:
     fields = [field.name for field in dataclasses.fields(Fold)]
     return hashlib.sha256("\n".join([str(VERSION), *fields, *parts]).encode()).hexdigest()

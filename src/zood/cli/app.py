@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import zood
 from zood.errors import InputError
@@ -35,7 +36,11 @@ Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an e
 
 
 def command(
-    name: str, *, example: str, group: typer.Typer = app
+    name: str,
+    *,
+    example: str,
+    group: typer.Typer = app,
+    cls: type[TyperCommand] = TyperCommand,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that takes a Terminal first.
 
@@ -51,7 +56,7 @@ def command(
                 body(terminal, **arguments)
 
         run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
-        group.command(name, epilog=f"Example: {example}")(run)
+        group.command(name, cls=cls, epilog=f"Example: {example}")(run)
         return body
 
     return register

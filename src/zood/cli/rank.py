@@ -7,25 +7,40 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from zood.cli.app import command
 from zood.cli.extract import StoreArgument
+from zood.cli.plotting import PlotOption, save_plot
 from zood.terminal import Terminal
 
 if TYPE_CHECKING:
     from zood.ranking import Ranking, Row
 
 
-@command("rank", example="zood rank features/ --score accuracy")
+def _score_names() -> list[str]:
+    from zood.ranking import FOLD_SCORES
+    from zood.scores import names
+
+    return [*FOLD_SCORES, *names()]
+
+
+class _NamingScores(TyperCommand):
+    """Its help lists the scores that are known when it is asked for, those of plugins too."""
+
+    def get_help(self, ctx: Any) -> str:
+        for option in self.params:
+            if option.name == "score":
+                option.help = f"By what to rank: {', '.join(_score_names())}."  # type: ignore[attr-defined]
+        return super().get_help(ctx)
+
+
+@command("rank", example="zood rank features/ --score accuracy", cls=_NamingScores)
 def rank(
     terminal: Terminal,
     store: StoreArgument,
     score: Annotated[
-        str,
-        typer.Option(
-            help="zood, discriminability, stability, accuracy, or a peer: gbc, h_score, knn, lda, "
-            "leep, logme, nce, nleep, parc, regularized_h_score, sfda, transrate."
-        ),
+        str, typer.Option(help="By what to rank.", autocompletion=_score_names)
     ] = "zood",
     stability: Annotated[
         str, typer.Option(help="robust, or paper for the formula as printed.")
@@ -33,11 +48,13 @@ def rank(
     device: Annotated[
         str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
     ] = "cpu",
+    plot: PlotOption = None,
 ) -> None:
     """Rank the networks of a store by leaving each domain out in turn."""
     ranking = ranked(terminal, store, score, stability, device)
     show_ranking(terminal, ranking)
     terminal.document(ranking_document(ranking))
+    save_plot(terminal, ranking, plot)
 
 
 def ranked(

@@ -16,7 +16,7 @@ from zood.scores._parc import parc
 from zood.scores._regularized_h_score import regularized_h_score
 from zood.scores._sfda import sfda
 from zood.scores._transrate import transrate
-from zood.scores.registry import Score, get, names, register
+from zood.scores.registry import Score, get, names, register, score, unregister
 
 __all__ = [
     "Score",
@@ -33,6 +33,8 @@ __all__ = [
     "parc",
     "register",
     "regularized_h_score",
+    "score",
     "sfda",
     "transrate",
+    "unregister",
 ]

@@ -1,0 +1,126 @@
+"""Several test beds side by side: which scores hold up over data sets."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zood.errors import InputError
+from zood.testbed.bed import Interval, TestBed
+from zood.testbed.correlation import apart, interval
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Means:
+    """A score over several data sets.
+
+    Attributes
+    ----------
+    weighted_tau : float or None
+        The mean over the data sets that have the score.
+    interval : (float, float) or None
+        Its 90 % interval, by resampling networks; the data sets stay as they are.
+    regret : float or None
+        The mean, in percentage points.
+    beds : int
+        How many data sets have the score.
+    """
+
+    weighted_tau: float | None
+    interval: Interval
+    regret: float | None
+    beds: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several test beds, and what they say of each score together.
+
+    Attributes
+    ----------
+    beds : dict
+        A :class:`~zood.testbed.TestBed` for each data set.
+    means : dict
+        A :class:`Means` for each score, the best first; scores that all data sets have come first.
+    indistinguishable : tuple of (str, str)
+        Scores whose mean weighted taus, over the data sets that have both, cannot be told apart.
+    """
+
+    beds: dict[str, TestBed]
+    means: dict[str, Means]
+    indistinguishable: tuple[tuple[str, str], ...]
+
+    def plot(self) -> Figure:
+        """Each score against accuracy: a row for each data set, a column for each score."""
+        from zood.plots import plot_scores
+
+        return plot_scores(list(self.beds.values()))
+
+
+def compare(beds: Mapping[str, TestBed]) -> Comparison:
+    """Put test beds side by side.
+
+    Networks are resampled for the intervals. Test beds of the same networks share the resamples,
+    others are resampled each on its own.
+
+    Examples
+    --------
+    >>> from zood.testbed import paper
+    >>> together = compare(paper())
+    >>> list(together.means)
+    ['zood', 'logme', 'knn', 'h_score']
+    >>> round(together.means["zood"].weighted_tau, 2)
+    0.8
+    """
+    if not beds:
+        raise InputError("there are no results to compare")
+    draws = {
+        label: {s: bed.resampled(s) for s, judged in bed.scores.items() if judged.models > 1}
+        for label, bed in beds.items()
+    }
+    names = list(dict.fromkeys(name for bed in beds.values() for name in bed.scores))
+    means = {name: _means(name, beds, draws) for name in names}
+    means = dict(
+        sorted(
+            means.items(),
+            key=lambda item: (
+                -item[1].beds,
+                np.inf if item[1].weighted_tau is None else -item[1].weighted_tau,
+            ),
+        )
+    )
+    pairs = []
+    for one, two in itertools.combinations(means, 2):
+        both = [drawn for drawn in draws.values() if one in drawn and two in drawn]
+        if both and not apart(_mean(both, one), _mean(both, two)):
+            pairs.append((one, two))
+    return Comparison(dict(beds), means, tuple(pairs))
+
+
+_Draws = Mapping[str, NDArray[np.float64]]
+
+
+def _means(name: str, beds: Mapping[str, TestBed], draws: Mapping[str, _Draws]) -> Means:
+    judged = [bed.scores[name] for bed in beds.values() if name in bed.scores]
+    taus = [one.weighted_tau for one in judged if one.weighted_tau is not None]
+    regrets = [one.regret for one in judged if one.regret is not None]
+    drawn = [columns for columns in draws.values() if name in columns]
+    return Means(
+        weighted_tau=float(np.mean(taus)) if taus else None,
+        interval=interval(_mean(drawn, name)) if drawn else None,
+        regret=float(np.mean(regrets)) if regrets else None,
+        beds=len(judged),
+    )
+
+
+def _mean(draws: Sequence[_Draws], name: str) -> NDArray[np.float64]:
+    mean: NDArray[np.float64] = np.mean([drawn[name] for drawn in draws], axis=0)
+    return mean
