@@ -1,0 +1,73 @@
+"""A few small images of each domain, as addresses that hold them."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from zood.report.blocks import Gallery, Picture
+
+if TYPE_CHECKING:
+    from zood.dataset import ImageDomains
+    from zood.listing import Sample
+
+PER_DOMAIN = 6
+IN_ALL = 72
+SIDE = 72
+
+
+def thumbnails(path: str | None, domains: Sequence[str]) -> Gallery:
+    """Of each domain some images of different classes; nothing if the data are not there now."""
+    from zood.dataset import ImageDomains
+    from zood.errors import InputError
+
+    if not path or not Path(path).exists():
+        return Gallery(())
+    try:
+        dataset = ImageDomains(path)
+    except InputError:
+        return Gallery(())
+    several = max(1, min(PER_DOMAIN, IN_ALL // max(len(domains), 1)))
+    rows = []
+    for domain in domains:
+        pictures = _pictures(dataset, domain, several)
+        if pictures:
+            rows.append((domain, pictures))
+    return Gallery(rows)
+
+
+def _pictures(dataset: ImageDomains, domain: str, several: int) -> list[Picture]:
+    from zood.images import UnreadableImageError
+
+    pictures: list[Picture] = []
+    for sample in _spread([s for s in dataset.samples if s.domain == domain]):
+        if len(pictures) == several:
+            break
+        try:
+            pictures.append(Picture(_address(dataset.file(sample)), f"{sample.label}, {domain}"))
+        except UnreadableImageError:
+            continue
+    return pictures
+
+
+def _spread(samples: Sequence[Sample]) -> list[Sample]:
+    """One of each class before a second of any, and not always the first file."""
+    by_class: dict[str, list[Sample]] = {}
+    for sample in samples:
+        by_class.setdefault(sample.label, []).append(sample)
+    middle = [group[len(group) // 2 :] + group[: len(group) // 2] for group in by_class.values()]
+    return [group[at] for at in range(PER_DOMAIN) for group in middle if at < len(group)]
+
+
+def _address(path: Path) -> str:
+    from PIL import Image, ImageOps
+
+    from zood.images import read
+
+    small = ImageOps.fit(read(path), (SIDE, SIDE), Image.Resampling.LANCZOS)
+    content = io.BytesIO()
+    small.save(content, "JPEG", quality=72, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"
