@@ -28,7 +28,12 @@ def example_run(
     return {
         "schema": 1,
         "command": "zood run photos/ --zoo zoo.toml --out job/",
-        "versions": {"zood": "0.1.0", "python": "3.11.2", "numpy": "2.3.4", "onnxruntime": "1.23.2"},
+        "versions": {
+            "zood": "0.1.0",
+            "python": "3.11.2",
+            "numpy": "2.3.4",
+            "onnxruntime": "1.23.2",
+        },
         "machine": {"cores": 2, "system": "Linux-6.1-x86_64"},
         "settings": {"top_k": [1, 2, 3, 5], "score": "zood", "protocol": "fast"},
         "seed": 0,
@@ -96,9 +101,7 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
     return {"score": "zood", "ranking": rows, "left_out": {}}
 
 
-def _selection(
-    rng: random.Random, models: Sequence[str], classes: Sequence[str]
-) -> dict[str, Any]:
+def _selection(rng: random.Random, models: Sequence[str], classes: Sequence[str]) -> dict[str, Any]:
     per_model: list[dict[str, Any]] = []
     for model in models:
         bins = [800, 40, *(rng.randrange(12) for _ in range(16)), 30, 310]
@@ -131,7 +134,9 @@ def _evaluation(rng: random.Random, names: Sequence[str], domains: Sequence[str]
     hardness = {domain: rng.uniform(-14, 14) for domain in domains}
 
     def row(level: float, k: int) -> dict[str, Any]:
-        accuracy = {d: min(99.5, max(3.0, level + h + rng.gauss(0, 1.5))) for d, h in hardness.items()}
+        accuracy = {
+            d: min(99.5, max(3.0, level + h + rng.gauss(0, 1.5))) for d, h in hardness.items()
+        }
         return {
             "average": fmean(accuracy.values()),
             "domains": accuracy,

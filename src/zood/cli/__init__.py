@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 # ruff: noqa: F401, I001 - imported in the order in which `zood --help` lists the commands
-from zood.cli import demo, data, models, extract, rank, select, store
+from zood.cli import demo, data, models, extract, rank, select, report, store
 from zood.cli.app import app, main
 
 __all__ = ["app", "main"]

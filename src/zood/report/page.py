@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar
 
 from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from zood.errors import InputError
 from zood.features.disk import write_bytes
@@ -65,6 +66,7 @@ def page(run: Run) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
     template = environment.from_string(_resource("page.html.j2"))
     return template.render(
         finding=_built("ranking", finding, run),
@@ -95,7 +97,7 @@ def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
 
 def _filled(run: Run, part: str) -> bool:
     content = run.get(part)
-    return bool(content) and not (part == "ranking" and not content.get("ranking"))
+    return bool(content and (part != "ranking" or content.get("ranking")))
 
 
 def _built(part: str, build: Callable[[dict[str, Any]], Result], content: Run) -> Result:
@@ -109,6 +111,16 @@ def _built(part: str, build: Callable[[dict[str, Any]], Result], content: Run) -
         raise InputError(
             f"the part {part!r} of {FILE} is not as zood writes it: {what}; run it again"
         ) from error
+
+
+def _breakable(name: str) -> Markup:
+    """A name that may be broken where its words end."""
+    return Markup(re.sub(r"([_./-]+)(?=\w)", r"\1<wbr>", str(escape(name))))
+
+
+def _unbroken(text: str) -> str:
+    """A text whose numbers stay with their unit."""
+    return text.replace(" %", "\N{NO-BREAK SPACE}%")
 
 
 def _resource(name: str) -> str:

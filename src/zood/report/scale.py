@@ -35,7 +35,7 @@ def covering(
     values: Iterable[object], start: float, end: float, *, zero: bool = False, air: float = 0.0
 ) -> Scale:
     """A scale that holds all values; from zero where lengths are compared, as with bars."""
-    known = [float(value) for value in values if is_number(value)]  # type: ignore[arg-type]
+    known = [float(value) for value in values if is_number(value)]
     if zero or not known:
         known.append(0.0)
     low, high = min(known), max(known)
@@ -48,7 +48,7 @@ def covering(
 
 def percent(values: Iterable[object], start: float, end: float) -> Scale:
     """A scale for percentages of values that lie close together: whole tens around them."""
-    known = [float(value) for value in values if is_number(value)]  # type: ignore[arg-type]
+    known = [float(value) for value in values if is_number(value)]
     low = math.floor(min(known, default=0) / 10) * 10
     high = math.ceil(max(known, default=100) / 10) * 10
     return Scale(max(low, 0), min(max(high, low + 10), 100) if low < 100 else 110, start, end)

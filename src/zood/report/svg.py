@@ -33,10 +33,12 @@ class Drawing:
     def words(self) -> str:
         return f"{self.title}. {self.finding}"
 
-    def _add(self, tag: str, content: str | Markup = "", **attributes: object) -> None:
-        self._parts.append(_element(tag, content, attributes))
+    def _add(self, tag: str, /, **attributes: object) -> None:
+        self._parts.append(_element(tag, "", attributes))
 
-    def rect(self, x: float, y: float, width: float, height: float, kind: str, **more: object) -> None:
+    def rect(
+        self, x: float, y: float, width: float, height: float, kind: str, **more: object
+    ) -> None:
         self._add("rect", x=x, y=y, width=max(width, 0), height=height, class_=kind, **more)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, kind: str, **more: object) -> None:
@@ -51,15 +53,21 @@ class Drawing:
     def text(
         self, x: float, y: float, text: str, kind: str = "", *, end: str = "start", **more: object
     ) -> None:
-        self._add("text", text, x=x, y=y, class_=kind or None, text_anchor=end, **more)
+        place = {
+            "x": x,
+            "y": y,
+            "class": kind or None,
+            "text_anchor": None if end == "start" else end,
+        }
+        self._parts.append(_element("text", text, place | more))
 
     def name(
-        self, x: float, y: float, name: str, room: float, *, size: float = 12, end: str = "start"
+        self, x: float, y: float, name: str, room: float, *, size: float = 12, kind: str = "name"
     ) -> None:
         """A name that is cut to fit; the whole name is told when it is pointed at."""
         short = shortened(name, room, size)
         tip = None if short == name else name
-        self.text(x, y, short, "name", end=end, data_tip=tip, font_size=size)
+        self.text(x, y, short, kind, data_tip=tip, font_size=size)
 
     @contextmanager
     def group(self, kind: str, **more: object) -> Iterator[None]:
@@ -68,13 +76,11 @@ class Drawing:
             yield
         finally:
             inner, self._parts = self._parts, outer
-            self._add("g", Markup("").join(inner), class_=kind, **more)
+            self._parts.append(_element("g", Markup("").join(inner), {"class": kind} | more))
 
     def render(self) -> Markup:
-        """The picture as an element for a page."""
-        described = Markup("").join(
-            [_element("title", self.words, {}), *self._parts]
-        )
+        """The picture as an element for a page; it may shrink, and hardly grow."""
+        described = Markup("").join([_element("title", self.words, {}), *self._parts])
         return _element(
             "svg",
             described,
@@ -82,7 +88,7 @@ class Drawing:
                 "viewBox": f"0 0 {_short(self.width)} {_short(self.height)}",
                 "role": "img",
                 "aria_label": self.words,
-                "style": f"max-width:{_short(self.width)}px",
+                "style": f"max-width:{1.15 * self.width:.0f}px",
             },
         )
 

@@ -6,9 +6,10 @@ import base64
 import csv
 import io
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
-from zood.report.numbers import NOTHING, number, significant
+from zood.report.numbers import NOTHING, is_number, number, significant, span
 
 LONG = 30
 """A table with more rows than this starts collapsed."""
@@ -27,6 +28,8 @@ class Column:
     digits : int or None
         Decimals of a number; None for texts and for numbers of any size.
     text : bool
+    interval : bool
+        Whether values are pairs (low, high); the CSV has a column for each.
     shown : bool
         False for what only the CSV holds.
     """
@@ -35,7 +38,13 @@ class Column:
     key: str
     digits: int | None = None
     text: bool = False
+    interval: bool = False
     shown: bool = True
+
+    def order(self, value: Any) -> float | None:
+        """By what a cell is sorted, if it is a number."""
+        first = value[0] if self.interval and value else value
+        return float(first) if not self.text and is_number(first) else None
 
     def show(self, value: Any) -> str:
         """A cell for people."""
@@ -43,10 +52,12 @@ class Column:
             return NOTHING
         if isinstance(value, bool):
             return "yes" if value else "no"
-        if self.text or isinstance(value, str):
-            return str(value)
+        if self.interval:
+            return span(*value, digits=self.digits or 0)
         if isinstance(value, list | tuple):
             return ", ".join(map(str, value))
+        if self.text or isinstance(value, str):
+            return str(value)
         return significant(value) if self.digits is None else number(value, self.digits)
 
 
@@ -82,9 +93,14 @@ class Table:
         """All columns, with every digit that there is."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\r\n")
-        writer.writerow(column.key for column in self.columns)
+        keys = [
+            [f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
+            for column in self.columns
+        ]
+        writer.writerow(chain.from_iterable(keys))
         for row in self.rows:
-            writer.writerow(_plain(value) for value in row)
+            cells = zip(self.columns, row, strict=True)
+            writer.writerow(chain.from_iterable(_plain(column, value) for column, value in cells))
         return text.getvalue()
 
     def link(self) -> str:
@@ -94,7 +110,13 @@ class Table:
         return f"data:text/csv;charset=utf-8;base64,{content}"
 
 
-def _plain(value: Any) -> Any:
+def _plain(column: Column, value: Any) -> list[Any]:
+    if column.interval:
+        return [_text(end) for end in value or (None, None)]
+    return [_text(value)]
+
+
+def _text(value: Any) -> Any:
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -43,7 +43,7 @@ def _pictures(dataset: ImageDomains, domain: str, several: int) -> list[Picture]
     from zood.images import UnreadableImageError
 
     pictures: list[Picture] = []
-    for sample in _spread([s for s in dataset.samples if s.domain == domain]):
+    for sample in _spread([s for s in dataset.samples if s.domain == domain], several):
         if len(pictures) == several:
             break
         try:
@@ -53,13 +53,15 @@ def _pictures(dataset: ImageDomains, domain: str, several: int) -> list[Picture]
     return pictures
 
 
-def _spread(samples: Sequence[Sample]) -> list[Sample]:
-    """One of each class before a second of any, and not always the first file."""
+def _spread(samples: Sequence[Sample], several: int) -> list[Sample]:
+    """Of classes far apart in the list, one each before a second of any."""
     by_class: dict[str, list[Sample]] = {}
     for sample in samples:
         by_class.setdefault(sample.label, []).append(sample)
-    middle = [group[len(group) // 2 :] + group[: len(group) // 2] for group in by_class.values()]
-    return [group[at] for at in range(PER_DOMAIN) for group in middle if at < len(group)]
+    groups = list(by_class.values())
+    step = max(1, len(groups) // several)
+    groups = [groups[at] for start in range(step) for at in range(start, len(groups), step)]
+    return [group[at] for at in range(several) for group in groups if at < len(group)]
 
 
 def _address(path: Path) -> str:
@@ -67,7 +69,10 @@ def _address(path: Path) -> str:
 
     from zood.images import read
 
-    small = ImageOps.fit(read(path), (SIDE, SIDE), Image.Resampling.LANCZOS)
+    image = read(path)
+    # tiny images keep their pixels
+    way = Image.Resampling.NEAREST if min(image.size) < SIDE else Image.Resampling.LANCZOS
+    small = ImageOps.fit(image, (SIDE, SIDE), way)
     content = io.BytesIO()
     small.save(content, "JPEG", quality=72, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

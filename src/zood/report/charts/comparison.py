@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from zood.report.charts.frame import Chart, Size, axis_above, both, mark, whisker
-from zood.report.numbers import is_number, number
-from zood.report.scale import percent
+from zood.report.numbers import is_number, number, shortened
+from zood.report.scale import Scale, percent
 from zood.report.svg import Drawing
 
 LANE = 19
@@ -33,7 +33,7 @@ def comparison_chart(groups: Sequence[tuple[str, Sequence[Lane]]], finding: str)
 
     def draw(size: Size) -> Drawing:
         gap, top = (30, 30) if size.narrow else (12, 40)
-        left, right = (110, size.width - 46) if size.narrow else (350, size.width - 60)
+        left, right = (128, size.width - 46) if size.narrow else (390, size.width - 60)
         height = sum(LANE * len(lanes) + gap for _, lanes in groups)
         title = "Accuracy on each test domain"
         drawing = Drawing(size.width, top + height + 6, title, finding)
@@ -42,9 +42,9 @@ def comparison_chart(groups: Sequence[tuple[str, Sequence[Lane]]], finding: str)
         y = float(top)
         for name, lanes in groups:
             if size.narrow:
-                drawing.name(0, y + 20, name, size.width - 10)
+                drawing.name(0, y + 20, name, size.width - 10, kind="head")
             else:
-                drawing.name(0, y + 16, name, 180)
+                drawing.name(0, y + 16, name, 180, kind="head")
                 drawing.line(0, y - 2, size.width, y - 2, "rule")
             start = y + (26 if size.narrow else 2)
             for at, lane in enumerate(lanes):
@@ -56,14 +56,15 @@ def comparison_chart(groups: Sequence[tuple[str, Sequence[Lane]]], finding: str)
 
 
 def _lane(
-    drawing: Drawing, lane: Lane, group: str, y: float, x: float, scale: object, left: float
+    drawing: Drawing, lane: Lane, group: str, y: float, x: float, scale: Scale, left: float
 ) -> None:
     tip = f"{group}\n{lane.title}: {number(lane.value, 1)} %"
     middle = y + LANE / 2
-    drawing.text(left - 12, middle + 4, lane.title, "lane", end="end")
+    short = shortened(lane.title, min(left - 12, 180))
+    drawing.text(left - 12, middle + 4, short, "lane", end="end", data_tip=tip)
     drawing.line(left, middle, x, middle, "stem")
     end = x
-    if is_number(lane.error) and lane.error is not None and callable(scale):
+    if is_number(lane.error):
         tip += f" ± {number(lane.error, 1)}"
         low, end = scale(lane.value - lane.error), scale(lane.value + lane.error)
         whisker(drawing, middle, low, end, lane.kind, tip)

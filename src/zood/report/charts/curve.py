@@ -30,7 +30,7 @@ def curve_chart(numbers: Sequence[int], lines: Sequence[Line], finding: str) -> 
         across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
         values = [value for line in lines for value in line.values]
         up = covering(values, 226, 22, air=0.15)
-        for value, label in up.ticks(5):
+        for value, label in up.ticks(7):
             drawing.line(46, up(value), width - 16, up(value), "grid")
             drawing.text(38, up(value) + 4, label, "tick", end="end")
         every = max(1, len(numbers) // (6 if size.narrow else 12))

@@ -22,7 +22,7 @@ class Size:
     narrow: bool
 
 
-WIDE = Size(880, narrow=False)
+WIDE = Size(960, narrow=False)
 NARROW = Size(340, narrow=True)
 
 

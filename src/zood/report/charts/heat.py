@@ -21,12 +21,12 @@ def heat_map(
 ) -> Chart:
     """Cells from pale (the smallest value) to strong (the largest); at most thirty rows."""
     rows, values = rows[:MOST_ROWS], values[:MOST_ROWS]
-    known = [value for line in values for value in line if is_number(value) and value is not None]
+    known = [value for line in values for value in line if is_number(value)]
     low, high = (min(known), max(known)) if known else (0.0, 1.0)
 
     def draw(size: Size) -> Drawing:
         left = 116 if size.narrow else 250
-        width = min((size.width - left) / max(len(columns), 1), 120)
+        width = min((size.width - left) / max(len(columns), 1), 150)
         upright = width < 44 or (
             size.narrow and max((ems(name) * 11 for name in columns), default=0) > width - 6
         )
@@ -42,7 +42,7 @@ def heat_map(
                 x = left + width * at
                 tip = f"{model}\n{columns[at]}: {number(value, digits)}"
                 share = 0.0
-                if value is not None and is_number(value):
+                if is_number(value):
                     share = (value - low) / (high - low) if high > low else 0.5
                 drawing.rect(
                     x + 0.5, y + 0.5, width - 1, ROW - 1, "heat",
@@ -57,9 +57,7 @@ def heat_map(
     return both(draw)
 
 
-def _column(
-    drawing: Drawing, x: float, top: float, width: float, name: str, upright: bool
-) -> None:
+def _column(drawing: Drawing, x: float, top: float, width: float, name: str, upright: bool) -> None:
     if upright:
         at = f"translate({x + width / 2 + 4:.1f} {top - 6:.1f}) rotate(-90)"
         short = shortened(name, 100, 11)

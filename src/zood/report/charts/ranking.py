@@ -18,7 +18,7 @@ def ranking_chart(rows: list[dict[str, Any]], score: str, finding: str) -> Chart
 def _draw(
     rows: list[dict[str, Any]], n_models: int, score: str, finding: str, size: Size
 ) -> Drawing:
-    height, top = (44, 62) if size.narrow else (24, 66)
+    height, top = (44.0, 62.0) if size.narrow else (24.0, 66.0)
     bottom = top + height * len(rows)
     drawing = Drawing(size.width, bottom + 6, "Ranking of the networks", finding)
     discriminability, stability, accuracy = _panels(rows, score, size)
@@ -31,10 +31,10 @@ def _draw(
         drawing.text(discriminability.start, 24, "Discriminability", "head")
         drawing.text(stability.start, 24, "Stability", "head")
         drawing.text(accuracy.start, 24, "Expected accuracy %", "head")
-        drawing.text(256, 24, "Place", "head")
-        drawing.text(256, 44, f"1–{n_models}", "tick")
+        drawing.text(292, 24, "Place", "head")
+        drawing.text(292, 44, f"1–{n_models}", "tick")
     for scale, most in (
-        (discriminability, 3 if size.narrow else 5),
+        (discriminability, 4 if size.narrow else 5),
         (stability, 2 if size.narrow else 3),
         (accuracy, 3 if size.narrow else 6),
     ):
@@ -48,9 +48,9 @@ def _draw(
             _bar(drawing, discriminability, row, "discriminability", 3, middle)
             _bar(drawing, stability, row, "stability", 2, middle)
             if score == "zood":
-                x = discriminability(row["score"])
+                at_score = discriminability(row["score"])
                 tip = f"{row['model']}\nscore {number(row['score'], 3)}"
-                drawing.rect(x - 1, middle - 7, 2, 14, "score", data_tip=tip)
+                drawing.rect(at_score - 1, middle - 7, 2, 14, "score", data_tip=tip)
             _accuracy(drawing, accuracy, row, middle)
     return drawing
 
@@ -63,9 +63,7 @@ def _panels(rows: list[dict[str, Any]], score: str, size: Size) -> tuple[Scale, 
     for row in rows:
         ends += row.get("accuracy_interval") or []
     left, middle, right = (
-        ((4, 108), (126, 190), (216, 332))
-        if size.narrow
-        else ((376, 540), (570, 660), (694, 868))
+        ((4, 108), (126, 190), (216, 332)) if size.narrow else ((414, 596), (626, 724), (760, 946))
     )
     held = covering([*ends, 100], *right, zero=True)
     return (
@@ -84,9 +82,9 @@ def _label(drawing: Drawing, row: dict[str, Any], y: float, n_models: int, size:
             drawing.text(size.width - 4, y + 16, span(*interval), "tick", end="end")
         return
     drawing.text(22, y + 16, str(row["rank"]), "rank", end="end")
-    drawing.name(34, y + 16, row["model"], 212)
+    drawing.name(34, y + 16, row["model"], 246)
     if interval:
-        place = Scale(1, max(n_models, 2), 260, 340)
+        place = Scale(1, max(n_models, 2), 296, 382)
         tip = f"{row['model']}\nplace {row['rank']}, between {interval[0]} and {interval[1]}"
         drawing.line(place(1), y + 12, place(n_models), y + 12, "grid")
         whisker(drawing, y + 12, place(interval[0]), place(interval[1]), "neutral", tip)
@@ -105,7 +103,7 @@ def _accuracy(drawing: Drawing, scale: Scale, row: dict[str, Any], y: float) -> 
     tip = f"{row['model']}\nexpected accuracy {number(row['expected_accuracy'], 1)} %"
     if row.get("accuracy_interval"):
         low, high = row["accuracy_interval"]
-        tip += f"\n90 % interval {span(low, high, 1)} %"
+        tip += f"\n90 % interval {span(low, high, digits=1)} %"
         whisker(drawing, y, scale(low), scale(high), "accuracy", tip)
     kind = "dot accuracy front" if row.get("on_front") else "dot accuracy"
     drawing.circle(scale(row["expected_accuracy"]), y, 4, kind, data_tip=tip)

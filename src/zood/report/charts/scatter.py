@@ -29,7 +29,7 @@ def scatter(
     points = [
         (model, float(value), float(accuracy[model]))
         for model, value in values.items()
-        if value is not None and is_number(value) and is_number(accuracy.get(model))
+        if is_number(value) and is_number(accuracy.get(model))
     ]
     across = covering([value for _, value, _ in points], LEFT + 6, RIGHT - 6)
     for value, label in up.ticks(4):

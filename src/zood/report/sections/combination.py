@@ -71,9 +71,7 @@ def _comparison(
         tested = [_lane(*way, domain) for way in main or ways.values() if _has(way[3], domain)]
         if tested:
             groups.append((domain, tested))
-    finding = ", ".join(
-        f"{lane.title} {number(lane.value, 1)} %" for lane in lanes.values()
-    )
+    finding = ", ".join(f"{lane.title} {number(lane.value, 1)} %" for lane in lanes.values())
     finding = f"On average over test domains: {finding}."
     ratio = (evaluation.get("feature_ratio") or {}).get("average")
     if is_number(ratio) and "selection" in ways:
@@ -95,7 +93,9 @@ def _lane(title: str, kind: str, shape: str, row: dict[str, Any], domain: str | 
     error = row.get("error") or {}
     if domain is None:
         return Lane(title, kind, shape, row["average"], error.get("average"))
-    return Lane(title, kind, shape, row["domains"][domain], (error.get("domains") or {}).get(domain))
+    return Lane(
+        title, kind, shape, row["domains"][domain], (error.get("domains") or {}).get(domain)
+    )
 
 
 def _table(
@@ -115,22 +115,21 @@ def _table(
         Column("Networks", "models", text=True),
     ]
     ratio = evaluation.get("feature_ratio") or {}
-    lines: list[list[Any]] = []
-    for key, (title, _, _, row) in ways.items():
-        for domain in (None, *domains):
-            lines.append(
-                [
-                    title,
-                    domain or "average",
-                    _figure(row, domain),
-                    _figure(row.get("error"), domain),
-                    _figure(row.get("balanced"), domain),
-                    _figure(row.get("calibration_error"), domain),
-                    (row.get("n_features") or {}).get(domain),
-                    _percent(_figure(ratio, domain)) if key == "selection" else None,
-                    (row.get("models") or {}).get(domain),
-                ]
-            )
+    lines: list[list[Any]] = [
+        [
+            title,
+            domain or "average",
+            _figure(row, domain),
+            _figure(row.get("error"), domain),
+            _figure(row.get("balanced"), domain),
+            _figure(row.get("calibration_error"), domain),
+            (row.get("n_features") or {}).get(domain),
+            _percent(_figure(ratio, domain)) if key == "selection" else None,
+            (row.get("models") or {}).get(domain),
+        ]
+        for key, (title, _, _, row) in ways.items()
+        for domain in (None, *domains)
+    ]
     return Table("accuracy", "Accuracy on each test domain", columns, lines)
 
 

@@ -27,7 +27,11 @@ def data_section(data: dict[str, Any]) -> Section:
     if gallery.rows:
         blocks.append(gallery)
     if domains:
-        blocks.append(Figure(title="Images by class and domain", table=_counts(domains, classes), folded=False))
+        blocks.append(
+            Figure(
+                title="Images by class and domain", table=_counts(domains, classes), folded=False
+            )
+        )
     facts = [("Where", str(data["path"]))] if data.get("path") else []
     if data.get("fingerprint"):
         facts.append(("Fingerprint", str(data["fingerprint"])))

@@ -114,6 +114,8 @@ def _heat(rows: Rows, domains: list[str], term: str, title: str, digits: int) ->
     return Figure(
         title=f"{title} on each left-out domain",
         text=finding + note,
-        chart=heat_map(f"{title} by network and left-out domain", finding, names, domains, values, digits),
+        chart=heat_map(
+            f"{title} by network and left-out domain", finding, names, domains, values, digits
+        ),
         table=table,
     )

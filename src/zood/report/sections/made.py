@@ -39,9 +39,7 @@ def _stages(stages: list[dict[str, Any]]) -> Figure:
         Column("Seconds", "seconds", 1),
         Column("Taken from an earlier run", "skipped"),
     ]
-    rows = [
-        [stage["name"], stage.get("seconds"), bool(stage.get("skipped"))] for stage in stages
-    ]
+    rows = [[stage["name"], stage.get("seconds"), bool(stage.get("skipped"))] for stage in stages]
     return Figure(
         title="Time",
         text=f"{duration(total)} in all.",

@@ -59,15 +59,14 @@ def _how_to_read(rows: list[dict[str, Any]], score: str) -> str:
 
 
 def _legend(rows: list[dict[str, Any]], score: str) -> list[Key]:
-    keys = [
-        Key("discriminability", "square", "discriminability"),
-        Key("stability", "square", "stability"),
-    ]
+    keys = []
     if score == "zood":
-        keys.append(Key("score", "line", "score: the first plus a small share of the second"))
+        keys.append(Key("score", "line", "score: discriminability plus a small share of stability"))
     keys.append(Key("accuracy", "circle", "accuracy expected on an unseen domain, 90 % interval"))
     if any(row.get("on_front") for row in rows):
-        keys.append(Key("accuracy front", "circle", "… none is as accurate and cheaper"))
+        keys.append(
+            Key("accuracy front", "circle", "ring: no network is at least as accurate and cheaper")
+        )
     return keys
 
 
@@ -76,35 +75,31 @@ def ranking_table(rows: list[dict[str, Any]], score: str) -> Table:
     columns = [
         Column("Rank", "rank", 0),
         Column("Network", "model", text=True),
-        Column("Place from", "rank_low", 0),
-        Column("to", "rank_high", 0),
+        Column("Place", "rank", 0, interval=True),
         Column(f"Score ({score})", "score", 3),
         Column("Discrimin­ability", "discriminability", 3),
         Column("Stability", "stability", 2),
         Column("Accuracy %", "expected_accuracy", 1),
-        Column("90 % from", "accuracy_low", 1),
-        Column("to", "accuracy_high", 1),
+        Column("90 %", "accuracy", 0, interval=True),
         Column("Features", "feature_dim", 0),
-        Column("Parameters, M", "parameters_million", 2),
-        Column("ms per image", "milliseconds", 1),
+        Column("Params, M", "parameters_million", 2),
+        Column("ms / image", "milliseconds", 1),
         Column("On front", "on_front"),
         Column("Tied with", "tied", text=True, shown=False),
     ]
     lines = []
     for row in rows:
-        place = row.get("rank_interval") or (None, None)
-        accuracy = row.get("accuracy_interval") or (None, None)
         parameters = row.get("parameters")
         lines.append(
             [
                 row["rank"],
                 row["model"],
-                *place,
+                row.get("rank_interval"),
                 row["score"],
                 row["discriminability"],
                 row["stability"],
                 row["expected_accuracy"],
-                *accuracy,
+                row.get("accuracy_interval"),
                 row.get("feature_dim"),
                 None if parameters is None else parameters / 1e6,
                 row.get("milliseconds"),

@@ -37,7 +37,7 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
             folded=False,
         ),
         Figure(
-            title="All scores in figures",
+            title="Every score of every network",
             table=_values(order, scores, accuracy, testbed.get("models") or list(accuracy)),
         ),
     )
@@ -50,7 +50,7 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
 
 def _tau(score: dict[str, Any]) -> float:
     tau = score.get("weighted_tau")
-    return float(tau) if is_number(tau) and tau is not None else -2.0
+    return float(tau) if is_number(tau) else -2.0
 
 
 def _title(name: str, scores: dict[str, dict[str, Any]]) -> str:
@@ -59,7 +59,7 @@ def _title(name: str, scores: dict[str, dict[str, Any]]) -> str:
 
 def _interval(score: dict[str, Any]) -> str:
     interval = score.get("interval")
-    return f" ({span(*interval, 2)})" if interval else ""
+    return f" ({span(*interval, digits=2)})" if interval else ""
 
 
 def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -83,8 +83,7 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
     columns = [
         Column("Score", "score", text=True),
         Column("Weighted tau", "weighted_tau", 2),
-        Column("from", "interval_low", 2),
-        Column("to", "interval_high", 2),
+        Column("Interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
         Column("Regret, points", "regret", 1),
         Column("Networks", "models", 0),
@@ -93,12 +92,11 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
     rows = []
     for name in order:
         score = scores[name]
-        interval = score.get("interval") or (None, None)
         rows.append(
             [
                 _title(name, scores),
                 score.get("weighted_tau"),
-                *interval,
+                score.get("interval"),
                 score.get("tau"),
                 score.get("regret"),
                 score.get("models"),
