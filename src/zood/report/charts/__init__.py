@@ -1,0 +1,1 @@
+"""Pictures of a run as SVG: one file for each kind."""

@@ -1,0 +1,69 @@
+"""What charts share: two sizes, axes, and marks that differ in shape as well as in colour."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from zood.report.scale import Scale
+from zood.report.svg import Drawing
+
+MOST_ROWS = 30
+"""A chart with a row for each network stops here; the table beside it holds them all."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """For which width a chart is drawn; text has the same size in both."""
+
+    width: float
+    narrow: bool
+
+
+WIDE = Size(960, narrow=False)
+NARROW = Size(340, narrow=True)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart, drawn for a desk and for a phone."""
+
+    wide: Markup
+    narrow: Markup
+
+
+def both(draw: Callable[[Size], Drawing]) -> Chart:
+    """Draw a chart for both sizes."""
+    return Chart(wide=draw(WIDE).render(), narrow=draw(NARROW).render())
+
+
+def axis_above(
+    drawing: Drawing, scale: Scale, top: float, bottom: float, *, most: int = 5, unit: str = ""
+) -> None:
+    """Thin upright lines with their values above them; zero is stronger."""
+    for value, label in scale.ticks(most):
+        x = scale(value)
+        drawing.line(x, top, x, bottom, "zero" if value == 0 else "grid")
+        drawing.text(x, top - 6, f"{label}{unit}", "tick", end="middle")
+
+
+def mark(drawing: Drawing, shape: str, x: float, y: float, kind: str, tip: str) -> None:
+    """A point: circle, square, diamond, triangle or upright line."""
+    if shape == "circle":
+        drawing.circle(x, y, 5, kind, data_tip=tip)
+        return
+    data = {
+        "square": f"M{x - 4.5:.1f} {y - 4.5:.1f}h9v9h-9z",
+        "diamond": f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z",
+        "triangle": f"M{x:.1f} {y - 5.5:.1f}l5.5 10h-11z",
+        "line": f"M{x - 1:.1f} {y - 6:.1f}h2v12h-2z",
+    }[shape]
+    drawing.path(data, kind, data_tip=tip)
+
+
+def whisker(drawing: Drawing, y: float, low: float, high: float, kind: str, tip: str) -> None:
+    """An interval, with a wide invisible line that is easy to point at."""
+    drawing.line(low, y, high, y, f"whisker {kind}")
+    drawing.line(low, y, high, y, "touch", data_tip=tip)

@@ -1,0 +1,78 @@
+"""A heat map of one figure for each network and left-out domain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from zood.report.charts.frame import MOST_ROWS, Chart, Size, both
+from zood.report.numbers import ems, is_number, number, shortened
+from zood.report.svg import Drawing
+
+ROW = 22
+
+
+def heat_map(
+    title: str,
+    finding: str,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float | None]],
+    digits: int,
+) -> Chart:
+    """Cells from pale (the smallest value) to strong (the largest); at most thirty rows."""
+    rows, values = rows[:MOST_ROWS], values[:MOST_ROWS]
+    known = [value for line in values for value in line if is_number(value)]
+    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+
+    def draw(size: Size) -> Drawing:
+        left = 116 if size.narrow else 250
+        width = min((size.width - left) / max(len(columns), 1), 150)
+        upright = width < 44 or (
+            size.narrow and max((ems(name) * 11 for name in columns), default=0) > width - 6
+        )
+        longest = max((ems(shortened(name, 100, 11)) * 11 for name in columns), default=0)
+        top = longest + 14 if upright else 30
+        drawing = Drawing(size.width, top + ROW * len(rows) + 34, title, finding)
+        for at, name in enumerate(columns):
+            _column(drawing, left + width * at, top, width, name, upright)
+        for line, model in enumerate(rows):
+            y = top + ROW * line
+            drawing.name(0, y + 15, model, left - 10, size=11 if size.narrow else 12)
+            for at, value in enumerate(values[line]):
+                x = left + width * at
+                tip = f"{model}\n{columns[at]}: {number(value, digits)}"
+                share = 0.0
+                if is_number(value):
+                    share = (value - low) / (high - low) if high > low else 0.5
+                drawing.rect(
+                    x + 0.5, y + 0.5, width - 1, ROW - 1, "heat",
+                    fill_opacity=f"{0.04 + 0.96 * share:.2f}", data_tip=tip,
+                )  # fmt: skip
+                if width >= 40:
+                    shown = number(value, digits)
+                    drawing.text(x + width / 2, y + 15, shown, "cell", end="middle")
+        _key(drawing, left, top + ROW * len(rows) + 12, number(low, digits), number(high, digits))
+        return drawing
+
+    return both(draw)
+
+
+def _column(drawing: Drawing, x: float, top: float, width: float, name: str, upright: bool) -> None:
+    if upright:
+        at = f"translate({x + width / 2 + 4:.1f} {top - 6:.1f}) rotate(-90)"
+        short = shortened(name, 100, 11)
+        drawing.text(0, 0, short, "tick", transform=at, data_tip=name if short != name else None)
+    else:
+        short = shortened(name, width - 6, 11)
+        tip = name if short != name else None
+        drawing.text(x + width / 2, top - 8, short, "tick", end="middle", data_tip=tip)
+
+
+def _key(drawing: Drawing, x: float, y: float, low: str, high: str) -> None:
+    start = x + ems(low) * 11 + 8
+    for at in range(12):
+        drawing.rect(
+            start + 9 * at, y, 9.5, 10, "heat", fill_opacity=f"{0.04 + 0.96 * at / 11:.2f}"
+        )
+    drawing.text(x, y + 9, low, "tick")
+    drawing.text(start + 116, y + 9, high, "tick")

@@ -1,0 +1,121 @@
+"""Every score against the accuracy of linear probes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zood.report.blocks import Figure, Section
+from zood.report.charts.scatter import scatter
+from zood.report.numbers import NOTHING, is_number, number, span
+from zood.report.table import Column, Table
+
+
+def testbed_section(testbed: dict[str, Any]) -> Section | None:
+    """Which score orders these networks best."""
+    scores: dict[str, dict[str, Any]] = testbed.get("scores") or {}
+    if not scores:
+        return None
+    order = sorted(scores, key=lambda name: -_tau(scores[name]))
+    accuracy = testbed["accuracy"]
+    best = order[0]
+    finding = (
+        f"{_title(best, scores)} orders these {len(accuracy)} networks best: weighted tau "
+        f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
+    )
+    alike = [name for name in order[1:] if _overlap(scores[best], scores[name])]
+    if alike:
+        finding += (
+            f" The intervals of {len(alike)} other score{'s' * (len(alike) != 1)} overlap with it."
+        )
+    figures = (
+        Figure(
+            title="Score against accuracy",
+            text=f"{finding} Accuracy in percent upwards, the score to the right, a point for each "
+            "network; τ is the weighted rank correlation, with its interval.",
+            panels=[_panel(name, scores, accuracy) for name in order],
+            table=_taus(order, scores),
+            folded=False,
+        ),
+        Figure(
+            title="Every score of every network",
+            table=_values(order, scores, accuracy, testbed.get("models") or list(accuracy)),
+        ),
+    )
+    lead = (
+        "A score is good if it puts networks in the order of the accuracy they reach. Here each "
+        "is held against linear probes, trained and tested leaving one domain out."
+    )
+    return Section("testbed", "Which score to trust", lead, figures, short="Scores")
+
+
+def _tau(score: dict[str, Any]) -> float:
+    tau = score.get("weighted_tau")
+    return float(tau) if is_number(tau) else -2.0
+
+
+def _title(name: str, scores: dict[str, dict[str, Any]]) -> str:
+    return str(scores[name].get("title") or name)
+
+
+def _interval(score: dict[str, Any]) -> str:
+    interval = score.get("interval")
+    return f" ({span(*interval, digits=2)})" if interval else ""
+
+
+def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    first, second = one.get("interval"), other.get("interval")
+    return bool(first and second and first[0] <= second[1] and second[0] <= first[1])
+
+
+def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, float]) -> Any:
+    score = scores[name]
+    tau = number(score.get("weighted_tau"), 2)
+    subtitle = f"τ {tau}{_interval(score)}"
+    if tau == NOTHING:
+        subtitle = "τ is not defined"
+    finding = f"Weighted tau {tau}{_interval(score)}."
+    if is_number(score.get("regret")):
+        finding += f" Its first choice loses {number(score['regret'], 1)} points."
+    return scatter(_title(name, scores), subtitle, score["values"], accuracy, finding)
+
+
+def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
+    columns = [
+        Column("Score", "score", text=True),
+        Column("Weighted tau", "weighted_tau", 2),
+        Column("Interval", "interval", 2, interval=True),
+        Column("Tau", "tau", 2),
+        Column("Regret, points", "regret", 1),
+        Column("Networks", "models", 0),
+        Column("Seconds", "seconds", 2),
+    ]
+    rows = []
+    for name in order:
+        score = scores[name]
+        rows.append(
+            [
+                _title(name, scores),
+                score.get("weighted_tau"),
+                score.get("interval"),
+                score.get("tau"),
+                score.get("regret"),
+                score.get("models"),
+                score.get("seconds"),
+            ]
+        )
+    return Table("scores", "How well each score orders the networks", columns, rows)
+
+
+def _values(
+    order: list[str],
+    scores: dict[str, dict[str, Any]],
+    accuracy: dict[str, float],
+    models: list[str],
+) -> Table:
+    columns = [Column("Network", "model", text=True), Column("Accuracy %", "accuracy", 1)]
+    columns += [Column(_title(name, scores), name) for name in order]
+    rows = [
+        [model, accuracy.get(model), *(scores[name]["values"].get(model) for name in order)]
+        for model in models
+    ]
+    return Table("score-values", "Every score of every network", columns, rows)
