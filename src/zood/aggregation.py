@@ -108,10 +108,16 @@ def select_features(
     device : str, optional
         Where to compute: NumPy if None, else PyTorch on this device.
     """
-    moments = concatenated_moments(source, models, domains, device=device)
-    selector = SpikeSlabSelector(threshold=threshold, device=device)
-    selector.fit_moments(moments, classes=source.classes)
-    ends = np.cumsum([source.facts(model).feature_dim for model in models])[:-1]
+    selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
+    chosen = source.domains if domains is None else tuple(domains)
+    widths = [source.facts(model).feature_dim for model in models]
+    if sum(len(source.labels(domain)) for domain in chosen) < sum(widths):
+        # The samples are then less than their moments, and so is the work.
+        samples = Kept.all_of(source, models).samples(source, chosen)
+        selector.fit(samples.features, np.eye(len(source.classes))[samples.labels])
+    else:
+        selector.fit_moments(concatenated_moments(source, models, chosen, device=device))
+    ends = np.cumsum(widths)[:-1]
 
     def parts(array: NDArray[Any]) -> dict[str, NDArray[Any]]:
         return dict(zip(models, np.split(array, ends, axis=1), strict=True))
