@@ -139,9 +139,15 @@ def _selected(
     threshold: float,
     device: str | None,
 ) -> dict[str, NDArray[Any]]:
-    moments = concatenated_moments(source, models, domains, device=device)
-    selector = SpikeSlabSelector(threshold=threshold, device=device)
-    selector.fit_moments(moments, classes=source.classes)
+    selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
+    chosen = source.domains if domains is None else tuple(domains)
+    width = sum(source.facts(model).feature_dim for model in models)
+    if sum(len(source.labels(domain)) for domain in chosen) < width:
+        # The samples are then less than their moments, and so is the work.
+        samples = Kept.all_of(source, models).samples(source, chosen)
+        selector.fit(samples.features, np.eye(len(source.classes))[samples.labels])
+    else:
+        selector.fit_moments(concatenated_moments(source, models, chosen, device=device))
     return {
         "inclusion": selector.inclusion_,
         "targets": selector.target_support_,

@@ -42,7 +42,7 @@ class Backend:
     @property
     def sweep_rows(self) -> int:
         """How many features to go through one by one before what they changed is multiplied out."""
-        return 32 if self.is_numpy else 128
+        return 64 if self.is_numpy else 128
 
     def asarray(self, values: Array) -> Array:
         """The values as an array of this backend, in their own type; copied only if need be."""
@@ -81,8 +81,8 @@ class Backend:
     def solve_lower(self, square: Array, diagonals: Array, right: Array) -> Array:
         """Solve (L + diag D_c) x_c = r_c for each column c, L being strictly below the diagonal.
 
-        L is shared, so for a few rows it pays to go down them for all columns at once; a device
-        would wait for the start of each small product, and is given one triangle for each column.
+        The triangle of each column is another, for its diagonal is. A device is given all of them
+        at once; NumPy has one, in which the diagonal is exchanged.
 
         Parameters
         ----------
@@ -91,9 +91,12 @@ class Backend:
         diagonals, right : array (k, C)
         """
         if self.is_numpy:
-            solution = right / diagonals
-            for row in range(1, right.shape[0]):
-                solution[row] -= (square[row, :row] @ solution[:row]) / diagonals[row]
+            # In the order of LAPACK, so that each column is solved where it lies.
+            triangle, solution = (np.array(array, order="F") for array in (square, right))
+            diagonal = triangle.reshape(-1, order="F")[:: len(triangle) + 1]
+            for column in range(solution.shape[1]):
+                diagonal[:] = diagonals[:, column]
+                scipy.linalg.blas.dtrsv(triangle, solution[:, column], lower=1, overwrite_x=1)
             return solution
         triangles = self.xp.tril(square, k=-1)[None] + self.xp.diag_embed(diagonals.T)
         solution = self.xp.linalg.solve_triangular(triangles, right.T[:, :, None], upper=False)

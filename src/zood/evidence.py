@@ -140,6 +140,34 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
     return Spectrum(n, eigenvalues, projections, energies, residuals, squares), eigenvectors
 
 
+def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum, Array]:
+    """Spectrum from the samples, without the directions that none of them has; and U of ΦΦᵀ = USUᵀ.
+
+    With fewer samples than features ΦΦᵀ is smaller than ΦᵀΦ, and has the same eigenvalues but
+    zeros. :math:`V = \\Phi^\\top U S^{-1/2}`.
+
+    Parameters
+    ----------
+    features : array (rows, d)
+    targets : array (rows, C)
+    n : int
+        Rows, less one if their mean was taken off them.
+    """
+    where = backend_of(features)
+    xp = where.xp
+    eigenvalues, vectors = where.eigh(where.gram(features.T))
+    rounding = max(features.shape) * xp.finfo(xp.float64).eps * eigenvalues[-1]
+    varying = eigenvalues > rounding
+    eigenvalues = xp.where(varying, eigenvalues, xp.zeros_like(eigenvalues))
+    shares = xp.where(varying[None, :], targets.T @ vectors, xp.zeros_like(eigenvalues)[None, :])
+    squares = xp.sum(targets**2, axis=0)
+    residuals = xp.clip(squares - xp.sum(shares**2, axis=1), min=0.0)
+    if int(xp.count_nonzero(varying)) >= n:  # least squares reproduces any labels
+        residuals = xp.zeros_like(residuals)
+    projections = shares * xp.sqrt(eigenvalues)[None, :]
+    return Spectrum(n, eigenvalues, projections, shares**2, residuals, squares), vectors
+
+
 def log_evidence(spectrum: Spectrum, precisions: Precisions) -> Array:
     """Log evidence of each class for given precisions, exact for any n and d, (C,)."""
     xp = backend_of(spectrum.squares).xp

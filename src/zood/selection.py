@@ -19,7 +19,7 @@ from zood.backend import Array, Backend, backend, to_numpy
 from zood.errors import InputError
 from zood.moments import Moments
 from zood.spike_slab import Data, Fit, Priors, stochastic_em, variational_em
-from zood.target_scale import RULES, Scaled, TargetMoments, scaled
+from zood.target_scale import RULES, Scaled, TargetMoments, scaled, scaled_samples
 
 
 class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
@@ -140,11 +140,15 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         X, Y = where.float64(X), where.float64(Y)
         # Centred before they are squared, so that a large mean costs no digits.
         X, Y = (self._centred(array, where) for array in (X, Y))
-        moments = TargetMoments.of(X, Y, device=self.device)
-        problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
+        shape = (int(X.shape[1]), int(Y.shape[1]))
+        if X.shape[0] < X.shape[1]:  # the samples are then less than their moments
+            problem = scaled_samples(X, Y, rule=self.scale, centred=self.fit_intercept)
+        else:
+            moments = TargetMoments.of(X, Y, device=self.device)
+            problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
         if self.method == "exact" or problem is None:
-            return self._select(problem, moments)
-        return self._select(problem, moments, self._batches(X, Y, problem, where))
+            return self._select(problem, shape)
+        return self._select(problem, shape, self._batches(X, Y, problem, where))
 
     def fit_moments(
         self,
@@ -185,15 +189,15 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array([str(name) for name in feature_names], dtype=object)
         moments = moments.to(self.device)
         problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
-        return self._select(problem, moments)
+        return self._select(problem, (self.n_features_in_, int(moments.products.shape[1])))
 
     def _select(
         self,
         problem: Scaled | None,
-        moments: TargetMoments,
+        shape: tuple[int, int],
         batches: Iterator[Data] | None = None,
     ) -> SpikeSlabSelector:
-        d, n_targets = (int(size) for size in moments.products.shape)
+        d, n_targets = shape
         self.inclusion_ = np.zeros((n_targets, d))
         self.scale_ = np.full(n_targets, np.nan)
         self.bounds_: list[NDArray[np.float64]] = [np.empty(0) for _ in range(n_targets)]

@@ -7,7 +7,8 @@ dimension: :math:`E\alpha = \nu_1\nu_2` and :math:`E\ln\alpha = \psi(\nu_1/2) + 
 
 With all data, one iteration needs of them no more than :math:`G = \Phi^\top\Phi`,
 :math:`b = \Phi^\top y`, :math:`y^\top y` and n, so that its cost does not depend on n, and the
-paper's minibatches are not needed. Where the printed updates contradict the model, these follow
+paper's minibatches are not needed. (With fewer samples than features, Φ and y themselves are less
+than that: :class:`SampleData`.) Where the printed updates contradict the model, these follow
 the model:
 
 .. math::
@@ -41,13 +42,14 @@ from numpy.typing import NDArray
 
 from zood.backend import Array, Backend, backend_of, to_numpy
 from zood.errors import InputError
-from zood.gauss_seidel import sweep
+from zood.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
 
 _LEAST_SQUARE = 1e-12
 """Least m² of the start, of which λ is the inverse: a weight may be zero exactly."""
 
 _FRESH = 50
-"""Iterations after which b - Gm is computed anew, so that rounding errors do not gather in it."""
+"""Iterations after which b - Gm or y - Φm is computed anew, so that rounding errors do not gather
+in it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,27 @@ class Data:
     squares: Array
     n: int
 
+    def sweeps(self, mean: Array) -> Sweeps:
+        """Passes over the weights, from these on."""
+        return GramSweeps(self.gram, self.products, self.squares, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleData:
+    """The same known by Φ (rows, d) and y (rows, C), for fewer samples than features.
+
+    n is that of the formulae; rows may be more (by the mean that was taken off them) or fewer
+    (where they are made from moments).
+    """
+
+    features: Array
+    targets: Array
+    n: int
+
+    def sweeps(self, mean: Array) -> Sweeps:
+        """Passes over the weights, from these on."""
+        return SampleSweeps(self.features, self.targets, mean)
+
 
 @dataclass(frozen=True, eq=False)
 class Fit:
@@ -113,7 +136,7 @@ class Fit:
 
 
 def variational_em(
-    data: Data,
+    data: Data | SampleData,
     start: Array,
     priors: Priors | None = None,
     *,
@@ -124,7 +147,8 @@ def variational_em(
 
     Parameters
     ----------
-    data : Data
+    data : Data or SampleData
+        The result is the same, up to rounding.
     start : array (d, C)
         First m. Where n is near d it matters: a ridge solution does, least squares does not.
     priors : Priors
@@ -144,12 +168,12 @@ def variational_em(
     >>> fit.inclusion[:, 0].round(2)
     array([1., 0., 1.])
     """
-    where = backend_of(data.gram)
-    record = Record(where, *data.products.shape)
+    where = backend_of(start)
+    record = Record(where, *start.shape)
     chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
     for iteration in range(1, max_iter + 1):
         if iteration % _FRESH == 0:
-            chain.look_at(chain.data)
+            chain.refresh()
         chain.step()
         done = record.note(chain, iteration, tol, last=iteration == max_iter)
         if done.all():
@@ -173,8 +197,8 @@ def stochastic_em(
     bound, which is that of the batch, moves up and down.
     """
     data = next(batches)
-    where = backend_of(data.gram)
-    record = Record(where, *data.products.shape)
+    where = backend_of(start)
+    record = Record(where, *start.shape)
     chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
     for iteration in range(1, max_iter + 1):
         chain.step()
@@ -225,35 +249,33 @@ class Posterior:
 class Chain:
     """The iterations of the targets that have not converged."""
 
-    def __init__(self, where: Backend, data: Data, posterior: Posterior) -> None:
+    def __init__(self, where: Backend, data: Data | SampleData, posterior: Posterior) -> None:
         self.backend = where
         self.posterior = posterior
         self.look_at(data)
 
-    def look_at(self, data: Data) -> None:
+    def look_at(self, data: Data | SampleData) -> None:
         """Go on with these data."""
-        self.data = data
-        self.diagonal = self.backend.xp.linalg.diagonal(data.gram)[:, None]
-        self.rest = data.products - data.gram @ self.posterior.mean  # b - Gm
+        self.n = data.n
+        self.sweeps = data.sweeps(self.posterior.mean)
+        self.diagonal = self.sweeps.diagonal[:, None]
+        self._expect()
+
+    def refresh(self) -> None:
+        """Forget what rounding errors have gathered."""
+        self.sweeps.look(self.posterior.mean)
         self._expect()
 
     def keep(self, columns: Array) -> None:
         """Go on with these targets only."""
-        xp = self.backend.xp
-        self.posterior = self.posterior.keep(columns, xp)
-        self.data = Data(
-            self.data.gram,
-            xp.take(self.data.products, columns, axis=1),
-            xp.take(self.data.squares, columns),
-            self.data.n,
-        )
-        self.rest = xp.take(self.rest, columns, axis=1)
+        self.posterior = self.posterior.keep(columns, self.backend.xp)
+        self.sweeps.keep(columns)
         self._expect()
 
     def step(self) -> None:
         """One E-step and one M-step."""
         q = self.posterior
-        q.noise_count = q.noise_count + self.data.n
+        q.noise_count = q.noise_count + self.n
         q.noise_rate = q.noise_rate + self.residual
         q.log_odds = q.log_odds + 0.5 * (
             self.log_slab - self.log_spike - (self.slab - self.spike) * self.second_moment
@@ -268,7 +290,7 @@ class Chain:
         prior = spike + inclusion * (slab - spike)
         noise = q.noise_count / q.noise_rate
         q.precision = noise * self.diagonal + prior
-        q.mean, self.rest = sweep(self.data.gram, prior / noise, q.mean, self.rest)
+        q.mean = self.sweeps.sweep(prior / noise, q.mean)
         self._expect()
 
     @property
@@ -283,10 +305,8 @@ class Chain:
         self.slab, self.spike = q.slab_count / q.slab_rate, q.spike_count / q.spike_rate
         self.log_slab = digamma(q.slab_count / 2) + math.log(2) - xp.log(q.slab_rate)
         self.log_spike = digamma(q.spike_count / 2) + math.log(2) - xp.log(q.spike_rate)
-        fitted = xp.sum(q.mean * (self.data.products + self.rest), axis=0)
         spread = xp.sum(self.diagonal / q.precision, axis=0)
-        # yᵀy - 2mᵀb + mᵀGm may cancel to less than nothing where the target is fitted exactly.
-        self.residual = xp.clip(self.data.squares - fitted, min=0.0) + spread
+        self.residual = self.sweeps.misfit(q.mean) + spread
 
     def bound(self) -> Array:
         r"""Variational bound of each target after the M-step, (C,).
@@ -297,7 +317,7 @@ class Chain:
         q, xp = self.posterior, self.backend.xp
         inclusion = self.inclusion
         log_noise = self.backend.digamma(q.noise_count / 2) + math.log(2) - xp.log(q.noise_rate)
-        likelihood = self.data.n * (log_noise - math.log(2 * math.pi))
+        likelihood = self.n * (log_noise - math.log(2 * math.pi))
         likelihood = likelihood - q.noise_count / q.noise_rate * self.residual
         slab = self.log_slab - self.slab * self.second_moment
         spike = self.log_spike - self.spike * self.second_moment

@@ -26,9 +26,9 @@ from dataclasses import dataclass
 
 from zood.backend import Array, backend, backend_of
 from zood.errors import InputError
-from zood.evidence import Precisions, decompose, maximise_evidence
+from zood.evidence import Precisions, Spectrum, decompose, decompose_samples, maximise_evidence
 from zood.moments import Moments
-from zood.spike_slab import Data
+from zood.spike_slab import Data, SampleData
 
 _ROUNDING = 1e-12
 """Share of a sum of squares below which what is left after centring is rounding."""
@@ -157,7 +157,7 @@ class Scaled:
 
     Attributes
     ----------
-    data : Data
+    data : Data or SampleData
         Of the features and targets below only; n is less by one for the mean of the target.
     start : array (d', C')
         Ridge weights at the precisions of greatest evidence.
@@ -170,7 +170,7 @@ class Scaled:
     correlations : array (d', C')
     """
 
-    data: Data
+    data: Data | SampleData
     start: Array
     features: Array
     targets: Array
@@ -205,9 +205,65 @@ def scaled(moments: TargetMoments, *, rule: str = "evidence", centre: bool = Tru
     products = products / divisors[:, None]
     correlations = products / xp.sqrt(xp.linalg.diagonal(gram)[:, None] * squares[None, :])
     spectrum, vectors = decompose(gram, products, squares, n)
-    precisions = maximise_evidence(spectrum)
-    factors = RULES[rule](precisions, n, int(rows.shape[0]))
-    ridges = spectrum.eigenvalues[None, :] + precisions.ridge[:, None]
-    start = vectors @ (factors[:, None] * spectrum.projections / ridges).T
-    data = Data(gram, products * factors[None, :], squares * factors**2, n)
+    factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
+    start = vectors @ (spectrum.projections * shrunk).T
+    data: Data | SampleData
+    if 2 * int(xp.count_nonzero(spectrum.eigenvalues)) <= rows.shape[0]:
+        data = _few_samples(spectrum, vectors, factors)
+    else:
+        data = Data(gram, products * factors[None, :], squares * factors**2, n)
     return Scaled(data, start, features, targets, divisors, factors, correlations)
+
+
+def scaled_samples(
+    features: Array, targets: Array, *, rule: str = "evidence", centred: bool = True
+) -> Scaled | None:
+    """The same from samples, which costs less where they are fewer than features.
+
+    Parameters
+    ----------
+    features : array (n, d)
+    targets : array (n, C)
+    rule : str
+    centred : bool
+        Whether their means were taken off features and targets; else they are not.
+    """
+    where = backend_of(features)
+    xp = where.xp
+    energies, squares = xp.sum(features**2, axis=0), xp.sum(targets**2, axis=0)
+    varying, signals = energies > 0, squares > 0
+    (rows,), (columns,) = xp.nonzero(varying), xp.nonzero(signals)
+    if not rows.shape[0] or not columns.shape[0]:
+        return None
+    X, Y = xp.take(features, rows, axis=1), xp.take(targets, columns, axis=1)
+    energies, squares = xp.take(energies, rows), xp.take(squares, columns)
+    n = int(features.shape[0]) - (1 if centred else 0)
+    divisors = xp.sqrt(energies / n) if rule != "none" else xp.ones_like(energies)
+    X = X / divisors[None, :]
+    correlations = (X.T @ Y) * (divisors / xp.sqrt(energies))[:, None] / xp.sqrt(squares)[None, :]
+    spectrum, vectors = decompose_samples(X, Y, n)
+    factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
+    start = X.T @ (vectors @ (shrunk * (Y.T @ vectors)).T)
+    data = SampleData(X, Y * factors[None, :], n)
+    return Scaled(data, start, varying, signals, divisors, factors, correlations)
+
+
+def _ridge(spectrum: Spectrum, rule: str, d: int) -> tuple[Array, Array]:
+    """The factor of each target (C,), and by what ridge weights shrink each direction (C, d)."""
+    precisions = maximise_evidence(spectrum)
+    factors = RULES[rule](precisions, spectrum.n, d)
+    ridges = spectrum.eigenvalues[None, :] + precisions.ridge[:, None]
+    return factors, factors[:, None] / ridges
+
+
+def _few_samples(spectrum: Spectrum, vectors: Array, factors: Array) -> SampleData:
+    """As many samples as there are directions, and one more, with the moments of all the data."""
+    xp = backend_of(vectors).xp
+    (some,) = xp.nonzero(spectrum.eigenvalues)
+    roots = xp.sqrt(xp.take(spectrum.eigenvalues, some))
+    features = roots[:, None] * xp.take(vectors, some, axis=1).T
+    targets = (xp.take(spectrum.projections, some, axis=1) / roots[None, :]).T
+    # What no feature can explain of a target, in a sample without features.
+    features = xp.concat([features, xp.zeros_like(features[:1, :])])
+    targets = xp.concat([targets, xp.sqrt(spectrum.residuals)[None, :]])
+    return SampleData(features, targets * factors[None, :], spectrum.n)
