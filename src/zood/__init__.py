@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
     from zood.predictor import Predictor, fit, load
-    from zood.ranking import Ranking, rank
+    from zood.ranking import rank
+    from zood.ranking_result import Ranking
     from zood.selection import SpikeSlabSelector
     from zood.zoo import load_zoo
 
@@ -45,7 +46,7 @@ _HOME = {
     "ImageDomains": "zood.dataset",
     "InputError": "zood.errors",
     "Predictor": "zood.predictor",
-    "Ranking": "zood.ranking",
+    "Ranking": "zood.ranking_result",
     "SpikeSlabSelector": "zood.selection",
     "evaluate": "zood.evaluation",
     "extract": "zood.features.extract",

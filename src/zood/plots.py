@@ -20,7 +20,7 @@ from zood.errors import InputError
 from zood.features.disk import write_bytes
 
 if TYPE_CHECKING:
-    from zood.ranking import Ranking
+    from zood.ranking_result import Ranking
     from zood.testbed import Judged, TestBed
 
 BLUE, ORANGE, GREY, INK = "#0072B2", "#D55E00", "#999999", "#333333"

@@ -17,8 +17,8 @@ from __future__ import annotations
 import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,12 @@ from zood.access import ArraySource, Facts, FeatureSource, StoreSource
 from zood.backend import Array, backend
 from zood.cache import cached_folds, cached_moments
 from zood.certainty import Comparison, covariance_of_means, mean_interval
-from zood.errors import InputError, MissingPackageError
+from zood.errors import InputError
 from zood.features.store import FeatureStore
 from zood.folds import Fold, Stability, leave_one_domain_out, leave_two_domains_out
 from zood.moments import Moments
 from zood.peers import peer_scores
-
-if TYPE_CHECKING:
-    import pandas
-    from matplotlib.figure import Figure
+from zood.ranking_result import FoldRow, Ranking, Row
 
 Progress = Callable[[int, int], None]
 
@@ -45,123 +42,6 @@ STABILITY_SHARE = 1 / 3
 
 FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
 """Scores that are means over left-out domains, so that the certainty of their order is known."""
-
-
-@dataclass(frozen=True)
-class FoldRow:
-    """What one left-out domain says of a network.
-
-    `score` is that of the ranking, or the ZooD score if the ranking's is none of single domains.
-    """
-
-    domain: str
-    score: float
-    discriminability: float
-    stability: float
-    accuracy: float
-    balanced_accuracy: float
-    skipped: tuple[str, ...] = ()
-    """Classes that no other domain has: they have no part in discriminability."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One network of a ranking.
-
-    Attributes
-    ----------
-    rank : int
-    model : str
-    score : float
-        Higher is better.
-    discriminability, stability : float
-        The two terms of the ZooD score, means over left-out domains.
-    expected_accuracy : float
-        Percent of images of an unseen domain that a Bayesian linear model on these features gets
-        right: the mean over left-out domains.
-    accuracy_interval : (float, float)
-        90 % interval of that mean; a single new domain varies more, as `folds` show.
-    rank_interval : (int, int) or None
-        Between which ranks the network may lie (see :mod:`zood.certainty`); None for scores
-        that are not means over left-out domains.
-    tied : tuple of str
-        Networks that cannot be told apart from this one.
-    on_front : bool
-        No other network is at least as accurate and cheaper (by milliseconds per image where they
-        are known, else by parameters).
-    folds : tuple of FoldRow
-    feature_dim, parameters, milliseconds
-        What it costs, where known.
-    """
-
-    rank: int
-    model: str
-    score: float
-    discriminability: float
-    stability: float
-    expected_accuracy: float
-    accuracy_interval: tuple[float, float]
-    rank_interval: tuple[int, int] | None
-    tied: tuple[str, ...]
-    on_front: bool
-    folds: tuple[FoldRow, ...]
-    feature_dim: int
-    parameters: int | None
-    milliseconds: float | None
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """Networks, the best first.
-
-    Attributes
-    ----------
-    score : str
-        By which score they are ranked.
-    rows : tuple of Row
-    left_out : dict
-        Networks that the score cannot be computed for, and why.
-    """
-
-    score: str
-    rows: tuple[Row, ...]
-    left_out: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def best(self) -> str:
-        """The name of the first network."""
-        return self.rows[0].model
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __str__(self) -> str:
-        width = max(len(row.model) for row in self.rows)
-        lines = [
-            f"{row.rank:>3}  {row.model:<{width}}  {row.score:8.4f}  {row.expected_accuracy:5.1f} %"
-            for row in self.rows
-        ]
-        return "\n".join(lines)
-
-    def to_frame(self) -> pandas.DataFrame:
-        """A table with one line for each network, and a column for each left-out domain."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingPackageError("pandas", "pandas", "a data frame") from error
-        columns = [name for name in Row.__dataclass_fields__ if name not in ("folds", "tied")]
-        lines = [
-            {name: getattr(row, name) for name in columns}
-            | {f"accuracy {fold.domain}": fold.accuracy for fold in row.folds}
-            for row in self.rows
-        ]
-        return pandas.DataFrame(lines)
-
-    def plot(self) -> Figure:
-        """The two terms and the expected accuracy of each network, as a matplotlib figure."""
-        from zood.plots import plot_ranking
-
-        return plot_ranking(self)
 
 
 def rank(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 # ruff: noqa: F401, I001 - imported in the order in which `zood --help` lists the commands
-from zood.cli import demo, data, models, extract, rank, select, evaluate, fit, predict
-from zood.cli import report, testbed, store
+from zood.cli import demo, run, data, models, extract, rank, select, evaluate
+from zood.cli import fit, predict, report, testbed, store
 from zood.cli.app import app, main
 
 __all__ = ["app", "main"]

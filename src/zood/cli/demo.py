@@ -8,9 +8,7 @@ from typing import Annotated
 import typer
 
 from zood.cli.app import command
-from zood.cli.data import show_counts
-from zood.cli.extract import extraction_progress, report_extraction
-from zood.cli.rank import ranked, ranking_document, show_ranking
+from zood.cli.run import job
 from zood.terminal import Terminal
 
 
@@ -23,38 +21,22 @@ def demo(
     from zood.dataset import ImageDomains
     from zood.demo import write_digits
     from zood.features.disk import explaining_disk_errors
-    from zood.features.extract import Settings, run_extraction
-    from zood.features.store import FeatureStore
+    from zood.features.extract import Settings
+    from zood.job.stages import Choices
     from zood.zoo import load_zoo
 
-    terminal.say("1. Data: scikit-learn's handwritten digits, each in one of six domains.")
     _refuse_other_data(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
-    show_counts(terminal, dataset)
-
-    zoo = load_zoo("demo")
-    terminal.say(f"2. Features: {len(zoo)} tiny networks that have never seen these digits.")
-    with extraction_progress(terminal) as reporter:
-        done = run_extraction(dataset, zoo, out / "store", Settings(device="cpu"), reporter)
-    store = FeatureStore(out / "store")
-    report_extraction(terminal, done, store.skipped)
-
-    terminal.say("3. Ranking: each domain is left out in turn; nothing is fine-tuned.")
-    ranking = ranked(terminal, out / "store")
-    show_ranking(terminal, ranking)
-    best = ranking.rows[0]
     terminal.say(
-        f"{best.model} comes first: {store.model(best.model).pretraining}. On a domain it has not "
-        f"seen, expect {best.expected_accuracy:.0f} % from a linear model on its features."
+        "Scikit-learn's handwritten digits, each in one of six domains, and tiny networks that "
+        "have never seen them."
     )
+    job(terminal, dataset, load_zoo("demo"), out, Choices(extraction=Settings(device="cpu")))
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
-        "  zood data photos/\n"
-        "  zood extract photos/ --zoo modern --store features/\n"
-        "  zood rank features/"
+        "  zood run photos/ --zoo modern --out job/"
     )
-    terminal.document({"store": str(out / "store"), **ranking_document(ranking)})
 
 
 def _refuse_other_data(folder: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
 import typer
 
 from zood.cli.app import command
 from zood.cli.extract import StoreArgument
 from zood.terminal import Terminal
-
-if TYPE_CHECKING:
-    from zood.evaluation import Evaluation, Row
 
 _WIDTH = 80
 _NARROWEST = 5  # of a column: 100.0
@@ -58,7 +55,7 @@ def evaluate(
 
     result = evaluate_store(
         FeatureStore(store),
-        top_k=_top_k(top_k),  # type: ignore[arg-type]
+        top_k=top_k_of(top_k),
         protocol=protocol,  # type: ignore[arg-type]
         score=score,
         trials=trials,
@@ -69,78 +66,81 @@ def evaluate(
         device=None if device == "cpu" else device,
         progress=terminal.say,
     )
-    show_evaluation(terminal, result)
-    terminal.document(result.document())
+    document = result.document()
+    show_evaluation(terminal, document)
+    terminal.document(document)
 
 
-def _top_k(text: str) -> str | list[int]:
+def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
+    """What `--top-k` says: a number, several, or auto."""
     if text == "auto":
-        return text
+        return "auto"
     from zood.errors import InputError
 
     try:
-        return [int(part) for part in text.split(",")]
+        numbers = [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
             f"--top-k is {text!r}; give a number, several such as 1,3,5,7, or auto"
         ) from None
+    return numbers[0] if len(numbers) == 1 else numbers
 
 
-def show_evaluation(terminal: Terminal, result: Evaluation) -> None:
-    """An evaluation for people, in 80 columns."""
-    rows: list[tuple[str, Row]] = [
-        ("Single", result.single),
-        ("Ensemble", result.ensemble),
-        ("F. Selection", result.selection),
+def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
+    """The document of an evaluation for people, in 80 columns."""
+    rows = [
+        ("Single", document["single"]),
+        ("Ensemble", document["ensemble"]),
+        ("F. Selection", document["selection"]),
     ]
-    beside = list(result.baselines.items())
-    first = max(len("network for each"), *(len(_label(name)) for name, _ in beside), 0)
-    domains, names = _columns(result.domains, first)
-    ratio = result.feature_ratio
-    shares = [f"{100 * ratio[d]:.1f}" for d in domains]
+    beside = [(_label(name), row) for name, row in document["baselines"].items()]
+    first = max(len("F. Selection"), *(len(name) for name, _ in beside), 0)
+    domains, names = _columns(document["domains"], first)
+    ratio = document["feature_ratio"]
+    shares = [f"{100 * ratio['domains'][d]:.1f}" for d in domains]
     terminal.table(
         ["accuracy %", "average", *names],
         [
             *(_cells(name, row, domains) for name, row in rows),
-            ["F. Ratio", f"{100 * sum(ratio.values()) / len(ratio):.1f}", *shares],
-            *(_cells(_label(name), row, domains) for name, row in beside),
+            ["F. Ratio", f"{100 * ratio['average']:.1f}", *shares],
+            *(_cells(name, row, domains) for name, row in beside),
         ],
     )
-    if result.ablation:
+    if "ablation" in document:
         terminal.table(
             ["networks", "Ensemble", "F. Selection", "F. Ratio"],
             [
                 [
-                    k,
-                    f"{each.ensemble.average:.1f}",
-                    f"{each.selection.average:.1f}",
-                    f"{100 * sum(each.feature_ratio.values()) / len(each.feature_ratio):.1f}",
+                    each["top_k"],
+                    f"{each['ensemble']['average']:.1f}",
+                    f"{each['selection']['average']:.1f}",
+                    f"{100 * each['feature_ratio']['average']:.1f}",
                 ]
-                for k, each in result.ablation.items()
+                for each in document["ablation"]
             ],
         )
-    measures = result.selection
-    balanced, calibration = (
-        sum(values.values()) / len(values)
-        for values in (measures.measure("balanced"), measures.measure("calibration_error"))
+    selection = document["selection"]
+    balanced, calibration = selection["balanced"], selection["calibration_error"]
+    measured = (
+        f"F. Selection: {balanced['average']:.1f} % class-balanced, "
+        f"calibration error {calibration['average']:.1f} %."
     )
-    lines = [
-        f"F. Selection: {balanced:.1f} % class-balanced, calibration error {calibration:.1f} %."
-    ]
-    if (error := measures.error) is not None:
+    lines = [measured]
+    if (error := selection["error"]) is not None:
         lines.append(
-            f"Standard error of its average over {result.trials} trials: {error['average']:.1f}."
+            f"Standard error of its average over {document['trials']} trials: "
+            f"{error['average']:.1f}."
         )
-    if isinstance(result.top_k, dict):
-        chosen = ", ".join(f"{k} without {domain}" for domain, k in result.top_k.items())
+    if isinstance(document["top_k"], dict):
+        chosen = ", ".join(f"{k} without {domain}" for domain, k in document["top_k"].items())
         lines.append(f"Networks side by side, as the training domains chose: {chosen}.")
-    for line in [*lines, *result.findings()]:
+    for line in [*lines, *document["findings"]]:
         terminal.line(line)
 
 
-def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:
-    accuracy = row.measure("accuracy")
-    return [name, f"{row.average:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
+def _cells(name: str, row: Mapping[str, Any], domains: Sequence[str]) -> list[object]:
+    accuracy = row["domains"]
+    return [name, f"{row['average']:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
 
 
 def _label(name: str) -> str:

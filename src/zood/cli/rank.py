@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +14,7 @@ from zood.cli.plotting import PlotOption, save_plot
 from zood.terminal import Terminal
 
 if TYPE_CHECKING:
-    from zood.ranking import Ranking, Row
+    from zood.ranking_result import Ranking, Row
 
 
 def _score_names() -> list[str]:
@@ -53,7 +52,7 @@ def rank(
     """Rank the networks of a store by leaving each domain out in turn."""
     ranking = ranked(terminal, store, score, stability, device)
     show_ranking(terminal, ranking)
-    terminal.document(ranking_document(ranking))
+    terminal.document(ranking.document())
     save_plot(terminal, ranking, plot)
 
 
@@ -75,16 +74,6 @@ def ranked(
             device=None if device == "cpu" else device,
             progress=progress,
         )
-
-
-def ranking_document(ranking: Ranking) -> dict[str, Any]:
-    """A ranking for machines."""
-    rows = []
-    for row in ranking.rows:
-        fields = dataclasses.asdict(row)
-        fields["folds"] = {fold.pop("domain"): fold for fold in fields["folds"]}
-        rows.append(fields)
-    return {"score": ranking.score, "ranking": rows, "left_out": ranking.left_out}
 
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:

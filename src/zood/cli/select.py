@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -10,9 +11,6 @@ from zood.cli.app import command
 from zood.cli.extract import StoreArgument
 from zood.cli.rank import ranked
 from zood.terminal import Terminal
-
-if TYPE_CHECKING:
-    from zood.aggregation import Selection
 
 
 @command("select", example="zood select features/ --top-k 3")
@@ -43,13 +41,13 @@ def select(
     terminal.say(f"Selecting among the features of {', '.join(models)}")
     where = None if device == "cpu" else device
     selection = select_features(source, models, threshold=threshold, device=where)
-    show_selection(terminal, selection)
-    terminal.document(selection.document())
-
-
-def show_selection(terminal: Terminal, selection: Selection) -> None:
-    """What was kept, by network and class."""
     document = selection.document()
+    show_selection(terminal, document)
+    terminal.document(document)
+
+
+def show_selection(terminal: Terminal, document: Mapping[str, Any]) -> None:
+    """The document of a selection for people: what was kept, by network and class."""
     classes = document["per_class"]
     terminal.table(
         ["network", "features", "kept", *classes],
@@ -61,6 +59,6 @@ def show_selection(terminal: Terminal, selection: Selection) -> None:
     )
     terminal.line(
         f"{document['n_selected']} of {document['n_features']} features are kept "
-        f"({100 * selection.ratio:.1f} %), each for at least one class; the columns count them by "
-        "class."
+        f"({100 * document['ratio']:.1f} %), each for at least one class; the columns count them "
+        "by class."
     )

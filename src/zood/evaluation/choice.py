@@ -20,7 +20,7 @@ from zood.evaluation.training import LeftOut, Train, Trained
 from zood.head import fit_head
 from zood.kept import Kept, Samples
 from zood.peers import peer_scores
-from zood.ranking import Ranking
+from zood.ranking_result import Ranking
 
 AUTO = (1, 3, 5, 7)
 """Numbers of networks among which the training domains choose."""
@@ -116,7 +116,7 @@ def choose(
 
     if top_k is None:
         say("choosing how many networks to put side by side")
-        top_k = [_best_number(training, order, [k for k in AUTO if k <= len(order)])]
+        top_k = [best_number(training, order, [k for k in AUTO if k <= len(order)])]
     main = top_k[0] if main is None else main
     ensembles = {k: whole(order[:k]) for k in top_k}
     selections = {}
@@ -171,7 +171,7 @@ def random_features(kept: Kept, number: int, seed: int) -> list[Kept]:
     return draws
 
 
-def _best_number(training: FeatureSource, order: Sequence[str], numbers: Sequence[int]) -> int:
+def best_number(training: FeatureSource, order: Sequence[str], numbers: Sequence[int]) -> int:
     """How many of the best networks do best on training domains left out in turn.
 
     Of equals the smallest. The order of the networks is that of all training domains, and so is

@@ -165,6 +165,7 @@ class Evaluation:
             "selection": self.selection.document(),
             "feature_ratio": _averaged(self.feature_ratio),
             "baselines": {name: row.document() for name, row in self.baselines.items()},
+            "findings": self.findings(),
         }
         if self.ablation:
             document["ablation"] = [
