@@ -29,7 +29,8 @@ _FLATTER = 0.5
 class Form(Protocol):
     """What is sought, one column more than `size` for the bias: weights, or combinations."""
 
-    size: int
+    @property
+    def size(self) -> int: ...
 
     def gradient(self, residuals: Matrix, sought: Matrix, penalty: float) -> Matrix: ...
 
@@ -218,7 +219,7 @@ def _line_search(
 
 def _residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
     """Probabilities minus targets, (classes, n); 0 for a sample that does not count."""
-    result = outputs - outputs.max(axis=0)
+    result: Matrix = outputs - outputs.max(axis=0)
     np.exp(result, out=result)
     result *= counts / result.sum(axis=0)
     result -= targets
