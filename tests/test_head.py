@@ -30,7 +30,8 @@ def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Sa
 def standardised(samples: Samples) -> NDArray[np.float64]:
     features = samples.features.astype(np.float64)
     std = features.std(axis=0)
-    return (features - features.mean(axis=0)) / np.where(std > 0, std, 1)
+    result: NDArray[np.float64] = (features - features.mean(axis=0)) / np.where(std > 0, std, 1)
+    return result
 
 
 def in_standard_units(head: LinearHead, samples: Samples) -> NDArray[Any]:

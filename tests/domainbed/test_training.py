@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from zood.backend import backend
 from zood.domainbed.protocol import Hyperparameters, Split, folds, split
@@ -43,7 +46,9 @@ def problem(device: str | None, n: int = 60, d: int = 6, n_classes: int = 3) -> 
     )  # fmt: skip
 
 
-def one_by_one(given: Problem, groups: list[Group], at: int, place: int, steps: int) -> object:
+def one_by_one(
+    given: Problem, groups: list[Group], at: int, place: int, steps: int
+) -> NDArray[Any]:
     """PyTorch's linear layer and Adam, fed with the batches and the dropout of one run."""
     group, fold = groups[at], given.folds[place]
     chosen = group.hyperparameters

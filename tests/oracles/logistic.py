@@ -42,7 +42,7 @@ def minimum(X: NDArray[Any], y: NDArray[Any], strength: float, n_classes: int) -
         np.zeros(n_classes * (d + 1)),
         jac=True,
         method="L-BFGS-B",
-        options={"gtol": 1e-10, "ftol": 1e-16, "maxiter": 20_000, "maxfun": 40_000},
+        options={"gtol": 1e-9, "ftol": 0.0, "maxiter": 20_000, "maxfun": 40_000},
     )
     both: NDArray[Any] = found.x.reshape(n_classes, d + 1)
     return both
