@@ -59,7 +59,7 @@ def test_minimises_the_written_objective(
     best[:, -1] -= best[:, -1].mean()
     least = objective(best[:, :-1], best[:, -1], X, y, strength)
     assert objective(found[:, :-1], found[:, -1], X, y, strength) <= least * (1 + 1e-5)
-    np.testing.assert_allclose(found, best, atol=2e-3 * np.abs(best).max() + 2e-5)
+    np.testing.assert_allclose(found, best, atol=2e-3 * np.abs(best).max() + 2e-4)
 
 
 @pytest.mark.parametrize(("n", "d"), [(90, 8), (60, 100)])
