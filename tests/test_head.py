@@ -178,6 +178,18 @@ def test_from_a_memory_map(tmp_path: Path) -> None:
     np.testing.assert_array_equal(fit_head(mapped, 3).weights, fit_head(samples, 3).weights)
 
 
+def test_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where features are too many to be copied, all is done in float32 on all rows."""
+    samples = planted(80, 6, 3, 3)
+    copied = fit_head(samples, 3)
+    monkeypatch.setattr("zood.head._COPY_BYTES", 0)
+    found = fit_head(samples, 3)
+    assert found.strength == copied.strength
+    np.testing.assert_allclose(
+        found.probabilities(samples.features), copied.probabilities(samples.features), atol=2e-3
+    )
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_that_are_not_finite(value: float) -> None:
     samples = planted(20, 3, 2, 2)

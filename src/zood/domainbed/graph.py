@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -39,18 +40,18 @@ def captured(block: Steps) -> Callable[[Array, int], None]:
     rows = torch.zeros(block.rows, dtype=torch.int64, device=block.parameters.device)
     size, floor = block.sizes[0].clone(), block.floors[0].clone()
     bits = None if block.noise is None else block.noise.drawn()
-    graph = cuda.CUDAGraph()
-    try:
+    graph: Any = None
+    with cuda.device(rows.device), contextlib.suppress(RuntimeError):
         aside = cuda.Stream()
         aside.wait_stream(cuda.current_stream())
         with cuda.stream(aside):  # libraries allocate on their first calls, which no graph may do
             for _ in range(3):
                 block.update(rows, size, floor, bits)
         cuda.current_stream().wait_stream(aside)
-        with cuda.graph(graph):
+        recorded = cuda.CUDAGraph()
+        with cuda.graph(recorded):
             block.update(rows, size, floor, bits)
-    except RuntimeError:
-        graph = None
+        graph = recorded
     for array, before in zip(state, saved, strict=True):
         array.copy_(before)
     if graph is None:
