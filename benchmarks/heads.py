@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib.util
 import time
 import warnings
 from collections.abc import Callable
@@ -119,11 +120,10 @@ def domainbed(samples: Samples, device: str | None, steps: int) -> None:
     for rule in ("leave-one-domain-out", "training-domain", "oracle"):
         cells = "  ".join(cell(each) for each in found.accuracies(rule).values())
         print(f"  {rule:22}{cells}")
-    try:
-        step = one_after_another(samples, device or "cpu", min(steps, SAMPLED_STEPS))
-    except ImportError:
+    if importlib.util.find_spec("torch") is None:
         print("  PyTorch is not installed: no run one after another was timed")
         return
+    step = one_after_another(samples, device or "cpu", min(steps, SAMPLED_STEPS))
     alone = step * steps * n_runs
     print(
         f"  one after another in PyTorch: {1e6 * step:.0f} us a step, {alone:.0f} s for all "
