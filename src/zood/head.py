@@ -4,19 +4,32 @@ r"""A linear classifier on features: multinomial logistic regression with an L2 
    \qquad p(\cdot\mid x) = \operatorname{softmax}(Wx + b),
 
 on features standardised over the training samples. The strength C is chosen by leaving each
-training domain out in turn.
+training domain out in turn: for each of them a path of solutions from the strongest penalty to the
+weakest, each starting where the last one ended.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zood.errors import InputError
 from zood.kept import Samples
+from zood.logistic import Dual, Matrix, Primal, minimise
 
 STRENGTHS = tuple(10.0**power for power in range(-5, 2))
+TOLERANCE = 1e-4
+"""Part of the gradient at zero weights that is left where a fit ends."""
+
+_PARTS = 5
+_ROWS = 4096
+_DOUBLE_BYTES = 2**26
+"""A copy in float64 up to this size is made for the last fit."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +50,12 @@ class LinearHead:
     strength: float
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Outputs (n, n_classes) before they are made probabilities."""
         logits: NDArray[np.float64] = features @ self.weights.T + self.bias
         return logits
 
     def probabilities(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Probability of each class for each sample, (n, n_classes)."""
         logits = self.logits(features)
         exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
         probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
@@ -56,38 +71,197 @@ def fit_head(
 ) -> LinearHead:
     """Train a head on samples of one domain or more.
 
+    A feature that does not vary gets no weight. A class that the samples do not have is never
+    predicted. The result is deterministic.
+
     Parameters
     ----------
     samples : Samples
     n_classes : int
     strength : float, optional
-        C; without it the best of `strengths` by leave-one-domain-out accuracy over the domains of
-        `samples` (by five stratified parts where there is one domain).
+        C; without it the best of `strengths` by accuracy on domains left out, averaged over the
+        domains of `samples`. Among equals the strongest penalty is taken. Where there is only one
+        domain, its samples are left out in five parts with the same mixture of classes, which tells
+        less about other domains.
+    strengths : tuple of float
+
+    Examples
+    --------
+    >>> labels, domains = np.array([0, 0, 1, 1] * 2), np.repeat([0, 1], 4)
+    >>> features = np.float32([[0], [1], [2], [3], [0], [1], [2], [4]])
+    >>> head = fit_head(Samples(features, labels, domains), 2)
+    >>> head.logits(np.float32([[0.5], [2.5]])).argmax(axis=1).tolist()
+    [0, 1]
     """
-    from sklearn.linear_model import LogisticRegression
-
+    _check(samples, n_classes, strengths if strength is None else (strength,))
+    mean, std = _mean_and_std(samples.features)
+    features = _standardised(samples.features, mean, std)
+    problem = _Dual(features) if len(features) < features.shape[1] else _Primal(features)
+    start = None
     if strength is None:
-        strength = _chosen(samples, n_classes, strengths)
-    features, labels, _ = samples
-    mean, std = features.mean(axis=0, dtype=np.float64), features.std(axis=0, dtype=np.float64)
-    std[std == 0] = 1
-    model = LogisticRegression(C=strength, max_iter=300).fit((features - mean) / std, labels)
-    weights = np.zeros((n_classes, features.shape[1]))
-    bias = np.full(n_classes, -np.inf)
-    weights[model.classes_] = model.coef_ / std
-    bias[model.classes_] = model.intercept_ - weights[model.classes_] @ mean
-    return LinearHead(weights, bias, strength)
+        strength, start = _chosen(problem, samples, n_classes, sorted(strengths))
+    everything = np.ones(len(features), bool)
+    targets, present = _targets(samples.labels, everything)
+    found = problem.exact(targets, strength, None if start is None else start[present])
+    weights, bias = np.zeros((n_classes, features.shape[1])), np.full(n_classes, -np.inf)
+    weights[present] = problem.weights(found) / np.where(std > 0, std, 1)
+    bias[present] = found[:, -1] - weights[present] @ mean
+    return LinearHead(weights, bias, float(strength))
 
 
-def _chosen(samples: Samples, n_classes: int, strengths: tuple[float, ...]) -> float:
+class _Primal:
+    """Where weights are sought: at least as many samples as features."""
+
+    def __init__(self, features: NDArray[np.float32]) -> None:
+        self.features = features
+        self._form = Primal(features)
+
+    def path(
+        self, targets: Matrix, train: NDArray[np.bool_], strengths: Sequence[float]
+    ) -> Iterator[tuple[Matrix, Matrix]]:
+        """For each strength the solution, and the outputs for the samples not trained on."""
+        found = np.zeros((len(targets), self._form.size + 1), np.float32)
+        for strength in strengths:
+            # All rows are gone through, since a part of them would have to be copied.
+            found = minimise(self._form, targets, strength, found, TOLERANCE)
+            yield found, self._form.outputs(found, found)[:, ~train]
+
+    def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+        """The solution for all samples, in float64 where that takes little memory."""
+        small = 8 * self.features.size <= _DOUBLE_BYTES
+        dtype = np.float64 if small else np.float32
+        form = Primal(self.features.astype(dtype, copy=False))
+        if start is None:
+            start = np.zeros((len(targets), form.size + 1))
+        return minimise(form, targets.astype(dtype), strength, start.astype(dtype), TOLERANCE)
+
+    def weights(self, found: Matrix) -> NDArray[np.float64]:
+        return found[:, :-1].astype(np.float64)
+
+
+class _Dual:
+    """Where combinations of samples are sought: fewer samples than features."""
+
+    def __init__(self, features: NDArray[np.float32]) -> None:
+        self.features = features
+        self._gram = np.zeros((len(features), len(features)))
+        for left in range(0, features.shape[1], _ROWS):
+            part = features[:, left : left + _ROWS].astype(np.float64)
+            self._gram += part @ part.T
+        self._single = self._gram.astype(np.float32)
+
+    def path(
+        self, targets: Matrix, train: NDArray[np.bool_], strengths: Sequence[float]
+    ) -> Iterator[tuple[Matrix, Matrix]]:
+        """For each strength the solution, and the outputs for the samples not trained on."""
+        form = Dual(self._single[np.ix_(train, train)])
+        others = self._single[np.ix_(train, ~train)]
+        targets = np.ascontiguousarray(targets[:, train])
+        found = np.zeros((len(targets), form.size + 1), np.float32)
+        for strength in strengths:
+            found = minimise(form, targets, strength, found, TOLERANCE)
+            everywhere = np.zeros((len(targets), len(train) + 1), np.float32)
+            everywhere[:, np.append(train, True)] = found
+            yield everywhere, found[:, :-1] @ others + found[:, -1:]
+
+    def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+        """The solution for all samples, in float64."""
+        if start is None:
+            start = np.zeros((len(targets), len(self.features) + 1))
+        targets, start = targets.astype(np.float64), start.astype(np.float64)
+        return minimise(Dual(self._gram), targets, strength, start, TOLERANCE)
+
+    def weights(self, found: Matrix) -> NDArray[np.float64]:
+        weights = np.zeros((len(found), self.features.shape[1]))
+        for top in range(0, len(self.features), _ROWS):
+            part = self.features[top : top + _ROWS].astype(np.float64)
+            weights += found[:, top : min(top + _ROWS, found.shape[1] - 1)] @ part
+        return weights
+
+
+def _chosen(
+    problem: _Primal | _Dual, samples: Samples, n_classes: int, strengths: Sequence[float]
+) -> tuple[float, Matrix | None]:
+    """The best strength, and from the fits for it a place to start the last one."""
+    left_out = _left_out(samples)
+    accuracy = np.zeros(len(strengths))
+    starts: list[Matrix] = []
+    for part in np.unique(left_out):
+        train = left_out != part
+        if not train.any():
+            continue
+        targets, present = _targets(samples.labels, train)
+        for at, (found, outputs) in enumerate(problem.path(targets, train, strengths)):
+            predicted = present[outputs.argmax(axis=0)]
+            accuracy[at] += np.mean(predicted == samples.labels[~train])
+            if len(starts) <= at:
+                starts.append(np.zeros((n_classes, found.shape[1])))
+            starts[at][present] += found
+    best = int(np.argmax(accuracy))
+    return strengths[best], starts[best] / len(np.unique(left_out)) if starts else None
+
+
+def _left_out(samples: Samples) -> NDArray[np.int64]:
+    """The part of each sample: its domain, or one of five where there is one domain."""
+    if len(np.unique(samples.domains)) > 1:
+        return samples.domains
+    parts = np.empty(len(samples.labels), np.int64)
+    for label in np.unique(samples.labels):
+        rows = np.flatnonzero(samples.labels == label)
+        parts[rows] = np.arange(len(rows)) % _PARTS
+    return parts
+
+
+def _targets(
+    labels: NDArray[np.int64], train: NDArray[np.bool_]
+) -> tuple[Matrix, NDArray[np.int64]]:
+    """1 where a sample to train on is of a class, (classes, n), and the classes that there are."""
+    present = np.unique(labels[train])
+    return ((labels == present[:, None]) & train).astype(np.float32), present
+
+
+def _mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """In float64, though never of more than some rows at a time."""
+    mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    for top in range(0, len(features), _ROWS):
+        mean += features[top : top + _ROWS].sum(axis=0, dtype=np.float64)
+    mean /= len(features)
+    for top in range(0, len(features), _ROWS):
+        square += np.square(features[top : top + _ROWS] - mean).sum(axis=0)
+    std = np.sqrt(square / len(features))
+    # What is left of a feature that does not vary is rounding.
+    std[std <= 8 * np.finfo(np.float64).eps * np.abs(mean)] = 0
+    return mean, std
+
+
+def _standardised(
+    features: NDArray[Any], mean: NDArray[np.float64], std: NDArray[np.float64]
+) -> NDArray[np.float32]:
+    result = np.empty(features.shape, np.float32)
+    scale = np.divide(1, std, out=np.zeros_like(std), where=std > 0)
+    for top in range(0, len(features), _ROWS):
+        result[top : top + _ROWS] = (features[top : top + _ROWS] - mean) * scale
+    return result
+
+
+def _check(samples: Samples, n_classes: int, strengths: Sequence[float]) -> None:
     features, labels, domains = samples
-    accuracy = []
-    for strength in strengths:
-        right = []
-        for domain in np.unique(domains):
-            train, test = domains != domain, domains == domain
-            part = Samples(features[train], labels[train], domains[train])
-            head = fit_head(part, n_classes, strength=strength)
-            right.append(np.mean(head.logits(features[test]).argmax(axis=1) == labels[test]))
-        accuracy.append(np.mean(right))
-    return strengths[int(np.argmax(accuracy))]
+    if features.ndim != 2 or not features.size or not len(features) == len(labels) == len(domains):
+        raise InputError(
+            f"features of shape {features.shape} with {len(labels)} labels and {len(domains)} "
+            "domains; a head needs one of each for every sample, and at least one feature"
+        )
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise InputError(
+            f"labels go from {labels.min()} to {labels.max()}; "
+            f"of {n_classes} classes they must lie between 0 and {n_classes - 1}"
+        )
+    if not strengths or not all(math.isfinite(s) and s > 0 for s in strengths):
+        raise InputError(f"strengths {list(strengths)}; give at least one, each above 0")
+    for top in range(0, len(features), _ROWS):
+        bad = np.flatnonzero(~np.isfinite(features[top : top + _ROWS]).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"features of sample {top + bad[0]} are not finite; "
+                "remove the sample, or extract its features again"
+            )
