@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from tests.evaluation.data import zoo
+
 from zood.access import ArraySource, FeatureSource, StoreSource
 from zood.evaluation.choice import PEERS, Choice, Part, choose
 from zood.evaluation.protocol import cells
@@ -92,7 +92,7 @@ def test_what_a_store_keeps_leaks_nothing(tmp_path: Path) -> None:
         features, y, domains = data
         (tmp_path / name).mkdir()
         path = tmp_path / name / "f.npz"
-        np.savez(path, labels=y.astype(str), domains=domains, **features)  # type: ignore[arg-type]
+        np.savez(path, labels=y.astype(str), domains=domains, **features)
         sources.append(StoreSource(import_features([path], tmp_path / name / "store")))
     first, second = (decided(source, "fast", auto=False) for source in sources)
     require_identical(first, second)
