@@ -288,12 +288,14 @@ def test_table_of_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any) -> 
     features, y, domains = zoo(n_domains=4)
     named = np.char.add(domains, " has a very long name of its own")
     store = stored(tmp_path, features, y, named)
-    code, out, err = run(monkeypatch, capsys, "evaluate", str(store), "--trials", "2")
+    options = ("--trials", "2", "--peers", "sfda,knn")
+    code, out, err = run(monkeypatch, capsys, "evaluate", str(store), *options)
     assert code == 0
     lines = out.splitlines()
     table = [line for line in lines if "%" not in line or line.startswith("accuracy")]
     assert all(len(line.rstrip()) <= 80 for line in table)
-    for name in ("Single", "Ensemble", "F. Selection", "F. Ratio", "random features", "oracle"):
+    for name in ("Single", "Ensemble", "F. Selection", "F. Ratio", "random features", "oracle",
+                 "best by sfda", "best by knn"):  # fmt: skip
         assert any(line.startswith(name) for line in lines)
     assert "Standard error of its average over 2 trials" in out
     assert "training on random features" in err
@@ -307,3 +309,23 @@ def test_wrong_use_of_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any)
     code, _, err = run(monkeypatch, capsys, "evaluate", str(store))
     assert code == 2
     assert "takes three domains" in err
+
+
+def test_a_domain_without_a_readable_image_is_left_out(tmp_path: Path) -> None:
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for domain in ("a", "b", "broken", "c"):
+        for label, grey in (("dark", 40), ("light", 200)):
+            for number in range(4):
+                path = tmp_path / "photos" / domain / label / f"{number}.png"
+                path.parent.mkdir(parents=True, exist_ok=True)
+                pixels = np.clip(rng.normal(grey, 20, (32, 32, 3)), 0, 255).astype(np.uint8)
+                Image.fromarray(pixels).save(path)
+                if domain == "broken":
+                    path.write_bytes(b"no image")
+    networks = [spec for spec in zood.load_zoo("demo") if spec.name == "mixer_random"]
+    store = zood.extract(tmp_path / "photos", networks, tmp_path / "store")
+    with pytest.warns(UserWarning, match="'broken': no samples, left out"):
+        result = zood.evaluate(store, top_k=1, baselines=False)
+    assert result.domains == ("a", "b", "c")

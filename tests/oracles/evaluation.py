@@ -23,7 +23,7 @@ def balanced_accuracy(probabilities: Any, labels: Any) -> float:
     recalls = []
     for label in sorted(set(labels.tolist())):
         mine = [row for row, other in zip(probabilities, labels, strict=True) if other == label]
-        recalls.append(sum(np.argmax(row) == label for row in mine) / len(mine))
+        recalls.append(sum(bool(np.argmax(row) == label) for row in mine) / len(mine))
     return sum(recalls) / len(recalls)
 
 
