@@ -45,6 +45,14 @@ def evaluate(
         bool,
         typer.Option(help="Train single networks and random features too, to compare with."),
     ] = True,
+    peers: Annotated[
+        str | None,
+        typer.Option(
+            help="Scores whose best network is shown beside the others, such as logme,sfda, or "
+            "all; the fast ones if not given.",
+            show_default=False,
+        ),
+    ] = None,
     device: Annotated[
         str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
     ] = "cpu",
@@ -62,7 +70,7 @@ def evaluate(
         draws=draws,
         steps=steps,
         seed=seed,
-        baselines=baselines,
+        baselines=_peers(peers) if baselines and peers is not None else baselines,
         device=None if device == "cpu" else device,
         progress=terminal.say,
     )
@@ -84,6 +92,12 @@ def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
             f"--top-k is {text!r}; give a number, several such as 1,3,5,7, or auto"
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _peers(text: str) -> list[str]:
+    from zood import scores
+
+    return list(scores.names()) if text == "all" else text.split(",")
 
 
 def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:

@@ -127,6 +127,7 @@ def choose(
         selections[k] = Part(kept, train(left_out, kept))
     singles, best_by, random = {order[0]: whole(order[:1])}, {}, []
     if peers is not None:
+        say("ranking by other scores")
         best_by = best_by_scores(training, ranking, peers)
         draws = random_features(ensembles[main].kept, len(selections[main].kept), seed)
         say("training on random features")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -238,7 +238,7 @@ def _numbers(top_k: int | Sequence[int] | str) -> list[int] | None:
         if top_k == "auto":
             return None
         raise InputError(f"top_k is {top_k!r}; give numbers such as 3 or (1, 3, 5, 7), or 'auto'")
-    numbers = [top_k] if isinstance(top_k, int) else list(top_k)
+    numbers = list(top_k) if isinstance(top_k, Iterable) else [top_k]
     whole = [isinstance(k, int | np.integer) and k >= 1 for k in numbers]
     if not numbers or not all(whole):
         raise InputError(f"top_k is {top_k!r}; give whole numbers from 1, or 'auto'")

@@ -224,11 +224,11 @@ class Evaluation:
         for k, each in self.ablation.items():
             rows += [("ensemble", k, each.ensemble), ("selection", k, each.selection)]
         lines = []
-        for name, k, row in rows:
+        for name, number, row in rows:
             by_name = {m: row.measure(m) for m in Measures._fields}
             for domain, cell in row.cells.items():
                 lines.append(
-                    {"row": name, "top_k": k, "domain": domain}
+                    {"row": name, "top_k": number, "domain": domain}
                     | {measure: values[domain] for measure, values in by_name.items()}
                     | {"models": ", ".join(cell.models), "n_features": cell.n_features}
                 )

@@ -1,0 +1,26 @@
+"""A small zoo on several domains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[np.float64]]
+
+
+def zoo(
+    *, n: int = 30, n_domains: int = 4, n_classes: int = 3, seed: int = 0
+) -> tuple[Arrays, NDArray[np.int64], NDArray[Any]]:
+    """Four networks through more or less noise, each with some features that say nothing."""
+    rng = np.random.default_rng(seed)
+    domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
+    y = np.tile(np.arange(n) % n_classes, n_domains)
+    moved = np.repeat(0.3 * rng.normal(size=(n_domains, 4)), n, axis=0)
+    features = {}
+    for name, noise in {"poor": 4.0, "best": 0.8, "fair": 1.5, "good": 1.0}.items():
+        signal = np.eye(n_classes)[y] @ rng.normal(size=(n_classes, 4))
+        told = signal + moved + noise * rng.normal(size=(len(y), 4))
+        features[name] = np.concatenate([told, rng.normal(size=(len(y), 2))], axis=1)
+    return features, y, domains
