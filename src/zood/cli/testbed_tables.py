@@ -92,8 +92,8 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         title=f"{bed.name}: {len(bed.models)} networks, protocol {bed.data.get('protocol', '?')}",
     )
     terminal.line(
-        "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and its\n"
-        "90 % interval from resampling the networks. ~: cannot be told apart from the best.\n"
+        "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and\n"
+        "its 90 % interval from resampling networks. ~: not to be told from the best.\n"
         "regret: points of accuracy lost by taking the first choice of the score."
     )
     if uneven:
@@ -145,7 +145,7 @@ def show_comparison(terminal: Terminal, together: Comparison) -> None:
         terminal.table(table[0], table[1:])
         head, left = ["score"], [row[:1] for row in left]
     terminal.line(
-        "mean: of the weighted taus, over the data sets that have the score, with its 90 %\n"
+        "mean: of the weighted taus, over the data sets that have the score, and its 90 %\n"
         "interval. ~: cannot be told apart from the first. regret: mean points lost."
     )
 
