@@ -7,6 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 import zood
 from zood.errors import InputError
@@ -24,16 +27,24 @@ def ranking(score: str = "zood") -> zood.Ranking:
     return zood.rank(features, y, domains, score=score)
 
 
+def widths(ax: Axes) -> list[float]:
+    return [bar.get_width() for bar in ax.patches if isinstance(bar, Rectangle)]
+
+
+def abscissas(line: Line2D) -> list[float]:
+    return [float(x) for x in np.asarray(line.get_xdata())]
+
+
 def test_a_ranking_is_drawn_from_the_best_down() -> None:
     shown = ranking()
     figure = shown.plot()
     first, second, accuracy = figure.axes
     names = [label.get_text().split()[0] for label in first.get_yticklabels()]
     assert names == [row.model for row in shown.rows]
-    assert [bar.get_width() for bar in first.patches] == [r.discriminability for r in shown.rows]
-    assert [bar.get_width() for bar in second.patches] == [r.stability for r in shown.rows]
+    assert widths(first) == [row.discriminability for row in shown.rows]
+    assert widths(second) == [row.stability for row in shown.rows]
     assert first.get_ylim()[0] > first.get_ylim()[1]
-    intervals = [tuple(line.get_xdata()) for line in accuracy.lines if len(line.get_xdata()) == 2]
+    intervals = [tuple(x) for x in (abscissas(line) for line in accuracy.lines) if len(x) == 2]
     assert intervals == [row.accuracy_interval for row in shown.rows]
 
 
@@ -48,7 +59,7 @@ def test_each_score_has_a_panel_with_its_tau() -> None:
     assert [title.split()[0] for title in titles] == ["zood", "logme", "knn", "h_score"]
     assert "0.91" in titles[0]
     ax = bed.plot().axes[0]
-    drawn = sum(len(line.get_xdata()) for line in ax.lines[1:])
+    drawn = sum(len(abscissas(line)) for line in ax.lines[1:])
     assert drawn == len(bed.models)
 
 

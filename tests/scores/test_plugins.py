@@ -65,7 +65,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name: np.eye(3)[y] + noise * rng.normal(size=(60, 3))
         for name, noise in (("good", 0.3), ("fair", 1.0), ("poor", 3.0))
     }
-    np.savez(root / "f.npz", labels=y.astype(str), domains=domains, **features)  # type: ignore[arg-type]
+    np.savez(root / "f.npz", labels=y.astype(str), domains=domains, **features)
     return import_features([root / "f.npz"], root / "store").path
 
 
