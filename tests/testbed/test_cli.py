@@ -37,6 +37,7 @@ def test_results_side_by_side(run: Run, folder: Path, tmp_path: Path) -> None:
     run("testbed", folder, "--out", one)
     content = json.loads(one.read_text())
     content["data"]["name"] = "other"
+    content["data"]["protocol"] = "unseen"
     content["scores"] = {"zood": content["scores"]["zood"]}
     two.write_text(json.dumps(content))
     document = run("testbed", "compare", one, two, "--json").document
@@ -49,6 +50,7 @@ def test_results_side_by_side(run: Run, folder: Path, tmp_path: Path) -> None:
     assert outcome.code == 0
     (header,) = [line.split() for line in outcome.out.splitlines() if "other" in line]
     assert header == ["score", "mean", "90", "%", "regret", "store", "other"]
+    assert "different protocols: all, unseen" in outcome.err
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
