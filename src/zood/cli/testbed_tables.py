@@ -35,11 +35,13 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
     intervals: dict[str, Any] = {}
     pairs: dict[str, Any] = {}
     means: dict[str, Any] = {}
+    between: dict[str, Any] = {}
     for suffix, together in tables.items():
         for kind, part in (("weighted_tau", "interval"), ("tau", "tau_interval")):
             taus[kind + suffix] = _nested(together, kind)
             intervals[kind + suffix] = _nested(together, part)
-        means["weighted_tau" + suffix] = _means(together)
+        means["weighted_tau" + suffix] = _means(together, "weighted_tau")
+        between["weighted_tau" + suffix] = _means(together, "interval")
         pairs["weighted_tau" + suffix] = {
             label: bed.indistinguishable for label, bed in together.beds.items()
         }
@@ -47,7 +49,7 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
     some = next(iter(tables[""].beds.values()))
     return taus | {
         "means": means,
-        "intervals": intervals,
+        "intervals": intervals | {"means": between},
         "indistinguishable": pairs,
         "resamples": some.resamples,
         "seed": some.seed,
@@ -165,8 +167,8 @@ def comparison_document(together: Comparison) -> dict[str, Any]:
     }
 
 
-def _means(together: Comparison) -> dict[str, float | None]:
-    return {score: mean.weighted_tau for score, mean in together.means.items()}
+def _means(together: Comparison, part: str) -> dict[str, Any]:
+    return {score: getattr(mean, part) for score, mean in together.means.items()}
 
 
 def _tied(together: Comparison, one: str, two: str) -> bool:
