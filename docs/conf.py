@@ -1,6 +1,7 @@
 """How Sphinx builds the documentation."""
 
 import zood
+from zood import scores
 
 project = "zood"
 author = "The zood developers"
@@ -17,7 +18,7 @@ extensions = [
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"zood {release}"
-myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "colon_fence", "substitution"]
 myst_heading_anchors = 3
 
 napoleon_numpy_docstring = True
@@ -27,3 +28,17 @@ autodoc_member_order = "bysource"
 doctest_global_setup = "import zood"
 # pytest runs the examples of docstrings, where their names are known; here only those of pages run
 doctest_test_doctest_blocks = ""
+
+
+def _table_of_scores() -> str:
+    """The registered scores, as the pages list them: a new one needs no new line there."""
+    needs = {"features": "features", "probabilities": "source probabilities"}
+    lines = ["| name | | needs | reference |", "|---|---|---|---|"]
+    for name in scores.names():
+        score = scores.get(name)
+        what = needs.get(score.needs, "source labels") + (", domains" if score.uses_domains else "")
+        lines.append(f"| `{name}` | {score.title} | {what} | {score.reference} |")
+    return "\n".join(lines)
+
+
+myst_substitutions = {"scores": _table_of_scores()}

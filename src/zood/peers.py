@@ -67,7 +67,8 @@ def peer_scores(
 
 def is_own(score: Score) -> bool:
     """Whether a score comes with zood."""
-    return getattr(score.function, "__module__", "").startswith("zood.")
+    module = getattr(score.function, "__module__", None)  # None where code was typed in
+    return isinstance(module, str) and module.startswith("zood.")
 
 
 def _needed(

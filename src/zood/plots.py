@@ -149,6 +149,9 @@ def plot_scores(beds: Sequence[TestBed]) -> Figure:
 def _scatter(ax: Axes, bed: TestBed, name: str) -> None:
     judged = bed.scores[name]
     known = {model: value for model, value in judged.values.items() if value is not None}
+    if not known:
+        ax.set_title(f"{name}\n{_tau(judged)}", fontsize=8.5)
+        return
     x = np.array(list(known.values()))
     y = np.array([bed.accuracy[model] for model in known])
     first = x == x.max()

@@ -7,6 +7,7 @@ import pytest
 
 from zood import scores
 from zood.errors import InputError
+from zood.ranking import FOLD_SCORES
 from zood.scores import registry
 
 ALL = ("gbc", "h_score", "knn", "lda", "leep", "logme", "nce", "nleep", "parc",
@@ -54,3 +55,28 @@ def test_a_score_is_added_by_a_function_and_one_registration(
 def test_a_score_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         scores.get("leep").name = "other"  # type: ignore[misc]
+
+
+def test_the_decorator_registers_and_leaves_the_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_SCORES", dict(registry._SCORES))
+
+    @scores.score("mine", needs="source_labels", uses_domains=True, title="T", reference="R")
+    def mine(labels: list[int], y: list[int], domains: list[str]) -> float:
+        return 2.0
+
+    assert mine([1], [1], ["a"]) == 2.0
+    assert scores.get("mine") == scores.Score("mine", mine, "source_labels", True, "R", "T")
+    scores.unregister("mine")
+    assert "mine" not in scores.names()
+    with pytest.raises(InputError, match="unknown score 'mine'"):
+        scores.unregister("mine")
+
+
+def test_names_that_cannot_be_given() -> None:
+    with pytest.raises(ValueError, match="letters, digits and underscores, and not 'my own'"):
+        scores.register(scores.Score("my own", len))
+    with pytest.raises(ValueError, match="needs 'logits'; known are features"):
+        scores.register(scores.Score("mine", len, "logits"))  # type: ignore[arg-type]
+    for name in (*FOLD_SCORES, "parameters", "feature_dim", "source_accuracy"):
+        with pytest.raises(ValueError, match="has a meaning already"):
+            scores.register(scores.Score(name, len))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from zood import testbed
 from zood.errors import InputError
 from zood.testbed import Column, compare, judge
+from zood.testbed.correlation import draw, resampled
 
 ACCURACY = {f"m{i}": 50.0 + i for i in range(12)}
 
@@ -76,6 +77,30 @@ def test_a_comparison_takes_means_over_the_data_sets_that_have_a_score() -> None
     assert together.indistinguishable == (("a", "b"),)  # on the easy one, which alone has both
     with pytest.raises(InputError, match="no results"):
         compare({})
+
+
+def test_scores_are_compared_on_the_networks_that_have_both() -> None:
+    some = Column({m: v for m, v in PERFECT.values.items() if m not in ("m10", "m11")})
+    bed = judge({"name": "toy"}, ACCURACY, {"a": NEARLY, "some": some}, resamples=100)
+    ten = {m: v for m, v in ACCURACY.items() if m not in ("m10", "m11")}
+    assert bed.resampled("a") != pytest.approx(bed.resampled("a", "some"), nan_ok=True)
+    nearly = resampled(
+        "weighted_tau",
+        [float(NEARLY.values[m] or 0) for m in ten],
+        list(ten.values()),
+        draw(tuple(ACCURACY), 100, 0)[:, :10],
+    )
+    assert bed.resampled("a", "some") == pytest.approx(nearly)
+
+
+def test_results_with_other_numbers_of_resamples_are_compared() -> None:
+    beds = {
+        str(n): judge({"name": str(n)}, ACCURACY, {"a": NEARLY, "b": REVERSED}, resamples=n)
+        for n in (50, 80)
+    }
+    together = compare(beds)
+    assert together.means["a"].interval is not None
+    assert together.indistinguishable == ()
 
 
 def test_the_same_networks_are_resampled_together() -> None:

@@ -50,6 +50,8 @@ def test_intervals_stand_apart_and_hold_the_value(run: Run) -> None:
             for score, value in values.items():
                 low, high = document["intervals"][name][dataset][score]
                 assert -1 <= low <= value <= high <= 1, (name, dataset, score)
+    low, high = document["intervals"]["means"]["weighted_tau"]["zood"]
+    assert low <= document["means"]["weighted_tau"]["zood"] <= high
     assert ["logme", "zood"] in document["indistinguishable"]["weighted_tau"]["PACS"]
     assert ["h_score", "zood"] not in document["indistinguishable"]["weighted_tau"]["PACS"]
 

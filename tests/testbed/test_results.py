@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,7 +47,7 @@ def test_the_document_has_what_others_rely_on() -> None:
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    content = copy.deepcopy(json.loads(json.dumps(document(BED))))
+    content: dict[str, Any] = json.loads(json.dumps(document(BED)))
     change(content)
     return content
 

@@ -126,7 +126,7 @@ def test_values_from_elsewhere_are_judged_too() -> None:
         ({"my own": {"best": 1.0}}, "not 'my own'"),
     ):
         with pytest.raises(InputError, match=complaint):
-            run(source(), values=wrong)  # type: ignore[arg-type]
+            run(source(), values=wrong)
 
 
 def test_a_registered_score_is_judged_and_a_failing_one_left_out(
@@ -155,6 +155,14 @@ def test_a_registered_score_is_judged_and_a_failing_one_left_out(
     assert "is nan" in reasons["fair"]
     with pytest.raises(InputError, match="'hopeless' of network 'fair' is nan"):
         zood.rank(*arrays(), score="hopeless")
+
+
+def test_a_score_typed_in_has_no_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_SCORES", {})
+    names: dict[str, Any] = {"__name__": None}
+    exec("def typed(X, y): return -float(X.std())", names)
+    scores.register(scores.Score("typed", names["typed"]))
+    assert run(source(), resamples=20).scores["typed"].tau == pytest.approx(1)
 
 
 def test_too_little_to_judge() -> None:

@@ -127,6 +127,9 @@ def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None
     for label in labels:
         if labels.count(label) > 1:
             raise InputError(f"two results are called {label!r}; rename one of the files")
+    protocols = dict.fromkeys(str(bed.data.get("protocol", "unknown")) for bed in beds)
+    if len(protocols) > 1:
+        terminal.warn(f"the results are made by different protocols: {', '.join(protocols)}")
     together = compare(dict(zip(labels, beds, strict=True)))
     show_comparison(terminal, together)
     terminal.document(comparison_document(together))

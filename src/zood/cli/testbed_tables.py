@@ -35,11 +35,13 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
     intervals: dict[str, Any] = {}
     pairs: dict[str, Any] = {}
     means: dict[str, Any] = {}
+    between: dict[str, Any] = {}
     for suffix, together in tables.items():
         for kind, part in (("weighted_tau", "interval"), ("tau", "tau_interval")):
             taus[kind + suffix] = _nested(together, kind)
             intervals[kind + suffix] = _nested(together, part)
-        means["weighted_tau" + suffix] = _means(together)
+        means["weighted_tau" + suffix] = _means(together, "weighted_tau")
+        between["weighted_tau" + suffix] = _means(together, "interval")
         pairs["weighted_tau" + suffix] = {
             label: bed.indistinguishable for label, bed in together.beds.items()
         }
@@ -47,7 +49,7 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
     some = next(iter(tables[""].beds.values()))
     return taus | {
         "means": means,
-        "intervals": intervals,
+        "intervals": intervals | {"means": between},
         "indistinguishable": pairs,
         "resamples": some.resamples,
         "seed": some.seed,
@@ -92,8 +94,8 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         title=f"{bed.name}: {len(bed.models)} networks, protocol {bed.data.get('protocol', '?')}",
     )
     terminal.line(
-        "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and its\n"
-        "90 % interval from resampling the networks. ~: cannot be told apart from the best.\n"
+        "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and\n"
+        "its 90 % interval from resampling networks. ~: not to be told from the best.\n"
         "regret: points of accuracy lost by taking the first choice of the score."
     )
     if uneven:
@@ -145,7 +147,7 @@ def show_comparison(terminal: Terminal, together: Comparison) -> None:
         terminal.table(table[0], table[1:])
         head, left = ["score"], [row[:1] for row in left]
     terminal.line(
-        "mean: of the weighted taus, over the data sets that have the score, with its 90 %\n"
+        "mean: of the weighted taus, over the data sets that have the score, and its 90 %\n"
         "interval. ~: cannot be told apart from the first. regret: mean points lost."
     )
 
@@ -165,8 +167,8 @@ def comparison_document(together: Comparison) -> dict[str, Any]:
     }
 
 
-def _means(together: Comparison) -> dict[str, float | None]:
-    return {score: mean.weighted_tau for score, mean in together.means.items()}
+def _means(together: Comparison, part: str) -> dict[str, Any]:
+    return {score: getattr(mean, part) for score, mean in together.means.items()}
 
 
 def _tied(together: Comparison, one: str, two: str) -> bool:

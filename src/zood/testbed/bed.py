@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -120,11 +121,17 @@ class TestBed:
         """Whether two scores cannot be told apart."""
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
 
-    def resampled(self, score: str) -> NDArray[np.float64]:
-        """The weighted tau of a score in each resample of the networks."""
-        values = {score: self.scores[score].values}
-        resampling = _Resampling(self.accuracy, values, self.resamples, self.seed)
-        return resampling.of("weighted_tau", score)
+    def resampled(self, score: str, *beside: str) -> NDArray[np.float64]:
+        """The weighted tau of a score in each resample of the networks.
+
+        Only networks that have the scores `beside` it count, too, so that those can be compared.
+        """
+        return self._resampling.of("weighted_tau", score, *beside)
+
+    @functools.cached_property
+    def _resampling(self) -> _Resampling:
+        values = {name: judged.values for name, judged in self.scores.items()}
+        return _Resampling(self.accuracy, values, self.resamples, self.seed)
 
     def plot(self) -> Figure:
         """Each score against accuracy, one panel for each, as a matplotlib figure."""

@@ -82,12 +82,8 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
     """
     if not beds:
         raise InputError("there are no results to compare")
-    draws = {
-        label: {s: bed.resampled(s) for s, judged in bed.scores.items() if judged.models > 1}
-        for label, bed in beds.items()
-    }
     names = list(dict.fromkeys(name for bed in beds.values() for name in bed.scores))
-    means = {name: _means(name, beds, draws) for name in names}
+    means = {name: _means(name, beds) for name in names}
     means = dict(
         sorted(
             means.items(),
@@ -99,28 +95,31 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
     )
     pairs = []
     for one, two in itertools.combinations(means, 2):
-        both = [drawn for drawn in draws.values() if one in drawn and two in drawn]
-        if both and not apart(_mean(both, one), _mean(both, two)):
+        both = [bed for bed in beds.values() if one in bed.scores and two in bed.scores]
+        if both and not apart(_mean(both, one, two), _mean(both, two, one)):
             pairs.append((one, two))
     return Comparison(dict(beds), means, tuple(pairs))
 
 
-_Draws = Mapping[str, NDArray[np.float64]]
-
-
-def _means(name: str, beds: Mapping[str, TestBed], draws: Mapping[str, _Draws]) -> Means:
-    judged = [bed.scores[name] for bed in beds.values() if name in bed.scores]
+def _means(name: str, beds: Mapping[str, TestBed]) -> Means:
+    having = [bed for bed in beds.values() if name in bed.scores]
+    judged = [bed.scores[name] for bed in having]
     taus = [one.weighted_tau for one in judged if one.weighted_tau is not None]
     regrets = [one.regret for one in judged if one.regret is not None]
-    drawn = [columns for columns in draws.values() if name in columns]
     return Means(
         weighted_tau=float(np.mean(taus)) if taus else None,
-        interval=interval(_mean(drawn, name)) if drawn else None,
+        interval=interval(_mean(having, name)),
         regret=float(np.mean(regrets)) if regrets else None,
         beds=len(judged),
     )
 
 
-def _mean(draws: Sequence[_Draws], name: str) -> NDArray[np.float64]:
-    mean: NDArray[np.float64] = np.mean([drawn[name] for drawn in draws], axis=0)
+def _mean(beds: Sequence[TestBed], score: str, *beside: str) -> NDArray[np.float64]:
+    """The mean over test beds in each resample; as many as the one with the fewest has."""
+    fewest = min(bed.resamples for bed in beds)
+    draws = np.stack([bed.resampled(score, *beside)[:fewest] for bed in beds])
+    ordered = draws[np.isfinite(draws).any(axis=1)]  # a score that orders nothing has no part
+    if not len(ordered):
+        return np.full(fewest, np.nan)
+    mean: NDArray[np.float64] = ordered.mean(axis=0)
     return mean

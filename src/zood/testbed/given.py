@@ -21,9 +21,7 @@ def read_values(path: Path) -> dict[str, Values]:
     rows = [row for row in rows if any(cell.strip() for cell in row)]
     if not rows or rows[0][0].strip() != "model" or len(rows[0]) < 2:
         found = ",".join(rows[0]) if rows else ""
-        raise InputError(
-            f"{where} must begin with the line model,SCORE,…; it begins with {found!r}"
-        )
+        raise InputError(f"{where} must begin with the line model,SCORE,…, and not {found!r}")
     _, *names = (cell.strip() for cell in rows[0])
     if len(set(names)) < len(names):
         raise InputError(f"{where} names a score twice: {', '.join(names)}")
