@@ -61,7 +61,10 @@ def _column(drawing: Drawing, x: float, top: float, width: float, name: str, upr
     if upright:
         at = f"translate({x + width / 2 + 4:.1f} {top - 6:.1f}) rotate(-90)"
         short = shortened(name, 100, 11)
-        drawing.text(0, 0, short, "tick", transform=at, data_tip=name if short != name else None)
+        drawing.text(
+            0, 0, short, "tick", transform=at, data_tip=name if short != name else None,
+            style=f"font-size:{min(11, 0.8 * width):.1f}px",
+        )  # fmt: skip
     else:
         short = shortened(name, width - 6, 11)
         tip = name if short != name else None
