@@ -30,7 +30,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    write_json(tmp_path / "run.json", example_run(4))
+    run = example_run(4) | {"testbed": None, "selection": None}
+    write_json(tmp_path / "run.json", run)
     return tmp_path
 
 

@@ -36,7 +36,7 @@ def write_pictures(run: Run, folder: Path, form: str) -> list[Path]:
     # the same figures give the same bytes: no date, no random names within the file
     metadata = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
     written = []
-    for name, draw in _drawable(run).items():
+    for name, draw in pictures_of(run).items():
         content = io.BytesIO()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -54,7 +54,8 @@ def require_format(form: str) -> None:
         raise InputError(f"format {form!r}: known are {', '.join(FORMATS)}")
 
 
-def _drawable(run: Run) -> dict[str, Callable[[], Figure]]:
+def pictures_of(run: Run) -> dict[str, Callable[[], Figure]]:
+    """The pictures that a run has figures for, by name, still to be drawn."""
     pictures: dict[str, Callable[[], Figure]] = {}
     ranking = run.get("ranking") or {}
     if rows := ranking.get("ranking"):

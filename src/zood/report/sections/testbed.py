@@ -33,6 +33,7 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
             text=f"{finding} Accuracy in percent upwards, the score to the right, a point for each "
             "network; τ is the weighted rank correlation, with its interval.",
             panels=[_panel(name, scores, accuracy) for name in order],
+            dense=True,
             table=_taus(order, scores),
             folded=False,
         ),
