@@ -228,6 +228,12 @@ def test_nothing_is_loaded_from_elsewhere(read: Reader) -> None:
     assert not re.search(r"https?://|url\(|@import", text)
 
 
+def test_scores_that_cannot_be_told_apart_are_named(run: dict[str, Any]) -> None:
+    assert "It cannot be told apart from Expected accuracy and LDA." in page(run)
+    sure = run | {"testbed": run["testbed"] | {"indistinguishable": []}}
+    assert "It cannot be told apart" not in page(sure)
+
+
 def test_size_of_27_networks(run: dict[str, Any]) -> None:
     assert len(page(run).encode()) < 1_500_000
 

@@ -109,7 +109,7 @@ def _table(
         Column("Accuracy %", "accuracy", 1),
         Column("Standard error", "standard_error", 2),
         Column("Balanced %", "balanced_accuracy", 1),
-        Column("Calibration error", "calibration_error", 3),
+        Column("Calibration error %", "calibration_error", 1),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
         Column("Networks", "models", text=True),

@@ -32,11 +32,15 @@ def made_section(run: Run) -> Section | None:
     return Section("made", "How it was made", "", blocks, short="Made")
 
 
-def _pairs(part: dict[str, Any]) -> list[tuple[str, str]]:
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in part.items()
-    ]
+def _pairs(part: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in part.items():
+        if isinstance(value, dict):
+            pairs += _pairs(value, f"{above}{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            pairs.append((f"{above}{name}", text))
+    return pairs
 
 
 def _stages(stages: list[dict[str, Any]]) -> Figure:

@@ -6,7 +6,7 @@ from typing import Any
 
 from zood.report.blocks import Figure, Section
 from zood.report.charts.scatter import scatter
-from zood.report.numbers import NOTHING, is_number, number, span
+from zood.report.numbers import NOTHING, is_number, listed, number, span
 from zood.report.table import Column, Table
 
 
@@ -22,10 +22,9 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
         f"{_title(best, scores)} orders these {len(accuracy)} networks best: weighted tau "
         f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
     )
-    alike = [name for name in order[1:] if _overlap(scores[best], scores[name])]
-    if alike:
+    if alike := _alike(best, order, testbed.get("indistinguishable") or []):
         finding += (
-            f" The intervals of {len(alike)} other score{'s' * (len(alike) != 1)} overlap with it."
+            f" It cannot be told apart from {listed([_title(name, scores) for name in alike])}."
         )
     figures = (
         Figure(
@@ -63,9 +62,9 @@ def _interval(score: dict[str, Any]) -> str:
     return f" ({span(*interval, digits=2)})" if interval else ""
 
 
-def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    first, second = one.get("interval"), other.get("interval")
-    return bool(first and second and first[0] <= second[1] and second[0] <= first[1])
+def _alike(best: str, order: list[str], pairs: list[list[str]]) -> list[str]:
+    """Scores that the test bed cannot tell from the best."""
+    return [name for name in order if [best, name] in pairs or [name, best] in pairs]
 
 
 def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, float]) -> Any:
