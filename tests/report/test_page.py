@@ -107,6 +107,15 @@ def test_the_finding(run: dict[str, Any]) -> None:
     assert f"Take {best['model']}: expect about {expected}" in words
 
 
+def test_findings_of_the_evaluation_are_told(run: dict[str, Any]) -> None:
+    told = run["evaluation"] | {"findings": ["Selection is no better than chance.", "So it is."]}
+    text = page(run | {"evaluation": told})
+    assert text.count("Selection is no better than chance.") > 1
+    assert "So it is." in text
+    assert "Measured with linear heads" not in text
+    assert "Measured with linear heads" in page(run)
+
+
 def test_a_clear_winner_is_called_one(run: dict[str, Any]) -> None:
     clear = copy.deepcopy(run["ranking"])
     clear["ranking"][0] |= {"rank_interval": [1, 1], "tied": []}
@@ -229,7 +238,7 @@ def test_nothing_is_loaded_from_elsewhere(read: Reader) -> None:
 
 
 def test_scores_that_cannot_be_told_apart_are_named(run: dict[str, Any]) -> None:
-    assert "It cannot be told apart from Expected accuracy and LDA." in page(run)
+    assert "It cannot be told apart from accuracy and lda." in page(run)
     sure = run | {"testbed": run["testbed"] | {"indistinguishable": []}}
     assert "It cannot be told apart" not in page(sure)
 

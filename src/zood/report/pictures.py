@@ -209,9 +209,7 @@ def draw_scores(testbed: dict[str, Any]) -> Figure:
             alpha=0.65,
             markersize=4,
         )
-        title = (
-            f"{scores[name].get('title') or name}\nτ {number(scores[name].get('weighted_tau'), 2)}"
-        )
+        title = f"{name}\nτ {number(scores[name].get('weighted_tau'), 2)}"
         _title(ax, title)
     return figure
 

@@ -19,13 +19,11 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
     accuracy = testbed["accuracy"]
     best = order[0]
     finding = (
-        f"{_title(best, scores)} orders these {len(accuracy)} networks best: weighted tau "
+        f"{best} orders these {len(accuracy)} networks best: weighted tau "
         f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
     )
     if alike := _alike(best, order, testbed.get("indistinguishable") or []):
-        finding += (
-            f" It cannot be told apart from {listed([_title(name, scores) for name in alike])}."
-        )
+        finding += f" It cannot be told apart from {listed(alike)}."
     figures = (
         Figure(
             title="Score against accuracy",
@@ -53,10 +51,6 @@ def _tau(score: dict[str, Any]) -> float:
     return float(tau) if is_number(tau) else -2.0
 
 
-def _title(name: str, scores: dict[str, dict[str, Any]]) -> str:
-    return str(scores[name].get("title") or name)
-
-
 def _interval(score: dict[str, Any]) -> str:
     interval = score.get("interval")
     return f" ({span(*interval, digits=2)})" if interval else ""
@@ -76,12 +70,13 @@ def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, flo
     finding = f"Weighted tau {tau}{_interval(score)}."
     if is_number(score.get("regret")):
         finding += f" Its first choice loses {number(score['regret'], 1)} points."
-    return scatter(_title(name, scores), subtitle, score["values"], accuracy, finding)
+    return scatter(name, subtitle, score["values"], accuracy, finding)
 
 
 def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
     columns = [
         Column("Score", "score", text=True),
+        Column("What it is", "title", text=True),
         Column("Weighted tau", "weighted_tau", 2),
         Column("Interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
@@ -94,7 +89,8 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
         score = scores[name]
         rows.append(
             [
-                _title(name, scores),
+                name,
+                score.get("title"),
                 score.get("weighted_tau"),
                 score.get("interval"),
                 score.get("tau"),
@@ -113,7 +109,7 @@ def _values(
     models: list[str],
 ) -> Table:
     columns = [Column("Network", "model", text=True), Column("Accuracy %", "accuracy", 1)]
-    columns += [Column(_title(name, scores), name) for name in order]
+    columns += [Column(name, name) for name in order]
     rows = [
         [model, accuracy.get(model), *(scores[name]["values"].get(model) for name in order)]
         for model in models
