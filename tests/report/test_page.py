@@ -243,6 +243,14 @@ def test_scores_that_cannot_be_told_apart_are_named(run: dict[str, Any]) -> None
     assert "It cannot be told apart" not in page(sure)
 
 
+def test_a_score_of_few_networks_is_not_called_the_best(run: dict[str, Any]) -> None:
+    scores = run["testbed"]["scores"]
+    few = scores | {"leep": scores["leep"] | {"weighted_tau": 0.99}}
+    assert "zood orders these 27 networks best" in page(
+        run | {"testbed": run["testbed"] | {"scores": few}}
+    )
+
+
 def test_size_of_27_networks(run: dict[str, Any]) -> None:
     assert len(page(run).encode()) < 1_500_000
 

@@ -75,18 +75,21 @@ def _comparison(
         tested = [_lane(*way, domain) for way in main or ways.values() if _has(way[3], domain)]
         if tested:
             groups.append((domain, tested))
-    told = [lane for key, lane in lanes.items() if key in WAYS or key in BASELINES]
+    findings = evaluation.get("findings") or []
+    told = [
+        lane for key, lane in lanes.items() if key in WAYS or (key in BASELINES and not findings)
+    ]
     finding = ", ".join(
         f"{lane.title} {number(lane.value, 1)} %" for lane in told or lanes.values()
     )
     finding = f"On average over test domains: {finding}."
     ratio = (evaluation.get("feature_ratio") or {}).get("average")
-    if is_number(ratio) and "selection" in ways:
+    if is_number(ratio) and "selection" in ways and not findings:
         finding += f" Selection keeps {number(100 * ratio, 1)} % of the features."
     errors = any(lane.error is not None for lane in lanes.values())
     return Figure(
         title="Accuracy on domains nobody has seen",
-        text=" ".join([finding, *(evaluation.get("findings") or [])])
+        text=" ".join([finding, *findings])
         + (" Lines are standard errors over trials." if errors else ""),
         chart=comparison_chart(groups, finding),
         table=_table(evaluation, ways, domains),
