@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zood import scores
+    from zood import report, scores
     from zood.dataset import ImageDomains
     from zood.errors import InputError
     from zood.features.extract import extract
@@ -26,6 +26,7 @@ __all__ = [
     "extract",
     "load_zoo",
     "rank",
+    "report",
     "scores",
 ]
 
@@ -43,9 +44,12 @@ _HOME = {
 }
 
 
+_MODULES = ("report", "scores")
+
+
 def __getattr__(name: str) -> Any:
-    if name == "scores":
-        return import_module("zood.scores")
+    if name in _MODULES:
+        return import_module(f"zood.{name}")
     if name not in _HOME:
         raise AttributeError(f"module 'zood' has no attribute {name!r}")
     value = getattr(import_module(_HOME[name]), name)
@@ -54,4 +58,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, "scores"})
+    return sorted({*globals(), *_HOME, *_MODULES})
