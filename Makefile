@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 SHARED ?= ../shared
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
 
-.PHONY: help demo test adapters lint docs bench acceptance wheel clean
+.PHONY: help demo test adapters page lint docs bench acceptance wheel clean
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -18,6 +18,9 @@ test: $(VENV)/dev  ## all tests
 	$(BIN)/python -m pytest
 
 adapters: $(VENV)/adapters  ## PyTorch, timm, torchvision, transformers, open_clip: their tests run too
+
+page: $(VENV)/browser  ## the report in a real browser: Chromium must be installed
+	$(BIN)/python -m pytest tests/report/test_browser.py
 
 lint: $(VENV)/dev  ## style and types
 	$(BIN)/ruff check .
@@ -63,4 +66,9 @@ $(VENV)/dev: $(VENV)/core
 $(VENV)/adapters: $(VENV)/dev
 	@echo "Adding PyTorch and the libraries of networks ..."
 	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas]'
+	@touch $@
+
+$(VENV)/browser: $(VENV)/dev
+	@echo "Adding what drives a browser ..."
+	@$(PIP) -e '.[browser]'
 	@touch $@

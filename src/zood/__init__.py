@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zood import scores, testbed
+    from zood import report, scores, testbed
     from zood.dataset import ImageDomains
     from zood.errors import InputError
     from zood.evaluation import Evaluation, evaluate
@@ -34,6 +34,7 @@ __all__ = [
     "load",
     "load_zoo",
     "rank",
+    "report",
     "scores",
     "testbed",
 ]
@@ -55,9 +56,7 @@ _HOME = {
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",
 }
-
-
-_MODULES = ("scores", "testbed")
+_MODULES = ("report", "scores", "testbed")
 
 
 def __getattr__(name: str) -> Any:

@@ -32,6 +32,8 @@ class Figure:
     chart : Chart, optional
     panels : sequence of Markup
         Small pictures that flow in as many columns as there is room for.
+    dense : bool
+        Whether two of them stand side by side even on a phone.
     legend : sequence of Key
     table : Table, optional
     folded : bool
@@ -42,6 +44,7 @@ class Figure:
     text: str = ""
     chart: Chart | None = None
     panels: Sequence[Markup] = ()
+    dense: bool = False
     legend: Sequence[Key] = ()
     table: Table | None = None
     folded: bool = True
@@ -69,6 +72,7 @@ class Facts:
     """Names and values."""
 
     pairs: Sequence[tuple[str, str]]
+    title: str = ""
     command: str | None = None
     block: str = "facts"
 

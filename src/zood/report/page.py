@@ -68,7 +68,7 @@ def page(run: Run) -> str:
     )
     environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
     template = environment.from_string(_resource("page.html.j2"))
-    return template.render(
+    text = template.render(
         finding=_built("ranking", finding, run),
         sections=sections,
         version=(run.get("versions") or {}).get("zood"),
@@ -76,6 +76,7 @@ def page(run: Run) -> str:
         style=Markup(style),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
+    return f"{text.strip()}\n"
 
 
 def write_report(folder: str | Path, out: str | Path | None = None) -> Path:

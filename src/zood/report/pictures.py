@@ -36,7 +36,7 @@ def write_pictures(run: Run, folder: Path, form: str) -> list[Path]:
     # the same figures give the same bytes: no date, no random names within the file
     metadata = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[form]
     written = []
-    for name, draw in _drawable(run).items():
+    for name, draw in pictures_of(run).items():
         content = io.BytesIO()
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Glyph .* missing from")
@@ -54,7 +54,8 @@ def require_format(form: str) -> None:
         raise InputError(f"format {form!r}: known are {', '.join(FORMATS)}")
 
 
-def _drawable(run: Run) -> dict[str, Callable[[], Figure]]:
+def pictures_of(run: Run) -> dict[str, Callable[[], Figure]]:
+    """The pictures that a run has figures for, by name, still to be drawn."""
     pictures: dict[str, Callable[[], Figure]] = {}
     ranking = run.get("ranking") or {}
     if rows := ranking.get("ranking"):
@@ -87,15 +88,16 @@ def draw_ranking(ranking: dict[str, Any]) -> Figure:
     ):
         ax.barh(places, [row[term] for row in rows], color=colour, height=0.6)
         ax.axvline(0, color=GREY, linewidth=0.8)
-        ax.set_title(term.capitalize(), loc="left")
+        _title(ax, term.capitalize())
     accuracy = [row["expected_accuracy"] for row in rows]
     for place, row in enumerate(rows):
         if row.get("accuracy_interval"):
             axes[2].plot(row["accuracy_interval"], [place, place], color=GREEN, alpha=0.5)
     axes[2].plot(accuracy, places, "o", color=GREEN, markersize=4)
-    axes[2].set_title("Expected accuracy %", loc="left")
+    _title(axes[2], "Expected accuracy %")
     axes[2].set_xlim(0, 100)
     _names(axes[0], [row["model"] for row in rows])
+    axes[0].margins(y=0.01)
     axes[0].invert_yaxis()
     return figure
 
@@ -110,7 +112,7 @@ def draw_terms(ranking: dict[str, Any], term: str) -> Figure:
     figure.colorbar(image, ax=ax)
     _names(ax, [row["model"] for row in rows])
     _names(ax, domains, across=True)
-    ax.set_title(f"{term.capitalize()} on each left-out domain", loc="left")
+    _title(ax, f"{term.capitalize()} on each left-out domain")
     return figure
 
 
@@ -128,7 +130,7 @@ def draw_domains(ranking: dict[str, Any]) -> Figure:
         ax.plot(values[domain][0], place, "o", color=GREEN, markersize=6)
     _names(ax, order)
     ax.invert_yaxis()
-    ax.set_title("Accuracy % on each left-out domain (◆ mean, ● first network)", loc="left")
+    _title(ax, "Accuracy % on each left-out domain (◆ mean, ● first network)")
     return figure
 
 
@@ -145,7 +147,7 @@ def draw_accuracy(evaluation: dict[str, Any]) -> Figure:
         ax.plot(*zip(*points, strict=True), "osD"[at], color=COLOURS[way], label=way.capitalize())
     _names(ax, groups)
     ax.invert_yaxis()
-    ax.set_title("Accuracy % on each test domain", loc="left")
+    _title(ax, "Accuracy % on each test domain")
     ax.legend(frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
@@ -165,7 +167,7 @@ def draw_ablation(evaluation: dict[str, Any]) -> Figure:
             )
     ax.set_xticks([entry["top_k"] for entry in entries])
     ax.set_xlabel("networks")
-    ax.set_title("Accuracy %", loc="left")
+    _title(ax, "Accuracy %")
     ax.legend(frameon=False)
     return figure
 
@@ -179,7 +181,7 @@ def draw_inclusion(selection: dict[str, Any]) -> Figure:
         starts = [at / len(counts) for at in range(len(counts))]
         ax.bar(starts, counts, width=0.9 / len(counts), align="edge", color=GREEN)
         ax.set_yscale("symlog", linthresh=10)
-        ax.set_title(shortened(row["model"], 220, 10), loc="left", parse_math=False)
+        _title(ax, shortened(row["model"], 220, 10))
         ax.set_xlabel("inclusion probability")
     return figure
 
@@ -207,10 +209,8 @@ def draw_scores(testbed: dict[str, Any]) -> Figure:
             alpha=0.65,
             markersize=4,
         )
-        title = (
-            f"{scores[name].get('title') or name}\nτ {number(scores[name].get('weighted_tau'), 2)}"
-        )
-        ax.set_title(title, loc="left", parse_math=False)
+        title = f"{name}\nτ {number(scores[name].get('weighted_tau'), 2)}"
+        _title(ax, title)
     return figure
 
 
@@ -224,7 +224,7 @@ def _figure(
     for ax in axes:
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(labelsize=8, length=2)
-        ax.title.set_fontsize(10)
+        ax.locator_params(axis="x", nbins=5)
     return figure, axes
 
 
@@ -235,6 +235,10 @@ def _grid(count: int, across: int, width: float, height: float) -> tuple[Figure,
     for spare in axes[count:]:
         spare.remove()
     return figure, axes[:count]
+
+
+def _title(ax: Axes, title: str) -> None:
+    ax.set_title(title, loc="left", fontsize=10, parse_math=False)
 
 
 def _names(ax: Axes, names: Sequence[str], *, across: bool = False) -> None:

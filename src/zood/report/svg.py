@@ -67,7 +67,9 @@ class Drawing:
         """A name that is cut to fit; the whole name is told when it is pointed at."""
         short = shortened(name, room, size)
         tip = None if short == name else name
-        self.text(x, y, short, kind, data_tip=tip, font_size=size)
+        self.text(
+            x, y, short, kind, data_tip=tip, style=None if size == 12 else f"font-size:{size}px"
+        )
 
     @contextmanager
     def group(self, kind: str, **more: object) -> Iterator[None]:

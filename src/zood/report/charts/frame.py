@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from zood.report.numbers import ems
 from zood.report.scale import Scale
 from zood.report.svg import Drawing
 
@@ -42,11 +44,21 @@ def both(draw: Callable[[Size], Drawing]) -> Chart:
 def axis_above(
     drawing: Drawing, scale: Scale, top: float, bottom: float, *, most: int = 5, unit: str = ""
 ) -> None:
-    """Thin upright lines with their values above them; zero is stronger."""
+    """Thin upright lines with their values above them, as many as have room; zero is stronger."""
+    while most > 2 and _crowded(scale, most, unit):
+        most -= 1
     for value, label in scale.ticks(most):
         x = scale(value)
         drawing.line(x, top, x, bottom, "zero" if value == 0 else "grid")
         drawing.text(x, top - 6, f"{label}{unit}", "tick", end="middle")
+
+
+def _crowded(scale: Scale, most: int, unit: str) -> bool:
+    ticks = [(scale(value), 11 * ems(f"{label}{unit}")) for value, label in scale.ticks(most)]
+    return any(
+        x + (width + wide) / 2 + 4 > other
+        for (x, width), (other, wide) in itertools.pairwise(ticks)
+    )
 
 
 def mark(drawing: Drawing, shape: str, x: float, y: float, kind: str, tip: str) -> None:

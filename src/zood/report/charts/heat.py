@@ -19,10 +19,19 @@ def heat_map(
     values: Sequence[Sequence[float | None]],
     digits: int,
 ) -> Chart:
-    """Cells from pale (the smallest value) to strong (the largest); at most thirty rows."""
+    """Cells from pale (small) to strong (large); at most thirty rows.
+
+    One network far from all others would leave them one shade, so the shades end at the 5 % of
+    smallest and of largest values.
+    """
     rows, values = rows[:MOST_ROWS], values[:MOST_ROWS]
-    known = [value for line in values for value in line if is_number(value)]
-    low, high = (min(known), max(known)) if known else (0.0, 1.0)
+    known = sorted(value for line in values for value in line if is_number(value))
+    beyond = len(known) // 20
+    low, high = (known[beyond], known[-1 - beyond]) if known else (0.0, 1.0)
+    ends = (
+        f"{'≤ ' * (beyond > 0)}{number(low, digits)}",
+        f"{'≥ ' * (beyond > 0)}{number(high, digits)}",
+    )
 
     def draw(size: Size) -> Drawing:
         left = 116 if size.narrow else 250
@@ -43,7 +52,7 @@ def heat_map(
                 tip = f"{model}\n{columns[at]}: {number(value, digits)}"
                 share = 0.0
                 if is_number(value):
-                    share = (value - low) / (high - low) if high > low else 0.5
+                    share = min(max((value - low) / (high - low), 0), 1) if high > low else 0.5
                 drawing.rect(
                     x + 0.5, y + 0.5, width - 1, ROW - 1, "heat",
                     fill_opacity=f"{0.04 + 0.96 * share:.2f}", data_tip=tip,
@@ -51,7 +60,7 @@ def heat_map(
                 if width >= 40:
                     shown = number(value, digits)
                     drawing.text(x + width / 2, y + 15, shown, "cell", end="middle")
-        _key(drawing, left, top + ROW * len(rows) + 12, number(low, digits), number(high, digits))
+        _key(drawing, left, top + ROW * len(rows) + 12, *ends)
         return drawing
 
     return both(draw)
@@ -61,7 +70,10 @@ def _column(drawing: Drawing, x: float, top: float, width: float, name: str, upr
     if upright:
         at = f"translate({x + width / 2 + 4:.1f} {top - 6:.1f}) rotate(-90)"
         short = shortened(name, 100, 11)
-        drawing.text(0, 0, short, "tick", transform=at, data_tip=name if short != name else None)
+        drawing.text(
+            0, 0, short, "tick", transform=at, data_tip=name if short != name else None,
+            style=f"font-size:{min(11, 0.8 * width):.1f}px",
+        )  # fmt: skip
     else:
         short = shortened(name, width - 6, 11)
         tip = name if short != name else None

@@ -63,7 +63,7 @@ def _panels(rows: list[dict[str, Any]], score: str, size: Size) -> tuple[Scale, 
     for row in rows:
         ends += row.get("accuracy_interval") or []
     left, middle, right = (
-        ((4, 108), (126, 190), (216, 332)) if size.narrow else ((414, 596), (626, 724), (760, 946))
+        ((4, 108), (126, 190), (216, 326)) if size.narrow else ((414, 596), (626, 724), (760, 946))
     )
     held = covering([*ends, 100], *right, zero=True)
     return (

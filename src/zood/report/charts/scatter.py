@@ -10,8 +10,8 @@ from zood.report.numbers import is_number, number, significant
 from zood.report.scale import covering, percent
 from zood.report.svg import Drawing
 
-WIDTH, HEIGHT = 260, 214
-LEFT, RIGHT, TOP, BASE = 34, 252, 44, 184
+WIDTH, HEIGHT = 186, 186
+LEFT, RIGHT, TOP, BASE = 28, 182, 46, 158
 
 
 def scatter(
@@ -23,7 +23,7 @@ def scatter(
 ) -> Markup:
     """A point for each network with a score and an accuracy."""
     drawing = Drawing(WIDTH, HEIGHT, f"{title} against accuracy", finding)
-    drawing.name(0, 14, title, WIDTH, size=13)
+    drawing.name(0, 14, title, WIDTH)
     drawing.text(0, 31, subtitle, "tick")
     up = percent(accuracy.values(), BASE, TOP)
     points = [
@@ -37,7 +37,7 @@ def scatter(
         drawing.text(LEFT - 6, up(value) + 4, label, "tick", end="end")
     for model, value, percentage in points:
         tip = f"{model}\n{title} {significant(value)}\naccuracy {number(percentage, 1)} %"
-        drawing.circle(across(value), up(percentage), 4, "point", data_tip=tip)
+        drawing.circle(across(value), up(percentage), 3.5, "point", data_tip=tip)
     if points:
         scores = [value for _, value, _ in points]
         drawing.text(LEFT, BASE + 18, significant(min(scores)), "tick")

@@ -53,10 +53,14 @@ def _ways(evaluation: dict[str, Any]) -> dict[str, tuple[str, str, str, dict[str
         for key, (title, kind, shape) in WAYS.items()
         if evaluation.get(key)
     }
-    for key, row in (evaluation.get("baselines") or {}).items():
-        if row:
-            title = BASELINES.get(key, key.replace("_", " ").capitalize())
-            ways[key] = (title, "baseline", "line", row)
+    baselines = {key: row for key, row in (evaluation.get("baselines") or {}).items() if row}
+    # the telling ones first, then other scores from the best down
+    order = sorted(
+        baselines, key=lambda key: (key not in BASELINES, -baselines[key]["average"], key)
+    )
+    for key in order:
+        title = BASELINES.get(key, key.replace("best_by_", "Best by "))
+        ways[key] = (title, "baseline", "line", baselines[key])
     return ways
 
 
@@ -71,15 +75,22 @@ def _comparison(
         tested = [_lane(*way, domain) for way in main or ways.values() if _has(way[3], domain)]
         if tested:
             groups.append((domain, tested))
-    finding = ", ".join(f"{lane.title} {number(lane.value, 1)} %" for lane in lanes.values())
+    findings = evaluation.get("findings") or []
+    told = [
+        lane for key, lane in lanes.items() if key in WAYS or (key in BASELINES and not findings)
+    ]
+    finding = ", ".join(
+        f"{lane.title} {number(lane.value, 1)} %" for lane in told or lanes.values()
+    )
     finding = f"On average over test domains: {finding}."
     ratio = (evaluation.get("feature_ratio") or {}).get("average")
-    if is_number(ratio) and "selection" in ways:
+    if is_number(ratio) and "selection" in ways and not findings:
         finding += f" Selection keeps {number(100 * ratio, 1)} % of the features."
     errors = any(lane.error is not None for lane in lanes.values())
     return Figure(
         title="Accuracy on domains nobody has seen",
-        text=finding + (" Lines are standard errors over trials." if errors else ""),
+        text=" ".join([finding, *findings])
+        + (" Lines are standard errors over trials." if errors else ""),
         chart=comparison_chart(groups, finding),
         table=_table(evaluation, ways, domains),
     )
@@ -109,7 +120,7 @@ def _table(
         Column("Accuracy %", "accuracy", 1),
         Column("Standard error", "standard_error", 2),
         Column("Balanced %", "balanced_accuracy", 1),
-        Column("Calibration error", "calibration_error", 3),
+        Column("Calibration error %", "calibration_error", 1),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
         Column("Networks", "models", text=True),

@@ -13,14 +13,18 @@ from zood.report.table import Column, Table
 
 def made_section(run: Run) -> Section | None:
     """The command, versions, settings, seed and times."""
-    pairs = []
-    if run.get("seed") is not None:
-        pairs.append(("Seed", str(run["seed"])))
-    for title, part in (("", "versions"), ("", "machine"), ("", "settings")):
-        pairs += [(f"{title}{key}", _plain(value)) for key, value in (run.get(part) or {}).items()]
     blocks: list[Facts | Figure] = []
-    if pairs or run.get("command"):
-        blocks.append(Facts(pairs, command=run.get("command")))
+    if run.get("command"):
+        blocks.append(Facts((), command=run["command"]))
+    settings = dict(run.get("settings") or {})
+    if run.get("seed") is not None:
+        settings["seed"] = run["seed"]
+    parts = (
+        ("Settings", settings),
+        ("Versions", run.get("versions")),
+        ("Machine", run.get("machine")),
+    )
+    blocks += [Facts(_pairs(part), title=title) for title, part in parts if part]
     if run.get("stages"):
         blocks.append(_stages(run["stages"]))
     if not blocks:
@@ -28,8 +32,15 @@ def made_section(run: Run) -> Section | None:
     return Section("made", "How it was made", "", blocks, short="Made")
 
 
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _pairs(part: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+    pairs = []
+    for name, value in part.items():
+        if isinstance(value, dict):
+            pairs += _pairs(value, f"{above}{name}.")
+        else:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            pairs.append((f"{above}{name}", text))
+    return pairs
 
 
 def _stages(stages: list[dict[str, Any]]) -> Figure:

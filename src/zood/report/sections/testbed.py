@@ -6,7 +6,7 @@ from typing import Any
 
 from zood.report.blocks import Figure, Section
 from zood.report.charts.scatter import scatter
-from zood.report.numbers import NOTHING, is_number, number, span
+from zood.report.numbers import NOTHING, is_number, listed, number, span
 from zood.report.table import Column, Table
 
 
@@ -17,22 +17,22 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
         return None
     order = sorted(scores, key=lambda name: -_tau(scores[name]))
     accuracy = testbed["accuracy"]
-    best = order[0]
+    # a score that only some networks have is judged on an easier or a harder order
+    whole = max(scores[name].get("models") or 0 for name in order)
+    best = next(name for name in order if (scores[name].get("models") or 0) == whole)
     finding = (
-        f"{_title(best, scores)} orders these {len(accuracy)} networks best: weighted tau "
+        f"{best} orders these {len(accuracy)} networks best: weighted tau "
         f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
     )
-    alike = [name for name in order[1:] if _overlap(scores[best], scores[name])]
-    if alike:
-        finding += (
-            f" The intervals of {len(alike)} other score{'s' * (len(alike) != 1)} overlap with it."
-        )
+    if alike := _alike(best, order, testbed.get("indistinguishable") or []):
+        finding += f" It cannot be told apart from {listed(alike)}."
     figures = (
         Figure(
             title="Score against accuracy",
             text=f"{finding} Accuracy in percent upwards, the score to the right, a point for each "
             "network; τ is the weighted rank correlation, with its interval.",
             panels=[_panel(name, scores, accuracy) for name in order],
+            dense=True,
             table=_taus(order, scores),
             folded=False,
         ),
@@ -53,18 +53,14 @@ def _tau(score: dict[str, Any]) -> float:
     return float(tau) if is_number(tau) else -2.0
 
 
-def _title(name: str, scores: dict[str, dict[str, Any]]) -> str:
-    return str(scores[name].get("title") or name)
-
-
 def _interval(score: dict[str, Any]) -> str:
     interval = score.get("interval")
     return f" ({span(*interval, digits=2)})" if interval else ""
 
 
-def _overlap(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    first, second = one.get("interval"), other.get("interval")
-    return bool(first and second and first[0] <= second[1] and second[0] <= first[1])
+def _alike(best: str, order: list[str], pairs: list[list[str]]) -> list[str]:
+    """Scores that the test bed cannot tell from the best."""
+    return [name for name in order if [best, name] in pairs or [name, best] in pairs]
 
 
 def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, float]) -> Any:
@@ -76,12 +72,13 @@ def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, flo
     finding = f"Weighted tau {tau}{_interval(score)}."
     if is_number(score.get("regret")):
         finding += f" Its first choice loses {number(score['regret'], 1)} points."
-    return scatter(_title(name, scores), subtitle, score["values"], accuracy, finding)
+    return scatter(name, subtitle, score["values"], accuracy, finding)
 
 
 def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
     columns = [
         Column("Score", "score", text=True),
+        Column("What it is", "title", text=True),
         Column("Weighted tau", "weighted_tau", 2),
         Column("Interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
@@ -94,7 +91,8 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
         score = scores[name]
         rows.append(
             [
-                _title(name, scores),
+                name,
+                score.get("title"),
                 score.get("weighted_tau"),
                 score.get("interval"),
                 score.get("tau"),
@@ -113,7 +111,7 @@ def _values(
     models: list[str],
 ) -> Table:
     columns = [Column("Network", "model", text=True), Column("Accuracy %", "accuracy", 1)]
-    columns += [Column(_title(name, scores), name) for name in order]
+    columns += [Column(name, name) for name in order]
     rows = [
         [model, accuracy.get(model), *(scores[name]["values"].get(model) for name in order)]
         for model in models

@@ -1,0 +1,247 @@
+"""The page in a real browser, opened from a file with the network off."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.report.example import example_run
+
+from zood.report import page as make_page
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="Playwright is not installed: make page"
+)
+
+ARGUMENTS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-quic",
+]
+ODD = [
+    "<script>alert(1)</script>",
+    '"quo\'te" & <b>',
+    "网络" * 30,
+    "x" * 300,
+    "</style></script>-->",
+    "$a_b^c$",
+]
+RUNS: dict[str, Callable[[], dict[str, Any]]] = {
+    "27": example_run,
+    "odd": lambda: example_run(
+        models=[*ODD, *(f"m{at}" for at in range(5))],
+        domains=["<img src=x onerror=alert(1)>", 'a "b"', "ünïcode 域", "z" * 80, "e", "f", "g"],
+        classes=["<i>", '"', "'", "a,b", "=1+1"],
+    ),
+    "many": lambda: example_run(
+        200,
+        [f"domain number {at} of many" for at in range(20)],
+        [f"class_{at}" for at in range(345)],
+    ),
+}
+OVERLAPS = (Path(__file__).parent / "overlaps.js").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        own = started.chromium.executable_path
+        names = ("chromium", "chromium-browser", "google-chrome")
+        found = next(filter(None, map(shutil.which, names)), own if Path(own).exists() else None)
+        if found is None:
+            pytest.skip("no Chromium: install it, or run `playwright install chromium`")
+        browser = started.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("pages")
+    paths = {}
+    for name, run in RUNS.items():
+        paths[name] = folder / f"{name}.html"
+        paths[name].write_text(make_page(run()), encoding="utf-8")
+    return paths
+
+
+@pytest.fixture
+def view(browser: Any, pages: dict[str, Path]) -> Iterator[Callable[..., Any]]:
+    """Open a page; whatever the browser complains of fails the test."""
+    complaints: list[str] = []
+    contexts = []
+
+    def refuse(dialog: Any) -> None:
+        complaints.append(dialog.message)
+        dialog.dismiss()
+
+    def view(name: str = "27", width: int = 1280, scheme: str = "light") -> Any:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,
+            offline=True,
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        shown = context.new_page()
+        shown.on("console", lambda message: complaints.append(message.text))
+        shown.on("pageerror", lambda error: complaints.append(str(error)))
+        shown.on("requestfailed", lambda request: complaints.append(request.url))
+        shown.on("dialog", refuse)
+        shown.goto(pages[name].as_uri())
+        return shown
+
+    yield view
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def column(shown: Any, table: str, at: int) -> list[str]:
+    cells = shown.locator(f"#table-{table} tbody tr > :nth-child({at})")
+    return [str(text) for text in cells.all_inner_texts()]
+
+
+def test_first_screen_says_the_finding(view: Callable[..., Any]) -> None:
+    heading = view().locator("h1")
+    assert heading.inner_text().startswith("Take network_000_imagenet:")
+    assert heading.bounding_box()["y"] < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [*itertools.product(RUNS, (1280, 390)), ("27", 800), ("27", 320)]
+)
+def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
+    view: Callable[..., Any], name: str, width: int
+) -> None:
+    shown = view(name, width)
+    shown.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    assert shown.evaluate(OVERLAPS) == []
+    assert shown.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
+    shown = view()
+    header = shown.locator("#table-ranking thead th").nth(6)  # expected accuracy
+    header.get_by_role("button").click()
+    assert header.get_attribute("aria-sort") == "descending"
+    values = [float(text) for text in column(shown, "ranking", 7)]
+    assert values == sorted(values, reverse=True)
+    header.get_by_role("button").press("Enter")
+    assert header.get_attribute("aria-sort") == "ascending"
+    values = [float(text) for text in column(shown, "ranking", 7)]
+    assert values == sorted(values)
+
+    name = shown.locator("#table-ranking thead th").nth(1)
+    name.get_by_role("button").click()
+    assert header.get_attribute("aria-sort") is None
+    assert column(shown, "ranking", 2) == sorted(column(shown, "ranking", 2))
+
+
+def test_what_is_missing_is_sorted_last(view: Callable[..., Any]) -> None:
+    shown = view()
+    shown.locator("summary").last.click()
+    header = shown.locator("#table-score-values thead th", has_text="leep")
+    at = 1 + header.evaluate("cell => cell.cellIndex")
+    for _ in range(2):
+        header.get_by_role("button").click()
+        assert column(shown, "score-values", at)[-1] == "–"
+
+
+def test_csv_downloads_hold_the_figures_of_the_record(
+    view: Callable[..., Any], tmp_path: Path
+) -> None:
+    run = example_run()
+    shown = view()
+    links = shown.locator("a.csv")
+    assert links.count() >= 10
+    with shown.expect_download() as download:
+        shown.locator("a.csv[download='ranking.csv']").click()
+    assert download.value.suggested_filename == "ranking.csv"
+    path = tmp_path / "ranking.csv"
+    download.value.save_as(path)
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row, given in zip(rows, run["ranking"]["ranking"], strict=True):
+        assert row["model"] == given["model"]
+        assert float(row["discriminability"]) == given["discriminability"]
+        assert [float(row["accuracy_low"]), float(row["accuracy_high"])] == given[
+            "accuracy_interval"
+        ]
+
+
+def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -> None:
+    shown = view(scheme="dark")
+    background = "getComputedStyle(document.body).backgroundColor"
+    dark = shown.evaluate(background)
+    assert shown.locator("#theme").get_attribute("aria-pressed") == "true"
+    shown.locator("#theme").click()
+    light = shown.evaluate(background)
+    assert (light, dark) == ("rgb(255, 255, 255)", "rgb(18, 23, 29)")
+    assert shown.locator("#theme").get_attribute("aria-pressed") == "false"
+
+
+def test_a_mark_tells_its_value_when_pointed_at(view: Callable[..., Any]) -> None:
+    shown = view()
+    mark = shown.locator("#ranking .wide .bar.discriminability").last
+    mark.scroll_into_view_if_needed()
+    # a scroll hides the tip, so let it end first
+    shown.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
+    mark.hover()
+    tip = shown.locator("#tip")
+    assert tip.is_visible()
+    assert tip.inner_text().startswith("network_026_imagenet\ndiscriminability \N{MINUS SIGN}0.")
+    shown.keyboard.press("Escape")
+    assert tip.is_hidden()
+
+
+def test_long_tables_start_collapsed(view: Callable[..., Any]) -> None:
+    shown = view("many")
+    rows = shown.locator("#table-ranking tbody tr:visible")
+    assert rows.count() == 30
+    shown.locator("button[aria-controls='table-ranking']").click()
+    assert rows.count() == 200
+
+
+def test_skip_link_is_the_first_stop(view: Callable[..., Any]) -> None:
+    shown = view()
+    shown.keyboard.press("Tab")
+    assert shown.evaluate("document.activeElement.className") == "skip"
+    shown.keyboard.press("Enter")
+    assert shown.evaluate("document.activeElement.id") == "main"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_serious(view: Callable[..., Any], scheme: str, width: int) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-core is not installed: make page"
+    )
+    shown = view(width=width, scheme=scheme)
+    shown.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    found = axe.Axe().run(shown).response
+    assert len(found["passes"]) > 20
+    serious = [
+        f"{fault['id']}: {fault['nodes'][0]['html'][:200]}"
+        for fault in found["violations"]
+        if fault["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+
+
+def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:
+    shown = view(scheme="dark")
+    shown.emulate_media(media="print", color_scheme="dark")
+    assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert shown.locator(".csv").first.is_hidden()
+    shown.pdf(path=tmp_path / "page.pdf", format="A4")
+    assert (tmp_path / "page.pdf").stat().st_size > 20_000
