@@ -47,6 +47,7 @@ def save(predictor: Predictor, folder: Path) -> Path:
     _refuse_other(folder)
     temporary = folder.parent / f".tmp-{folder.name}-{os.getpid()}"
     with explaining_disk_errors(folder):
+        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
         temporary.mkdir(parents=True)
         try:
             _write(predictor, temporary)
