@@ -74,7 +74,8 @@ class Data:
 
 
 def fitted(samples: Samples, rows: NDArray[np.bool_]) -> gaussian.TrainingGaussian:
-    return gaussian.fit_gaussian(Samples(*(column[rows] for column in samples)))
+    features, labels, domains = samples
+    return gaussian.fit_gaussian(Samples(features[rows], labels[rows], domains[rows]))
 
 
 def unrelated(
