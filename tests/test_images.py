@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from zood.images import SUFFIXES, UnreadableImageError, decode, read, read_bytes
+from zood.images import SUFFIXES, UnreadableImageError, as_rgb, decode, read, read_bytes
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
@@ -368,3 +368,26 @@ def test_first_decoding_may_happen_in_many_threads(tmp_path: Path) -> None:
         "assert {image.mode for image in found} == {'RGB'}\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "I;16"])
+def test_an_open_image_is_seen_as_its_file_is(mode: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8)
+    image = Image.fromarray(pixels)
+    if mode == "I;16":
+        image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+    else:
+        image = image.convert("RGB").convert(mode) if mode == "P" else image.convert(mode)
+    image.save(tmp_path / "image.png")
+    with Image.open(tmp_path / "image.png") as opened:
+        np.testing.assert_array_equal(as_rgb(opened), read(tmp_path / "image.png"))
+
+
+def test_an_open_image_that_ends_too_early(tmp_path: Path) -> None:
+    Image.effect_noise((64, 64), 50).save(tmp_path / "image.png")
+    content = (tmp_path / "image.png").read_bytes()
+    with (
+        Image.open(io.BytesIO(content[: len(content) // 2])) as opened,
+        pytest.raises(UnreadableImageError, match="truncated"),
+    ):
+        as_rgb(opened)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Literal
 
@@ -181,3 +182,9 @@ def test_a_preprocessing_is_data() -> None:
     assert square(8, MEAN, STD) == square(8, MEAN, STD)
     assert hash(square(8, MEAN, STD).geometry) == hash(square(8, STD, STD).geometry)
     assert square(8, MEAN, STD).to_json()["geometry"]["crop"] == (8, 8)
+
+
+def test_a_preprocessing_is_read_back_as_it_was_written() -> None:
+    cover = Geometry((8, 9), (4, 5), "cover", "bicubic", centring="down")
+    for known in (square(8, MEAN, STD), Preprocessing(cover, MEAN, STD)):
+        assert Preprocessing.from_json(json.loads(json.dumps(known.to_json()))) == known

@@ -45,7 +45,9 @@ def fit(
 ) -> None:
     """Train a predictor on all domains of a store; its folder holds all that it needs."""
     from zood.predictor import fit as fit_store
+    from zood.predictor.folder import require_free
 
+    require_free(out)  # now rather than after the work
     with terminal.progress("Ranking") as progress:
         predictor = fit_store(
             store,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,10 @@ def carry(network: PredictorNetwork, folder: Path) -> dict[str, Any]:
     for inside, file in copies.items():
         target = folder / inside
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(file, target)
+        with file.open("rb") as read, target.open("wb") as written:
+            shutil.copyfileobj(read, written, 1 << 20)
+            written.flush()
+            os.fsync(written.fileno())
         files[inside] = digest(target)
     if spec.kind == "onnx" and list(files.values()) != list(file_digests(spec).values()):
         raise InputError(f"network {spec.name!r}: {str(spec.file)!r} changed while it was copied")

@@ -89,13 +89,14 @@ class _Graph:
         self.inputs = input_names(predictor.networks)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
+        self.sparse: list[Any] = []
         self.batch: int | str = "n"
 
     def model(self) -> Any:
         helper = self.onnx.helper
         parts = self._parts()
         features = [
-            self._features(network, part, f"network{at}_")
+            self._features(network, part, f"zood{at}_")
             for at, (network, part) in enumerate(parts.items())
         ]
         self._head(features)
@@ -114,6 +115,7 @@ class _Graph:
                 )
             ],
             self.constants,
+            sparse_initializer=self.sparse,
         )
         model = helper.make_model(
             graph,
@@ -220,6 +222,7 @@ class _Graph:
             self._add("Cast", [normalised], last, to=kind)
         self.nodes += graph.node
         self.constants += graph.initializer
+        self.sparse += graph.sparse_initializer
         output = graph.output[0]
         name = output.name
         if output.type.tensor_type.elem_type != float32:

@@ -56,10 +56,11 @@ def fit(
     Predictor
     """
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
-    if len(store.domains) < 2:
+    usable = [domain for domain in store.domains if len(store.labels(domain))]
+    if len(usable) < 2:
         raise InputError(
-            f"the store {str(store.path)!r} has one domain, {store.domains[0]!r}; a predictor "
-            "needs two or more, as all is chosen by leaving a domain out"
+            f"the store {str(store.path)!r} has images of one domain, {', '.join(usable)!r}; a "
+            "predictor needs two or more, as all is chosen by leaving a domain out"
         )
     if len(store.classes) < 2:
         raise InputError(

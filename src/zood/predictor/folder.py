@@ -44,9 +44,10 @@ Tensors = dict[str, NDArray[Any]]
 def save(predictor: Predictor, folder: Path) -> Path:
     """Write a predictor as a folder, whole or not at all."""
     folder = folder.resolve()
-    _refuse_other(folder)
+    require_free(folder)
     temporary = folder.parent / f".tmp-{folder.name}-{os.getpid()}"
     with explaining_disk_errors(folder):
+        shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
         temporary.mkdir(parents=True)
         try:
             _write(predictor, temporary)
@@ -151,7 +152,7 @@ def _put(temporary: Path, folder: Path) -> None:
     shutil.rmtree(old)
 
 
-def _refuse_other(folder: Path) -> None:
+def require_free(folder: Path) -> None:
     """Refuse to write over anything but a predictor."""
     if not folder.exists():
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +14,10 @@ from zood.features.store import FeatureStore, StoredModel, read_local
 from zood.zoo import ModelSpec, Network, Preprocessing, load_network
 from zood.zoo.device import resolve_device
 from zood.zoo.onnx import external_files, fingerprint, output_names
+
+
+class OtherNetworkError(InputError):
+    """What was loaded is not the network that made the features."""
 
 
 @dataclass(frozen=True)
@@ -48,18 +53,18 @@ class PredictorNetwork:
         info = network.info
         # The fingerprint of an ONNX file is known from its bytes, checked before it was named.
         if self.spec.kind != "onnx" and info.fingerprint != self.fingerprint:
-            raise InputError(
+            raise OtherNetworkError(
                 f"network {self.name!r}: {self.spec.source} has the fingerprint "
                 f"{info.fingerprint[:12]}…, the predictor was fitted with {self.fingerprint[:12]}…;"
                 " its weights have changed: fit again, or bring the old ones back"
             )
         if info.feature_dim != self.feature_dim:
-            raise InputError(
+            raise OtherNetworkError(
                 f"network {self.name!r} gives {info.feature_dim} features, the predictor was "
                 f"fitted with {self.feature_dim}; fit again"
             )
         if info.preprocessing != self.preprocessing:
-            raise InputError(
+            raise OtherNetworkError(
                 f"network {self.name!r}: {self.spec.source} prepares images in another way than "
                 "when the predictor was fitted; install the versions of then, or fit again"
             )
@@ -168,16 +173,16 @@ def digest(file: Path) -> str:
 
 def _tried(network: PredictorNetwork) -> PredictorNetwork:
     """The network with what a zoo file may have stated beside its source, found by trying."""
-    error: InputError | None = None
-    for candidate in _candidates(network):
-        try:
-            candidate.load("cpu")
-        except InputError as raised:
-            error = error or raised
-        else:
-            return candidate
-    assert error is not None
-    raise error
+    first, *others = _candidates(network)
+    try:
+        first.load("cpu")
+        return first
+    except OtherNetworkError:
+        for candidate in others:
+            with contextlib.suppress(OtherNetworkError):
+                candidate.load("cpu")
+                return candidate
+        raise  # what is wrong with the plain one
 
 
 def _candidates(network: PredictorNetwork) -> Iterator[PredictorNetwork]:

@@ -1,0 +1,190 @@
+"""How well the distance from the training images tells other images apart.
+
+    python benchmarks/out_of_domain.py [--store STORE] [--zoo ZOO] [--images FOLDER] [--top-k 3]
+                                       [--seeds 5]
+
+Without a store, one is made of the embedded digits and zoo.
+
+Everything a predictor is made of (which networks, which features, the Gaussians, the limit) is
+made anew from the images that are not held out:
+
+- left-out domains: ranked and fitted without the domain, on 80 % of the images of the others;
+  AUROC of the domain against the other 20 %, and the share of the domain that is flagged.
+- unrelated images: fitted on 80 % of all images; AUROC against the other 20 %, and the share that
+  is flagged. They are the embedded digits (or, with --images, those of a folder), noise, crops of
+  photographs of scikit-learn, coloured textures, and images of one colour.
+- false alarms: the share of held-out training images that is flagged, over some seeds, with its
+  greatest value.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from sklearn.metrics import roc_auc_score
+
+import zood
+from zood.access import ArraySource
+from zood.aggregation import select_features
+from zood.demo import write_digits
+from zood.demo.digits import DOMAINS, _scans, _texture, draw_digit
+from zood.kept import Kept, Samples
+from zood.predictor import gaussian
+from zood.predictor.images import features_of, image_files
+from zood.predictor.networks import network_of
+from zood.ranking import rank, rank_for_test_domains
+from zood.zoo import load_zoo
+
+HELD_OUT = 0.2
+
+
+class Data:
+    """The images of a store, some of which are held out."""
+
+    def __init__(self, store: zood.FeatureStore) -> None:
+        self.store = store
+        self.labels = np.concatenate([store.labels(d) for d in store.domains])
+        counts = [len(store.labels(d)) for d in store.domains]
+        self.domains = np.repeat(np.arange(len(store.domains)), counts)
+
+    def features(self, models: Sequence[str]) -> dict[str, NDArray[np.float32]]:
+        return {
+            m: np.concatenate([self.store.features(m, d) for d in self.store.domains])
+            for m in models
+        }
+
+    def kept(self, models: Sequence[str], rows: NDArray[np.bool_]) -> tuple[Kept, Samples]:
+        """What is selected from some images, and the kept features of all."""
+        features = self.features(models)
+        source = ArraySource(
+            {name: array[rows] for name, array in features.items()},
+            self.labels[rows],
+            self.domains[rows],
+        )
+        kept = select_features(source, models).kept
+        together = [features[name][:, kept.columns[name]] for name in kept.models]
+        return kept, Samples(np.concatenate(together, axis=1), self.labels, self.domains)
+
+
+def fitted(samples: Samples, rows: NDArray[np.bool_]) -> gaussian.TrainingGaussian:
+    features, labels, domains = samples
+    return gaussian.fit_gaussian(Samples(features[rows], labels[rows], domains[rows]))
+
+
+def unrelated(
+    rng: np.random.Generator, folder: Path | None, digits: bool
+) -> dict[str, list[Image.Image]]:
+    """Images that have nothing to do with the training images."""
+    kinds: dict[str, list[Image.Image]] = {}
+    if digits:
+        scans, _ = _scans()
+        kinds["digits"] = [
+            Image.fromarray(draw_digit(scans[at], list(DOMAINS)[at % len(DOMAINS)], at))
+            for at in rng.choice(len(scans), 120, replace=False).tolist()
+        ]
+    if folder is not None:
+        files = list(image_files([folder]))
+        chosen = rng.choice(len(files), min(120, len(files)), replace=False)
+        kinds[folder.name] = [Image.open(files[at]).convert("RGB") for at in chosen]
+    kinds["noise"] = [
+        Image.fromarray(rng.integers(0, 256, (224, 224, 3), np.uint8)) for _ in range(60)
+    ]
+    kinds["photographs"] = list(_crops(rng))
+    textures = (np.array([_texture(rng) for _ in range(60)]) * 255).astype(np.uint8)
+    kinds["textures"] = [Image.fromarray(pixels).resize((224, 224)) for pixels in textures]
+    colours = rng.integers(0, 256, (60, 3)).tolist()
+    kinds["one colour"] = [Image.new("RGB", (224, 224), tuple(colour)) for colour in colours]
+    return kinds
+
+
+def _crops(rng: np.random.Generator) -> Iterator[Image.Image]:
+    for image in load_sample_images().images:
+        height, width, _ = image.shape
+        for _ in range(40):
+            side = int(rng.integers(160, 400))
+            top, left = rng.integers(0, height - side), rng.integers(0, width - side)
+            yield Image.fromarray(image[top : top + side, left : left + side])
+
+
+def row(name: str, home: NDArray[np.float64], away: NDArray[np.float64]) -> None:
+    truth = np.repeat([0, 1], [len(home), len(away)])
+    auroc = roc_auc_score(truth, np.concatenate([home, away]))
+    print(f"{name:28} {auroc:7.3f} {100 * np.mean(away > 1):9.1f} {len(away):8}", flush=True)
+
+
+def left_out_domains(data: Data, top_k: int) -> None:
+    rankings = rank_for_test_domains(data.store)
+    for number, domain in enumerate(data.store.domains):
+        rng = np.random.default_rng(number)
+        others = data.domains != number
+        held = others & (rng.random(len(others)) < HELD_OUT)
+        models = [line.model for line in rankings[domain].rows[:top_k]]
+        _, samples = data.kept(models, others & ~held)
+        model = fitted(samples, others & ~held)
+        far = model.distances(samples.features[~others])
+        row(f"domain {domain}", model.distances(samples.features[held]), far)
+
+
+def others(data: Data, arguments: argparse.Namespace) -> None:
+    models = [line.model for line in rank(data.store).rows[: arguments.top_k]]
+    rng = np.random.default_rng(0)
+    kinds = unrelated(
+        rng, arguments.images, digits=bool(arguments.store) and arguments.images is None
+    )
+    specs = load_zoo(arguments.zoo) if arguments.zoo else []
+    networks = {name: network_of(data.store, name, specs).load("cpu") for name in models}
+    whole = Kept({name: np.arange(networks[name].info.feature_dim) for name in models}).columns
+    seen = {
+        kind: np.concatenate([p.features for p in features_of(images, networks, whole, 16)])
+        for kind, images in kinds.items()
+    }
+    alarms = []
+    for seed in range(arguments.seeds):
+        held = np.random.default_rng(seed).random(len(data.labels)) < HELD_OUT
+        kept, samples = data.kept(models, ~held)
+        model = fitted(samples, ~held)
+        home = model.distances(samples.features[held])
+        alarms.append(100 * float(np.mean(home > 1)))
+        if seed == 0:
+            starts = np.cumsum([0, *(networks[name].info.feature_dim for name in models)])
+            columns = np.concatenate(
+                [kept.columns[name] + at for name, at in zip(models, starts, strict=False)]
+            )
+            for kind, features in seen.items():
+                row(kind, home, model.distances(features[:, columns]))
+    shown = ", ".join(f"{share:.1f}" for share in alarms)
+    print(
+        f"false alarms on held-out training images, %: mean {np.mean(alarms):.1f}, greatest "
+        f"{max(alarms):.1f} of {shown}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--store", type=Path)
+    parser.add_argument("--zoo")
+    parser.add_argument("--images", type=Path)
+    parser.add_argument("--top-k", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
+    arguments = parser.parse_args()
+    with TemporaryDirectory() as folder:
+        if arguments.store is None:
+            write_digits(Path(folder) / "data")
+            store = zood.extract(Path(folder) / "data", "demo", Path(folder) / "store")
+        else:
+            store = zood.FeatureStore(arguments.store)
+        data = Data(store)
+        print(f"{'images':28} {'AUROC':>7} {'flagged %':>9} {'images':>8}")
+        left_out_domains(data, arguments.top_k)
+        others(data, arguments)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""One ONNX file that says what the predictor says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+import zood
+from zood import InputError
+from zood.errors import MissingPackageError
+from zood.zoo import ModelSpec
+
+onnx = pytest.importorskip("onnx", reason='joining graphs needs onnx: pip install "zood[onnx]"')
+
+
+def _run(file: Path, predictor: zood.Predictor, images: list[Path]) -> Any:
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    return session.run(["probabilities"], predictor.preprocess(images))[0]
+
+
+def _written(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
+    """A network that was changed, as another one of the zoo."""
+    folder.mkdir(exist_ok=True)
+    onnx.save(change(onnx.load(spec.file)), folder / f"{name}.onnx")
+    fields = {"name": name, "source": f"onnx/{name}.onnx", "folder": folder, "sha256": None}
+    return ModelSpec(**{**vars(spec), **fields})
+
+
+def test_it_equals_the_predictor(
+    predictor: zood.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    file = predictor.export(tmp_path / "model.onnx")
+    for images in (unseen, unseen[:1]):
+        found = _run(file, predictor, images)
+        assert found.dtype == np.float32
+        np.testing.assert_allclose(found, predictor.predict_proba(images), atol=1e-5)
+    model = onnx.load(file)
+    assert [value.name for value in model.graph.input] == ["pixels"]
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(facts["classes"]) == ["0", "1", "2"]
+    assert json.loads(facts["inputs"])["pixels"]["crop"] == [32, 32]
+
+
+def test_heads_of_the_networks_are_left_out(predictor: zood.Predictor, tmp_path: Path) -> None:
+    exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
+    whole = [onnx.load(network.spec.file) for network in predictor.networks]
+    assert all(len(model.graph.output) == 2 for model in whole)  # features and logits
+    names = {name for node in exported.graph.node for name in node.output}
+    assert not any(name.endswith("_logits") for name in names)
+
+
+def test_networks_of_other_sizes_opsets_types_and_shapes(
+    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    def older(model: Any) -> Any:
+        model.opset_import[0].version = 15  # its operators mean the same there
+        return model
+
+    def maps(model: Any) -> Any:
+        """What lies before the pooling, as features: (n, d, height, width)."""
+        (pool,) = [n for n in model.graph.node if list(n.output) == ["features"]]
+        del model.graph.output[:]
+        value = onnx.helper.make_tensor_value_info(pool.input[0], 1, ["n", None, None, None])
+        model.graph.output.append(value)
+        return model
+
+    def free(model: Any) -> Any:
+        """An input of any size, so that it can be given a larger one."""
+        for axis in (2, 3):
+            model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"side{axis}"
+        return model
+
+    def output(spec: ModelSpec) -> ModelSpec:
+        (name,) = (value.name for value in onnx.load(spec.file).graph.output)
+        return ModelSpec(**{**vars(spec), "features": name, "logits": None})
+
+    folder = tmp_path / "zoo"
+    resnet, separable, mlp = zoo
+    specs = [
+        _written(mlp, folder, "older", older),
+        output(_written(separable, folder, "maps", maps)),
+        ModelSpec(**{**vars(_written(resnet, folder, "large", free)), "input_size": 48}),
+    ]
+    store = extract(digits, specs, tmp_path / "store")
+    fitted = zood.fit(store, models=["older", "maps", "large"], select=False)
+    file = fitted.export(tmp_path / "model.onnx")
+    inputs = {value.name for value in onnx.load(file).graph.input}
+    assert inputs == set(fitted.preprocess(unseen[:1])) == {"pixels_32x32", "pixels_48x48"}
+    np.testing.assert_allclose(_run(file, fitted, unseen), fitted.predict_proba(unseen), atol=1e-5)
+
+
+def test_a_network_for_one_batch_size(
+    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    def fixed(size: int) -> Callable[[Any], Any]:
+        def change(model: Any) -> Any:
+            for value in (*model.graph.input, *model.graph.output):
+                value.type.tensor_type.shape.dim[0].dim_value = size
+            return model
+
+        return change
+
+    specs = [
+        _written(zoo[0], tmp_path / "zoo", "four", fixed(4)),
+        _written(zoo[1], tmp_path / "zoo", "two", fixed(2)),
+    ]
+    store = extract(digits, [*specs, zoo[2]], tmp_path / "store")
+    fitted = zood.fit(store, models=["four", zoo[2].name], select=False)
+    file = fitted.export(tmp_path / "model.onnx")
+    np.testing.assert_allclose(
+        _run(file, fitted, unseen[:4]), fitted.predict_proba(unseen[:4]), atol=1e-5
+    )
+    apart = zood.fit(store, models=["four", "two"], select=False)
+    with pytest.raises(InputError, match="'two' takes 2 images at a time and another one 4"):
+        apart.export(tmp_path / "other.onnx")
+
+
+def test_where_it_cannot_be_written(
+    predictor: zood.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="is a folder; name a file"):
+        predictor.export(tmp_path)
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"zood\[onnx\]"'):
+        predictor.export(tmp_path / "model.onnx")
+
+
+def test_a_file_that_would_differ_is_not_written(
+    predictor: zood.Predictor, saved: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(saved, tmp_path / "model")
+    other = zood.load(model, device="cpu")
+    other.loaded()
+    other.head = replace(other.head, weights=1000 * other.head.weights)  # sure of what it says
+    # Behind the predictor's back, the file of a network changes.
+    one = other.networks[0].spec.file
+    changed = onnx.load(one)
+    for tensor in changed.graph.initializer:
+        array = onnx.numpy_helper.to_array(tensor)
+        if array.ndim == 4:  # a convolution
+            flipped = np.ascontiguousarray(array[..., ::-1])
+            tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
+    onnx.save(changed, one)
+    with pytest.raises(InputError, match=r"give probabilities that differ by .*no file was"):
+        other.export(tmp_path / "model.onnx")
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_the_command(
+    saved: Path, unseen: list[Path], run: Callable[..., Any], tmp_path: Path
+) -> None:
+    done = run("export", saved, tmp_path / "model.onnx", "--json")
+    assert done.document["inputs"] == {"pixels": [32, 32, 3]}
+    assert done.document["classes"] == ["0", "1", "2"]
+    loaded = zood.load(saved)
+    found = _run(tmp_path / "model.onnx", loaded, unseen)
+    np.testing.assert_allclose(found, loaded.predict_proba(unseen), atol=1e-5)
