@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zood.access import FeatureSource
-from zood.concatenation import concatenated_moments
+from zood.concatenation import concatenated_moments, concatenated_samples
 from zood.kept import Kept
 from zood.selection import SpikeSlabSelector
 
@@ -113,8 +113,8 @@ def select_features(
     widths = [source.facts(model).feature_dim for model in models]
     if sum(len(source.labels(domain)) for domain in chosen) < sum(widths):
         # The samples are then less than their moments, and so is the work.
-        samples = Kept.all_of(source, models).samples(source, chosen)
-        selector.fit(samples.features, np.eye(len(source.classes))[samples.labels])
+        features, labels = concatenated_samples(source, models, chosen)
+        selector.fit(features, np.eye(len(source.classes))[labels])
     else:
         selector.fit_moments(concatenated_moments(source, models, chosen, device=device))
     ends = np.cumsum(widths)[:-1]
