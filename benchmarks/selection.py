@@ -330,13 +330,15 @@ def rules(page: Page, options: argparse.Namespace) -> None:
 def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
     """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
     import zood
+    from zood import target_scale
     from zood.access import StoreSource
     from zood.head import fit_head
     from zood.kept import Kept
 
     warnings.simplefilter("ignore")
+    # The selector asks its own module, of which this process may have a copy of its own.
     for share in (0.5, 0.7):
-        RULES[f"{share} of weights"] = functools.partial(_less, share)
+        target_scale.RULES[f"{share} of weights"] = functools.partial(_less, share)
     source = StoreSource(zood.FeatureStore(path), models)
     n_classes = len(source.classes)
     everything = Kept.all_of(source, models)
@@ -353,7 +355,7 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     ridge = ridge_weights(train.features, np.eye(n_classes)[train.labels])
     known: dict[bytes, Any] = {}
     found: dict[str, Any] = {}
-    for rule in RULES:
+    for rule in target_scale.RULES:
         start = time.perf_counter()
         mask = SpikeSlabSelector(scale=rule).fit(train.features, train.labels).get_support()
         seconds = time.perf_counter() - start
