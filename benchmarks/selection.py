@@ -1,66 +1,126 @@
 """What the selection finds, what it costs, and what its scale rule is worth.
 
-    python benchmarks/selection.py [simulation] [odd] [speed] [rules] [--repeats 5] [--peers 1]
-                                   [--store STORE] [--device cuda]
+    python benchmarks/selection.py [simulation] [odd] [rules --store STORE] [speed]
+                                   [--jobs 16] [--out FILE] [--device cuda]
 
-simulation: TPR and FPR, in percent with standard errors, in the cases of the paper (Appendix C.6),
-    beside the paper's own row with the larger batch and beside scikit-learn on the same data. A
-    case passes if TPR is not below and FPR not above the paper's by more than two standard errors
-    of the difference.
-odd: correlated features, heavy noise, targets that are noise, one-hot targets.
+simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of each, beside the
+    paper's own row with the larger batch and beside scikit-learn on the same data. A row passes if
+    its TPR is not below and its FPR not above the paper's by more than two standard errors of the
+    difference. LassoCV keeps weights that are not zero (5 folds), ARDRegression weights whose
+    precision is below its own threshold, and the univariate F-test features at a false discovery
+    rate of 5 % (Benjamini and Hochberg).
+odd: correlated features, heavy noise, targets that are noise, one-hot targets, 10 repeats.
+rules: accuracy on left-out domains of a store, of a linear head on the features that each scale
+    rule keeps, on as many random ones and on as many with the greatest ridge weights. Networks are
+    chosen without the test domain, and the strength of the head on all their features, once for
+    each test domain, by leaving training domains out. "0.5 of weights" multiplies targets by half
+    of what the rule "weights" does.
 speed: one sweep against one d × d by d × C product; moments of 10⁴ and of 10⁶ samples.
-rules: accuracy of a linear probe on left-out domains of a store, for features kept by each scale
-    rule and for as many random ones. Needs --store.
 
-Without a name, the first three run.
+Tables are printed as they grow, and written to --out as Markdown. Fits are spread over --jobs
+processes with one BLAS thread each; times are of one fit. --minutes starts no fit of the simulation
+after that time, and the table says how many there were. Without the name of a part a short form of
+all but `rules` runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import functools
 import operator
 import time
 import warnings
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed, parallel_config
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectFdr, f_regression
-from sklearn.linear_model import ARDRegression, LassoCV, LogisticRegression
+from sklearn.linear_model import ARDRegression, LassoCV
 
-import zood
-from zood.access import StoreSource
-from zood.backend import backend, backend_of
-from zood.gauss_seidel import sweep
-from zood.ranking import rank_for_test_domains
+from zood.backend import backend
+from zood.gauss_seidel import GramSweeps
+from zood.selection import SpikeSlabSelector
 from zood.spike_slab import Chain, Data, Posterior, Priors
-from zood.target_scale import RULES, TargetMoments
+from zood.target_scale import RULES, TargetMoments, scaled_samples
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Case = tuple[int, int, int]
 
-# d, k, n of a case, and the paper's TPR, its deviation over 50 repeats, FPR, and its deviation.
-PAPER = {
-    (100, 50, 200): (99.92, 0.39, 0.00, 0.00),
-    (100, 50, 400): (100.00, 0.00, 0.00, 0.00),
-    (100, 90, 200): (99.93, 0.26, 0.00, 0.00),
-    (100, 90, 400): (100.00, 0.00, 0.00, 0.00),
-    (300, 100, 300): (96.46, 2.12, 2.31, 2.10),
-    (300, 100, 500): (100.00, 0.00, 0.00, 0.00),
-    (300, 250, 300): (91.95, 2.40, 14.56, 8.35),
-    (300, 250, 500): (99.92, 0.05, 0.00, 0.00),
-    (500, 100, 450): (92.89, 2.69, 4.90, 1.82),
-    (500, 100, 800): (100.00, 0.00, 0.00, 0.00),
-    (500, 450, 500): (92.06, 1.84, 16.04, 6.69),
-    (500, 450, 800): (100.00, 0.00, 0.00, 0.00),
-}
 PAPER_REPEATS = 50
-
 FIRST_SEED = 20_000
 """The constants of the scale rule were chosen on seeds below."""
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Of the head of `rules`."""
+
+
+class Page:
+    """Markdown that is written anew whenever a table has grown."""
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self.parts: list[str] = []
+
+    def begin(self, title: str) -> None:
+        self.parts.append("")
+        self.table = f"## {title}\n"
+        print(self.table, flush=True)
+
+    def show(self, text: str) -> None:
+        """The part that was begun last, as far as it has come."""
+        self.parts[-1] = f"{self.table}\n{text}\n"
+        if self.path is not None:
+            self.path.write_text("\n".join(self.parts), encoding="utf-8")
+
+
+def markdown(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    head = list(head)
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+
+
+def spread(tasks: list[Any], jobs: int) -> Iterator[Any]:
+    """Results as they come, from processes with one BLAS thread each."""
+    with parallel_config(backend="loky", inner_max_num_threads=1):
+        yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
+
+
+def mean_error(values: Any) -> tuple[Floats, Floats]:
+    """Mean over repeats and its standard error."""
+    table = np.array(values)
+    error = table.std(axis=0, ddof=min(1, len(table) - 1)) / np.sqrt(len(table))
+    return table.mean(axis=0), error
+
+
+# --- the paper's simulation --------------------------------------------------------------------
+
+
+class Rates(NamedTuple):
+    """TPR and FPR in percent, and their deviations over the paper's repeats."""
+
+    tpr: float
+    tpr_std: float
+    fpr: float
+    fpr_std: float
+
+
+def paper_rates(path: Path) -> dict[Case, Rates]:
+    """The paper's table by d, k and n: the row with the larger batch."""
+    found: dict[Case, tuple[int, Rates]] = {}
+    with path.open(encoding="utf-8", newline="") as lines:
+        for row in csv.DictReader(lines):
+            case = (int(row["d"]), int(row["k"]), int(row["n"]))
+            names = ("tpr_mean", "tpr_std", "fpr_mean", "fpr_std")
+            rates = Rates(*(float(row[name]) for name in names))
+            if int(row["batch"]) > found.get(case, (0, rates))[0]:
+                found[case] = (int(row["batch"]), rates)
+    return {case: rates for case, (_, rates) in found.items()}
 
 
 def simulate(seed: int, d: int, k: int, n: int) -> tuple[Floats, Floats]:
@@ -70,7 +130,7 @@ def simulate(seed: int, d: int, k: int, n: int) -> tuple[Floats, Floats]:
 
 
 def ours(X: Floats, y: Floats) -> Mask:
-    return np.asarray(zood.SpikeSlabSelector().fit(X, y).get_support())
+    return np.asarray(SpikeSlabSelector().fit(X, y).get_support())
 
 
 def lasso(X: Floats, y: Floats) -> Mask:
@@ -86,50 +146,88 @@ def univariate(X: Floats, y: Floats) -> Mask:
     return np.asarray(SelectFdr(f_regression, alpha=0.05).fit(X, y).get_support())
 
 
-PEERS = {"LassoCV": lasso, "ARDRegression": ard, "univariate (FDR 5 %)": univariate}
+METHODS = {"zood": ours, "F-test": univariate, "LassoCV": lasso, "ARDRegression": ard}
 
 
-def rates(
-    select: Callable[[Floats, Floats], Mask], case: tuple[int, int, int], repeats: int
-) -> Any:
-    """TPR and FPR in percent, mean and standard error over repeats, and seconds of one."""
-    d, k, n = case
-    found = []
+def one_fit(case: Case, method: str, seed: int, end: float) -> tuple[Case, str, Any]:
+    """TPR, FPR and seconds of one fit; None if it is too late to begin."""
+    if time.time() > end:
+        return case, method, None
+    warnings.simplefilter("ignore")  # nothing selected, or not converged
+    X, y = simulate(seed, *case)
     start = time.perf_counter()
-    for seed in range(FIRST_SEED, FIRST_SEED + repeats):
-        mask = select(*simulate(seed, d, k, n))
-        found.append((100 * mask[:k].mean(), 100 * mask[k:].mean()))
-    seconds = (time.perf_counter() - start) / repeats
-    table = np.array(found)
-    error = table.std(axis=0, ddof=min(1, repeats - 1)) / np.sqrt(repeats)
-    return *table.mean(axis=0), *error, seconds
+    mask = METHODS[method](X, y)
+    seconds = time.perf_counter() - start
+    k = case[1]
+    return case, method, (100 * mask[:k].mean(), 100 * mask[k:].mean(), seconds)
 
 
-def simulation(repeats: int, peers: int) -> None:
-    print(f"simulation, {repeats} repeats ({peers} for the peers)", flush=True)
-    print(f"{'d, k, n':<14}{'':<22}{'TPR':>8}{'':>7}{'FPR':>8}{'':>7}{'s':>8}")
-    failed = []
-    for case, (tpr, tpr_std, fpr, fpr_std) in PAPER.items():
-        name = ", ".join(map(str, case))
-        found, false, tpr_error, fpr_error, seconds = rates(ours, case, repeats)
-        tpr_slack = 2 * np.hypot(tpr_error, tpr_std / np.sqrt(PAPER_REPEATS))
-        fpr_slack = 2 * np.hypot(fpr_error, fpr_std / np.sqrt(PAPER_REPEATS))
-        good = found >= tpr - tpr_slack and false <= fpr + fpr_slack
-        failed += [] if good else [name]
-        line = f"{found:8.2f} ±{tpr_error:<5.2f}{false:8.2f} ±{fpr_error:<5.2f}{seconds:8.3f}"
-        print(f"{name:<14}{'zood':<22}{line}  {'ok' if good else 'WORSE than the paper'}")
-        print(f"{'':<14}{'the paper':<22}{tpr:8.2f}{'':<7}{fpr:8.2f}", flush=True)
-        for peer, select in PEERS.items() if peers else ():
-            found, false, tpr_error, fpr_error, seconds = rates(select, case, peers)
-            line = f"{found:8.2f} ±{tpr_error:<5.2f}{false:8.2f} ±{fpr_error:<5.2f}{seconds:8.3f}"
-            print(f"{'':<14}{peer:<22}{line}", flush=True)
-    print(f"cases worse than the paper: {', '.join(failed) or 'none'}")
+def simulation(page: Page, options: argparse.Namespace) -> None:
+    paper = paper_rates(options.paper)
+    page.begin("Simulation")
+    end = time.time() + 60 * options.minutes
+    tasks = []
+    for method in METHODS:
+        repeats = options.repeats if method == "zood" else options.peer_repeats
+        # The slow cases first, so that no process is left alone with one at the end.
+        for case in sorted(paper, key=lambda case: (case[0], case[1] - case[2]), reverse=True):
+            seeds = range(FIRST_SEED, FIRST_SEED + repeats)
+            tasks += [delayed(one_fit)(case, method, seed, end) for seed in seeds]
+    left: dict[tuple[Case, str], int] = defaultdict(int)
+    for _, (case, method, *_), _ in tasks:
+        left[case, method] += 1
+    results: dict[tuple[Case, str], list[Any]] = defaultdict(list)
+    for case, method, result in spread(tasks, options.jobs):
+        left[case, method] -= 1
+        if result is not None:
+            results[case, method].append(result)
+        if not left[case, method] and results[case, method]:
+            row = simulation_row(case, method, results[case, method], paper[case])
+            print("  ".join(map(str, row)), flush=True)
+            page.show(simulation_table(results, paper))
+    print("\n" + simulation_table(results, paper), flush=True)
+
+
+def simulation_row(case: Case, method: str, results: list[Any], paper: Rates) -> list[object]:
+    (tpr, fpr, seconds), (tpr_error, fpr_error, _) = mean_error(results)
+    root = np.sqrt(PAPER_REPEATS)
+    good = tpr >= paper.tpr - 2 * np.hypot(tpr_error, paper.tpr_std / root)
+    good &= fpr <= paper.fpr + 2 * np.hypot(fpr_error, paper.fpr_std / root)
+    return [
+        ", ".join(map(str, case)),
+        method,
+        len(results),
+        f"{tpr:.2f} ± {tpr_error:.2f}",
+        f"{paper.tpr:.2f}",
+        f"{fpr:.2f} ± {fpr_error:.2f}",
+        f"{paper.fpr:.2f}",
+        "yes" if good else "NO",
+        f"{seconds:.3f}",
+    ]
+
+
+def simulation_table(results: dict[tuple[Case, str], list[Any]], paper: dict[Case, Rates]) -> str:
+    head = ["d, k, n", "method", "repeats", "TPR", "paper", "FPR", "paper", "reaches it", "s"]
+    rows = [
+        simulation_row(case, method, results[case, method], paper[case])
+        for case in paper
+        for method in METHODS
+        if results.get((case, method))
+    ]
+    text = markdown(head, rows)
+    for method in METHODS:
+        mine = [row for row in rows if row[1] == method]
+        if mine:
+            worse = [str(row[0]) for row in mine if row[7] != "yes"]
+            text += f"\n\n{method}: {len(mine) - len(worse)} of {len(mine)} cases reach the paper's"
+            text += f"; not {'; '.join(worse)}." if worse else "."
+    return text
 
 
 # --- odd data ----------------------------------------------------------------------------------
 
 
-def blocks(seed: int, n: int, d: int = 100, size: int = 5) -> tuple[Floats, Floats]:
+def correlated(seed: int, n: int, d: int = 100, size: int = 5) -> tuple[Floats, Floats]:
     """Blocks of features with correlation 0.9, of which the first features carry the target."""
     rng = np.random.default_rng(seed)
     common = np.tile(rng.normal(size=(n, d // size)), size)
@@ -157,30 +255,139 @@ def one_hot(seed: int, separation: float) -> tuple[Floats, NDArray[np.int64]]:
     return X, y
 
 
-def odd(repeats: int) -> None:
-    print(f"odd data, {repeats} repeats: TPR, FPR in percent by scale rule")
-    cases: dict[str, tuple[int, Callable[[int], tuple[Any, Any]]]] = {
-        "correlation 0.9, n=400": (20, lambda seed: blocks(seed, 400)),
-        "correlation 0.9, n=120": (20, lambda seed: blocks(seed, 120)),
-        "noise 3, n=400": (20, lambda seed: noisy(seed, 3)),
-        "noise 10, n=400": (20, lambda seed: noisy(seed, 10)),
-        "noise 30, n=400": (20, lambda seed: noisy(seed, 30)),
-        "only noise, n=1000, d=100": (0, lambda seed: pure_noise(seed, 1000, 100)),
-        "only noise, n=200, d=400": (0, lambda seed: pure_noise(seed, 200, 400)),
-        "five classes far apart": (20, lambda seed: one_hot(seed, 1.0)),
-        "five classes near": (20, lambda seed: one_hot(seed, 0.4)),
-    }
-    for name, (k, data) in cases.items():
+ODD: dict[str, tuple[int, Callable[[int], tuple[Any, Any]]]] = {
+    "blocks of correlation 0.9, n = 400, d = 100": (20, functools.partial(correlated, n=400)),
+    "blocks of correlation 0.9, n = 120, d = 100": (20, functools.partial(correlated, n=120)),
+    "noise 3, n = 400, d = 100": (20, functools.partial(noisy, noise=3)),
+    "noise 10, n = 400, d = 100": (20, functools.partial(noisy, noise=10)),
+    "noise 30, n = 400, d = 100": (20, functools.partial(noisy, noise=30)),
+    "only noise, n = 1,000, d = 100": (0, functools.partial(pure_noise, n=1000, d=100)),
+    "only noise, n = 200, d = 400": (0, functools.partial(pure_noise, n=200, d=400)),
+    "five classes far apart, n = 1,000": (20, functools.partial(one_hot, separation=1.0)),
+    "five classes near, n = 1,000": (20, functools.partial(one_hot, separation=0.4)),
+}
+
+
+def odd_fit(name: str, rule: str, seed: int) -> tuple[str, str, Any]:
+    warnings.simplefilter("ignore")
+    k, data = ODD[name]
+    mask = np.asarray(SpikeSlabSelector(scale=rule).fit(*data(seed)).target_support_.any(axis=0))
+    return name, rule, (100 * mask[:k].mean() if k else np.nan, 100 * mask[k:].mean())
+
+
+def odd(page: Page, options: argparse.Namespace) -> None:
+    repeats = min(options.repeats, 10)
+    page.begin(f"Odd data, {repeats} repeats: TPR / FPR by scale rule")
+    seeds = range(FIRST_SEED, FIRST_SEED + repeats)
+    tasks = [delayed(odd_fit)(name, rule, s) for name in ODD for rule in RULES for s in seeds]
+    results: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for name, rule, result in spread(tasks, options.jobs):
+        results[name, rule].append(result)
+    rows = []
+    for name in ODD:
         cells = []
-        for rule in ("evidence", "weights", "noise"):
-            table = []
-            for seed in range(FIRST_SEED, FIRST_SEED + repeats):
-                selector = zood.SpikeSlabSelector(scale=rule).fit(*data(seed))
-                mask = np.asarray(selector.target_support_.any(axis=0))
-                table.append((100 * mask[:k].mean() if k else np.nan, 100 * mask[k:].mean()))
-            true, false = np.mean(table, axis=0)
-            cells.append(f"{rule} {true:5.1f} {false:5.1f}")
-        print(f"{name:<28}{'   '.join(cells)}", flush=True)
+        for rule in RULES:
+            (tpr, fpr), (tpr_error, fpr_error) = mean_error(results[name, rule])
+            found = "–" if np.isnan(tpr) else f"{tpr:.1f} ± {tpr_error:.1f}"
+            cells.append(f"{found} / {fpr:.1f} ± {fpr_error:.1f}")
+        rows.append([name, *cells])
+    table = markdown(["data", *RULES], rows)
+    page.show(table)
+    print(table + "\n", flush=True)
+
+
+# --- scale rules on real networks --------------------------------------------------------------
+
+
+def rules(page: Page, options: argparse.Namespace) -> None:
+    import zood
+    from zood.ranking import rank_for_test_domains
+
+    page.begin(f"Scale rules on networks: the best {options.top_k}, accuracy on left-out domains")
+    rankings = rank_for_test_domains(zood.FeatureStore(options.store))
+    tasks = []
+    for test, ranking in rankings.items():
+        models = [row.model for row in ranking.rows[: options.top_k]]
+        print(f"without {test}: {', '.join(models)}", flush=True)
+        tasks.append(delayed(rules_of)(options.store, test, models, options.draws))
+    head = ["left out", "rule", "kept %", "selected", "random", "ridge weights", "all", "s"]
+    rows: list[list[object]] = []
+    numbers: dict[str, list[Any]] = defaultdict(list)
+    for test, found in spread(tasks, options.jobs):
+        for rule, (values, deviation, seconds) in found.items():
+            numbers[rule].append(values)
+            cells = [f"{value:.1f}" for value in values]
+            cells[2] += f" ± {deviation:.1f}"
+            rows.append([test, rule, *cells, f"{seconds:.0f}"])
+            print("  ".join(map(str, rows[-1])), flush=True)
+        page.show(markdown(head, rows))
+    for rule, table in numbers.items():
+        rows.append(["mean", rule, *(f"{v:.1f}" for v in np.mean(table, axis=0)), ""])
+    page.show(markdown(head, rows))
+    print("\n" + markdown(head, rows[-len(numbers) :]) + "\n", flush=True)
+
+
+def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
+    """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
+    import zood
+    from zood import target_scale
+    from zood.access import StoreSource
+    from zood.head import fit_head
+    from zood.kept import Kept
+
+    warnings.simplefilter("ignore")
+    # The selector asks its own module, of which this process may have a copy of its own.
+    for share in (0.5, 0.7):
+        target_scale.RULES[f"{share} of weights"] = functools.partial(_less, share)
+    source = StoreSource(zood.FeatureStore(path), models)
+    n_classes = len(source.classes)
+    everything = Kept.all_of(source, models)
+    train = everything.samples(source, [d for d in source.domains if d != test])
+    unseen = everything.samples(source, [test])
+    strength = fit_head(train, n_classes, strengths=STRENGTHS).strength
+
+    def accuracy(mask: Any) -> float:
+        some = train._replace(features=train.features[:, mask])
+        logits = fit_head(some, n_classes, strength=strength).logits(unseen.features[:, mask])
+        return 100 * float((logits.argmax(axis=1) == unseen.labels).mean())
+
+    full = accuracy(np.ones(len(everything), dtype=np.bool_))
+    ridge = ridge_weights(train.features, np.eye(n_classes)[train.labels])
+    known: dict[bytes, Any] = {}
+    found: dict[str, Any] = {}
+    for rule in target_scale.RULES:
+        start = time.perf_counter()
+        mask = SpikeSlabSelector(scale=rule).fit(train.features, train.labels).get_support()
+        seconds = time.perf_counter() - start
+        if mask.tobytes() not in known:
+            random = [
+                accuracy(np.random.default_rng(draw).permutation(mask)) for draw in range(draws)
+            ]
+            largest = np.argsort(-ridge)[: mask.sum()]
+            chance, deviation = np.mean(random), np.std(random, ddof=1)
+            values = (100 * mask.mean(), accuracy(mask), chance, accuracy(largest), full)
+            known[mask.tobytes()] = (values, deviation)
+        found[rule] = (*known[mask.tobytes()], seconds)
+    return test, found
+
+
+def _less(share: float, precisions: Any, n: int, d: int) -> Any:
+    return share * RULES["weights"](precisions, n, d)
+
+
+def ridge_weights(features: Any, targets: Floats) -> Floats:
+    """The greatest ridge weight of each feature over classes, in deviations of feature and class.
+
+    The ridge is that of greatest evidence.
+    """
+    X = features.astype(np.float64)
+    X, Y = X - X.mean(axis=0), targets - targets.mean(axis=0)
+    found = scaled_samples(X, Y)
+    assert found is not None
+    weights = np.zeros(X.shape[1])
+    deviations = np.std(Y[:, found.targets], axis=0) * found.factors
+    weights[found.features] = np.abs(found.start / deviations).max(axis=1)
+    return weights
 
 
 # --- speed -------------------------------------------------------------------------------------
@@ -196,9 +403,11 @@ def best_of(work: Callable[[], object], wait: Callable[[], object], times: int =
     return min(taken)
 
 
-def speed(device: str | None) -> None:
+def speed(page: Page, options: argparse.Namespace) -> None:
+    device = options.device
     where = backend(device)
     rng = np.random.default_rng(0)
+    page.begin(f"Speed on {device or 'NumPy'}")
 
     def wait() -> None:
         if device is not None and device.startswith("cuda"):
@@ -206,20 +415,22 @@ def speed(device: str | None) -> None:
 
             torch.cuda.synchronize()
 
+    lines = []
     for d, n_targets in ((6144, 65), (6144, 345)) if device else ((6144, 65),):
-        X = where.float64(rng.normal(size=(2 * d, d)))
-        gram = where.gram(X)
+        gram = where.gram(where.float64(rng.normal(size=(2 * d, d))))
         mean = where.float64(rng.normal(size=(d, n_targets)))
-        ridge = where.xp.abs(mean) + 1
-        rest = gram @ mean
+        ridge, products = where.xp.abs(mean) + 1, gram @ mean
+        squares = 1.1 * where.xp.sum(mean * products, axis=0)
+        sweeps = GramSweeps(gram, products, squares, mean)
+        posterior = Posterior.start(mean, Priors(), where.xp)
+        chain = Chain(where, Data(gram, products, squares, 2 * d), posterior)
         product = best_of(functools.partial(operator.matmul, gram, mean), wait)
-        once = best_of(functools.partial(sweep, gram, ridge, mean, rest), wait)
-        whole = best_of(_chain(gram, mean, rest, 2 * d).step, wait)
-        print(
-            f"d={d}, C={n_targets}: product {product:.3f} s, sweep {once:.3f} s (ratio "
-            f"{once / product:.2f}), whole iteration {whole:.3f} s (ratio {whole / product:.2f}; "
-            "target 4)",
-            flush=True,
+        once = best_of(functools.partial(sweeps.sweep, ridge, mean), wait)
+        whole = best_of(chain.step, wait)
+        lines.append(
+            f"d = {d:,}, C = {n_targets}: one d × d by d × C product takes {product:.3f} s, a "
+            f"sweep {once / product:.2f} times and a whole iteration {whole / product:.2f} times "
+            "that (target 4)."
         )
     for n in (10_000, 1_000_000):
         parts = []
@@ -228,87 +439,46 @@ def speed(device: str | None) -> None:
             parts.append(TargetMoments.of(X, y[:, None]))
         total = functools.reduce(operator.add, parts)
         start = time.perf_counter()
-        selector = zood.SpikeSlabSelector(device=device).fit_moments(total)
+        selector = SpikeSlabSelector(device=device).fit_moments(total)
         taken = time.perf_counter() - start
-        print(f"n={n}: {taken:.2f} s from moments, {selector.n_iter_} iterations", flush=True)
+        iterations = selector.n_iter_
+        lines.append(f"n = {n:,}, d = 300: {taken:.2f} s from moments, {iterations} iterations.")
+    page.show("\n".join(lines))
+    print("\n".join(lines) + "\n", flush=True)
 
 
-def _chain(gram: Any, mean: Any, products: Any, n: int) -> Any:
-    where = backend_of(gram)
-    squares = where.xp.sum(mean * products, axis=0) * 1.1
-    posterior = Posterior.start(mean, Priors(), where.xp)
-    return Chain(where, Data(gram, products, squares, n), posterior)
-
-
-# --- scale rules on real networks --------------------------------------------------------------
-
-
-def probe(train: Floats, y: Any, test: Floats, z: Any) -> float:
-    """Accuracy in percent of a logistic regression on standardised features."""
-    mean, spread = train.mean(axis=0), train.std(axis=0)
-    spread = np.where(spread > 0, spread, 1)
-    model = LogisticRegression(C=0.01, max_iter=300).fit((train - mean) / spread, y)
-    return 100 * float(model.score((test - mean) / spread, z))
-
-
-def rules(path: Path, top_k: int, draws: int) -> None:
-    store = zood.FeatureStore(path)
-    source = StoreSource(store)
-    print(f"scale rules on {path.name}: accuracy on left-out domains, top {top_k} without them")
-    rankings = rank_for_test_domains(store)
-    rows: dict[str, list[tuple[float, float, float]]] = {}
-    for test in source.domains:
-        models = [row.model for row in rankings[test].rows[:top_k]]
-        X, y = {}, {}
-        for domain in source.domains:
-            parts = [
-                np.concatenate([f for f, _ in source.shards(model, domain)]) for model in models
-            ]
-            X[domain], y[domain] = np.hstack(parts).astype(np.float64), source.labels(domain)
-        kept = [domain for domain in source.domains if domain != test]
-        train, labels = np.concatenate([X[d] for d in kept]), np.concatenate([y[d] for d in kept])
-        full = probe(train, labels, X[test], y[test])
-        rows.setdefault("all features", []).append((100.0, full, full))
-        for rule in RULES:
-            mask = zood.SpikeSlabSelector(scale=rule).fit(train, labels).get_support()
-            accuracy = probe(train[:, mask], labels, X[test][:, mask], y[test])
-            random = []
-            for draw in range(draws):
-                some = np.random.default_rng(draw).permutation(mask)
-                random.append(probe(train[:, some], labels, X[test][:, some], y[test]))
-            rows.setdefault(rule, []).append((100 * mask.mean(), accuracy, float(np.mean(random))))
-            share, _, chance = rows[rule][-1]
-            print(
-                f"  {test}: {rule:<10}{share:6.1f} % kept, {accuracy:.1f} against {chance:.1f} "
-                f"of random features and {full:.1f} of all",
-                flush=True,
-            )
-    for rule, values in rows.items():
-        share, accuracy, chance = np.mean(values, axis=0)
-        print(f"{rule:<14}{share:6.1f} % kept, accuracy {accuracy:.1f}, random {chance:.1f}")
+PARTS = {"simulation": simulation, "odd": odd, "rules": rules, "speed": speed}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["simulation", "odd", "speed"])
-    parser.add_argument("--repeats", type=int, default=5, help="50 for the record")
-    parser.add_argument("--peers", type=int, default=1, help="repeats of scikit-learn's methods")
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--top-k", type=int, default=3)
-    parser.add_argument("--draws", type=int, default=5, help="random subsets of each size")
-    parser.add_argument("--device")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")  # nothing selected, or scikit-learn's methods not converged
-    if "simulation" in arguments.parts:
-        simulation(arguments.repeats, arguments.peers)
-    if "odd" in arguments.parts:
-        odd(min(arguments.repeats, 10))
-    if "speed" in arguments.parts:
-        speed(arguments.device)
-    if "rules" in arguments.parts:
-        if arguments.store is None:
-            parser.error("rules needs --store")
-        rules(arguments.store, arguments.top_k, arguments.draws)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    here = Path(__file__).parent
+    parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
+    parser.add_argument("--repeats", type=int, help="50; 5 if no part is named")
+    parser.add_argument("--peer-repeats", type=int, help="as --repeats; 1 if no part is named")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--minutes", type=float, default=1e6, help="of the simulation")
+    parser.add_argument("--paper", type=Path, default=here / "selection_simulation.csv")
+    parser.add_argument("--store", type=Path, help="of rules")
+    parser.add_argument("--top-k", type=int, default=3, help="networks side by side in rules")
+    parser.add_argument("--draws", type=int, default=5, help="random subsets of each size in rules")
+    parser.add_argument("--device", help="of speed: NumPy without it")
+    parser.add_argument("--out", type=Path, help="a Markdown file to write")
+    options = parser.parse_args()
+    for name in options.parts:
+        if name not in PARTS:
+            parser.error(f"there is no part {name!r}; there are {', '.join(PARTS)}")
+    if "rules" in options.parts and options.store is None:
+        parser.error("rules needs --store")
+    short = not options.parts
+    options.repeats = options.repeats or (5 if short else 50)
+    options.peer_repeats = options.peer_repeats or (1 if short else options.repeats)
+    warnings.simplefilter("ignore")  # nothing selected, or not converged
+    page = Page(options.out)
+    for name in options.parts or ("simulation", "odd", "speed"):
+        PARTS[name](page, options)
 
 
 if __name__ == "__main__":

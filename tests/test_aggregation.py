@@ -62,6 +62,17 @@ def test_fewer_samples_than_features() -> None:
     assert set(range(3)) <= set(selection.kept.columns["two"])
 
 
+def test_odd_input_with_few_samples() -> None:
+    y, domains = np.tile([0, 1], 4), np.repeat(["a", "b"], 4)
+    X = np.random.default_rng(0).normal(size=(8, 20))
+    X[5, 3] = np.nan
+    source = ArraySource({"one": X}, y, domains)
+    with pytest.raises(InputError, match=r"network 'one', domain 'b'.*NaN"):
+        select_features(source, ["one"])
+    with pytest.raises(InputError, match="name each of them once"):
+        select_features(source, ["one", "one"])
+
+
 def test_a_class_that_the_domains_lack() -> None:
     """It is there, with nothing kept for it, from samples as from moments."""
     rng = np.random.default_rng(2)

@@ -20,6 +20,7 @@ from zood.evidence import (
     Precisions,
     Spectrum,
     decompose,
+    decompose_samples,
     log_evidence,
     maximise_evidence,
 )
@@ -63,6 +64,29 @@ def test_equals_the_density_of_the_labels(n: int, d: int, rank: int | None) -> N
     for literal in (bayes.evidence, bayes.printed_evidence):
         expected = [literal(Phi, Y[:, c], alpha[c], beta[c]) for c in range(3)]
         np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), SHAPES)
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_samples_and_moments_have_one_spectrum(
+    n: int, d: int, rank: int | None, device: str | None
+) -> None:
+    if device is not None:
+        pytest.importorskip("torch")
+    Phi, Y = labelled(n, d, rank=rank)
+    reference = spectrum_of(Phi, Y)
+    float64 = backend(device).float64
+    spectrum, vectors = decompose_samples(float64(Phi), float64(Y), n)
+    shared = min(n, d)
+    found = to_numpy(spectrum.eigenvalues)
+    np.testing.assert_allclose(found[-shared:], reference.eigenvalues[-shared:], rtol=1e-8)
+    np.testing.assert_allclose(to_numpy(spectrum.residuals), reference.residuals, atol=1e-8)
+    rebuilt = to_numpy(vectors) * found @ to_numpy(vectors).T
+    np.testing.assert_allclose(rebuilt, Phi @ Phi.T, atol=1e-8)
+    at = precisions([0.3, 2.0, 1.0], [2.0, 0.5, 9.0])
+    there = Precisions(float64(at.alpha), float64(at.beta), at.converged, 0)
+    evidence = to_numpy(log_evidence(spectrum, there))
+    np.testing.assert_allclose(evidence, log_evidence(reference, at), rtol=1e-9)
 
 
 def test_directions_without_variance_count() -> None:

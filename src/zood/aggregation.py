@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zood.access import FeatureSource, StoreSource
 from zood.cache import cached_arrays
-from zood.concatenation import concatenated_moments
+from zood.concatenation import concatenated_moments, concatenated_samples
 from zood.kept import Kept
 from zood.selection import SpikeSlabSelector
 
@@ -144,8 +144,8 @@ def _selected(
     width = sum(source.facts(model).feature_dim for model in models)
     if sum(len(source.labels(domain)) for domain in chosen) < width:
         # The samples are then less than their moments, and so is the work.
-        samples = Kept.all_of(source, models).samples(source, chosen)
-        selector.fit(samples.features, np.eye(len(source.classes))[samples.labels])
+        features, labels = concatenated_samples(source, models, chosen)
+        selector.fit(features, np.eye(len(source.classes))[labels])
     else:
         selector.fit_moments(concatenated_moments(source, models, chosen, device=device))
     return {

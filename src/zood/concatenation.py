@@ -1,4 +1,4 @@
-"""Moments of several networks' features side by side, from blocks that are computed once.
+"""Several networks' features side by side: their moments, and the samples where they are few.
 
 The Gram matrix of concatenated features is made of the Gram matrix of each network, which ranking
 has computed already, and of one block for each pair of networks. A store keeps both, so that
@@ -19,7 +19,7 @@ from zood.access import FeatureSource, StoreSource
 from zood.backend import Array, backend
 from zood.cache import cached_cross
 from zood.errors import InputError
-from zood.moments import Moments, merge
+from zood.moments import Moments, blocks, merge
 from zood.ranking import moments_of_domains
 
 
@@ -42,8 +42,7 @@ def concatenated_moments(
     device : str, optional
         Where to compute: NumPy if None, else PyTorch on this device.
     """
-    if not models or len(set(models)) < len(models):
-        raise InputError(f"networks to put side by side: {list(models)}; name each of them once")
+    _require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
     own = {model: moments_of_domains(source, model, device) for model in models}
     parts = {model: merge(own[model][d].to(device) for d in chosen) for model in models}
@@ -62,6 +61,37 @@ def concatenated_moments(
         class_sums=xp.concat([parts[model].class_sums for model in models]),
         class_counts=first.class_counts,
     )
+
+
+def concatenated_samples(
+    source: FeatureSource, models: Sequence[str], domains: Sequence[str] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Features (n, d) of networks side by side, over some domains or all, and labels (n,).
+
+    With fewer samples than features this is less than their moments.
+    """
+    _require_distinct(models)
+    chosen = source.domains if domains is None else tuple(domains)
+    labels = [source.labels(domain) for domain in chosen]
+    widths = [source.facts(model).feature_dim for model in models]
+    features = np.empty((sum(map(len, labels)), sum(widths)))
+    for model, right, width in zip(models, np.cumsum(widths), widths, strict=True):
+        bottom = 0
+        for domain, expected in zip(chosen, labels, strict=True):
+            name = f"network {model!r}, domain {domain!r}"
+            shards = source.shards(model, domain)
+            parts = [x for x, _ in blocks(shards, len(source.classes), backend(), where=name)]
+            found = sum(map(len, parts))
+            if not found or found != len(expected):
+                raise InputError(f"{name}: {found} samples, and {len(expected)} labels")
+            top, bottom = bottom, bottom + found
+            features[top:bottom, right - width : right] = np.concatenate(parts)
+    return features, np.concatenate(labels)
+
+
+def _require_distinct(models: Sequence[str]) -> None:
+    if not models or len(set(models)) < len(models):
+        raise InputError(f"networks to put side by side: {list(models)}; name each of them once")
 
 
 def _cross(source: FeatureSource, one: str, two: str, domain: str, device: str | None) -> Array:
