@@ -14,7 +14,8 @@ from zood.evaluation.choice import PEERS, Choice, Part, choose
 from zood.evaluation.protocol import cells
 from zood.evaluation.training import LeftOut, domainbed, fast
 from zood.features.importing import import_features
-from zood.ranking import Ranking, rankings_without
+from zood.ranking import rankings_without
+from zood.ranking_result import Ranking
 
 TEST = "d1"
 
