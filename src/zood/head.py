@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from zood.errors import InputError
 from zood.kept import Samples
@@ -79,8 +80,9 @@ def fit_head(
     samples : Samples
     n_classes : int
     strength : float, optional
-        C; without it the best of `strengths` by accuracy on domains left out, averaged over the
-        domains of `samples`. Among equals the strongest penalty is taken. Where there is only one
+        C; without it one of `strengths`, by accuracy on domains left out, averaged over the domains
+        of `samples`: of those within a standard error of the best, the one that gives the labels
+        the greatest likelihood, so that probabilities mean something. Where there is only one
         domain, its samples are left out in five parts with the same mixture of classes, which tells
         less about other domains.
     strengths : tuple of float
@@ -195,21 +197,38 @@ def _chosen(
 ) -> tuple[float, Matrix | None]:
     """The best strength, and from the fits for it a place to start the last one."""
     left_out = _left_out(samples)
-    accuracy = np.zeros(len(strengths))
+    accuracy, likelihood = np.zeros(len(strengths)), np.zeros(len(strengths))
     starts: list[Matrix] = []
+    parts = 0
     for part in np.unique(left_out):
         train = left_out != part
         if not train.any():
             continue
+        parts += 1
         targets, present = _targets(samples.labels, train)
         for at, (found, outputs) in enumerate(problem.path(targets, train, strengths)):
             predicted = present[outputs.argmax(axis=0)]
-            accuracy[at] += np.mean(predicted == samples.labels[~train])
+            labels = samples.labels[~train]
+            accuracy[at] += np.mean(predicted == labels)
+            likelihood[at] += _likelihood(outputs, labels, present)
             if len(starts) <= at:
                 starts.append(np.zeros((n_classes, found.shape[1])))
             starts[at][present] += found
-    best = int(np.argmax(accuracy))
-    return strengths[best], starts[best] / len(np.unique(left_out)) if starts else None
+    accuracy, likelihood = accuracy / max(parts, 1), likelihood / max(parts, 1)
+    error = np.sqrt(accuracy.max() * (1 - accuracy.max()) / len(left_out))
+    good = accuracy >= accuracy.max() - error - 1e-9
+    best = int(np.argmax(np.where(good, likelihood, -np.inf)))
+    return strengths[best], starts[best] / parts if starts else None
+
+
+def _likelihood(outputs: Matrix, labels: NDArray[np.int64], present: NDArray[np.int64]) -> float:
+    """Mean log-probability of the labels of classes that there are to predict, (classes, n)."""
+    known = np.isin(labels, present)
+    if not known.any():
+        return 0.0
+    outputs = outputs[:, known].astype(np.float64)
+    right = outputs[np.searchsorted(present, labels[known]), np.arange(outputs.shape[1])]
+    return float(np.mean(right - logsumexp(outputs, axis=0)))
 
 
 def _left_out(samples: Samples) -> NDArray[np.int64]:
