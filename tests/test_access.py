@@ -15,7 +15,7 @@ def both(folder: Path) -> list[FeatureSource]:
     domains = np.repeat(["a", "b", "c"], 6)
     y = np.array(["0", "1", "2"] * 2 + ["1", "2"] * 3 + ["3", "2"] * 3)
     features = {"net": rng.normal(size=(18, 4)).astype(np.float32)}
-    np.savez(folder / "f.npz", labels=y, domains=domains, **features)
+    np.savez(folder / "f.npz", labels=y, domains=domains, net=features["net"])
     store = import_features([folder / "f.npz"], folder / "store")
     return [ArraySource(features, y, domains), StoreSource(store)]
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from zood.errors import InputError
 from zood.kept import Samples
-from zood.logistic import Dual, Matrix, Primal, minimise
+from zood.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 
 STRENGTHS = tuple(10.0**power for power in range(-5, 2))
 TOLERANCE = 1e-4
@@ -28,8 +28,8 @@ TOLERANCE = 1e-4
 
 _PARTS = 5
 _ROWS = 4096
-_DOUBLE_BYTES = 2**26
-"""A copy in float64 up to this size is made for the last fit."""
+_COPY_BYTES = 2**28
+"""Copies up to this size are made where they make a fit faster or finer."""
 
 
 @dataclass(frozen=True)
@@ -114,26 +114,23 @@ class _Primal:
 
     def __init__(self, features: NDArray[np.float32]) -> None:
         self.features = features
-        self._form = Primal(features)
+        self._small = 8 * features.size <= _COPY_BYTES
 
     def path(
         self, targets: Matrix, train: NDArray[np.bool_], strengths: Sequence[float]
     ) -> Iterator[tuple[Matrix, Matrix]]:
         """For each strength the solution, and the outputs for the samples not trained on."""
-        found = np.zeros((len(targets), self._form.size + 1), np.float32)
-        for strength in strengths:
-            # All rows are gone through, since a part of them would have to be copied.
-            found = minimise(self._form, targets, strength, found, TOLERANCE)
-            yield found, self._form.outputs(found, found)[:, ~train]
+        form = Primal(self.features)
+        if self._small:  # else all rows are gone through, most of them to be trained on
+            form, targets = Primal(self.features[train]), np.ascontiguousarray(targets[:, train])
+        others = Primal(self.features[~train])
+        for found in _path(form, targets, strengths):
+            yield found, others.outputs(found, found)
 
     def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
         """The solution for all samples, in float64 where that takes little memory."""
-        small = 8 * self.features.size <= _DOUBLE_BYTES
-        dtype = np.float64 if small else np.float32
-        form = Primal(self.features.astype(dtype, copy=False))
-        if start is None:
-            start = np.zeros((len(targets), form.size + 1))
-        return minimise(form, targets.astype(dtype), strength, start.astype(dtype), TOLERANCE)
+        dtype = np.float64 if self._small else np.float32
+        return _fit(Primal(self.features.astype(dtype, copy=False)), targets, strength, start)
 
     def weights(self, found: Matrix) -> NDArray[np.float64]:
         return found[:, :-1].astype(np.float64)
@@ -157,19 +154,14 @@ class _Dual:
         form = Dual(self._single[np.ix_(train, train)])
         others = self._single[np.ix_(train, ~train)]
         targets = np.ascontiguousarray(targets[:, train])
-        found = np.zeros((len(targets), form.size + 1), np.float32)
-        for strength in strengths:
-            found = minimise(form, targets, strength, found, TOLERANCE)
+        for found in _path(form, targets, strengths):
             everywhere = np.zeros((len(targets), len(train) + 1), np.float32)
             everywhere[:, np.append(train, True)] = found
             yield everywhere, found[:, :-1] @ others + found[:, -1:]
 
     def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
         """The solution for all samples, in float64."""
-        if start is None:
-            start = np.zeros((len(targets), len(self.features) + 1))
-        targets, start = targets.astype(np.float64), start.astype(np.float64)
-        return minimise(Dual(self._gram), targets, strength, start, TOLERANCE)
+        return _fit(Dual(self._gram), targets, strength, start)
 
     def weights(self, found: Matrix) -> NDArray[np.float64]:
         weights = np.zeros((len(found), self.features.shape[1]))
@@ -177,6 +169,25 @@ class _Dual:
             part = self.features[top : top + _ROWS].astype(np.float64)
             weights += found[:, top : min(top + _ROWS, found.shape[1] - 1)] @ part
         return weights
+
+
+def _path(form: Form, targets: Matrix, strengths: Sequence[float]) -> Iterator[Matrix]:
+    """The solution for each strength, each from where the one before it ended."""
+    found = np.zeros((len(targets), form.size + 1), np.float32)
+    enough = TOLERANCE * gradient_at_zero(form, targets)
+    for strength in strengths:
+        found = minimise(form, targets, strength, found, enough)
+        yield found
+
+
+def _fit(form: Primal | Dual, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+    """The solution for one strength, in the precision of the form."""
+    dtype = (form.features if isinstance(form, Primal) else form.gram).dtype
+    targets = targets.astype(dtype)
+    if start is None:
+        start = np.zeros((len(targets), form.size + 1))
+    enough = TOLERANCE * gradient_at_zero(form, targets)
+    return minimise(form, targets, strength, start.astype(dtype), enough)
 
 
 def _chosen(

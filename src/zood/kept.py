@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zood.access import FeatureSource
 from zood.backend import to_numpy
 from zood.errors import InputError
+
+if TYPE_CHECKING:  # heads work on arrays, without stores and images
+    from zood.access import FeatureSource
 
 
 class Samples(NamedTuple):

@@ -29,7 +29,8 @@ _FLATTER = 0.5
 class Form(Protocol):
     """What is sought, one column more than `size` for the bias: weights, or combinations."""
 
-    size: int
+    @property
+    def size(self) -> int: ...
 
     def gradient(self, residuals: Matrix, sought: Matrix, penalty: float) -> Matrix: ...
 
@@ -104,8 +105,16 @@ class _Pair(NamedTuple):
     inverse: float
 
 
+def gradient_at_zero(form: Form, targets: Matrix) -> float:
+    """The norm of J's gradient where weights and bias are zero, a measure for others."""
+    residuals = _residuals(np.zeros_like(targets), targets, targets.sum(axis=0))
+    zero = np.zeros((len(targets), form.size + 1), targets.dtype)
+    gradient = form.gradient(residuals, zero, 0.0)
+    return math.sqrt(_dot(gradient, form.metric(gradient)))
+
+
 def minimise(
-    form: Form, targets: Matrix, strength: float, start: Matrix, tolerance: float, limit: int = 1000
+    form: Form, targets: Matrix, strength: float, start: Matrix, enough: float, limit: int = 1000
 ) -> Matrix:
     """Weights, or combinations, and bias (classes, size + 1) at which J is least.
 
@@ -118,8 +127,8 @@ def minimise(
         C.
     start : array (classes, size + 1)
         The solution for another strength, or zeros.
-    tolerance : float
-        Ends when the gradient is this much smaller than where weights and bias are zero.
+    enough : float
+        Ends when the norm of the gradient is not above this.
     limit : int
         Of steps.
     """
@@ -129,11 +138,9 @@ def minimise(
     outputs = form.outputs(sought, form.metric(sought))
     gradient = form.gradient(_residuals(outputs, targets, counts), sought, penalty)
     metric = form.metric(gradient)
-    at_zero = form.gradient(_residuals(np.zeros_like(outputs), targets, counts), 0 * start, penalty)
-    enough = tolerance**2 * _dot(at_zero, form.metric(at_zero))
     pairs: deque[_Pair] = deque(maxlen=_MEMORY)
     for _ in range(limit):
-        if _dot(gradient, metric) <= enough:
+        if _dot(gradient, metric) <= enough**2:
             break
         step, step_metric = _direction(gradient, metric, pairs)
         added = form.outputs(step, step_metric)
@@ -218,7 +225,7 @@ def _line_search(
 
 def _residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
     """Probabilities minus targets, (classes, n); 0 for a sample that does not count."""
-    result = outputs - outputs.max(axis=0)
+    result: Matrix = outputs - outputs.max(axis=0)
     np.exp(result, out=result)
     result *= counts / result.sum(axis=0)
     result -= targets

@@ -51,8 +51,9 @@ gives None where the rule cannot choose this step.
 
 def training_domain(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
     """Mean accuracy on the out-splits of the training domains."""
-    record = _alone(test_domain, records)
-    return float(np.mean([acc for d, acc in record.outside.items() if d != test_domain]))
+    outside = _alone(test_domain, records).outside
+    accuracies = [accuracy for domain, accuracy in outside.items() if domain != test_domain]
+    return sum(accuracies) / len(accuracies)
 
 
 def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
@@ -65,7 +66,7 @@ def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool
             accuracy[left_out] = record.inside[left_out]
     if set(accuracy) != set(others):
         return None
-    return float(np.sum([accuracy[d] for d in others]) / len(others))
+    return sum(accuracy[d] for d in others) / len(others)
 
 
 def oracle(test_domain: int, records: Sequence[Record], last: bool) -> float | None:

@@ -12,7 +12,7 @@ from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from zood.backend import Backend, backend
+from zood.backend import backend
 from zood.domainbed.protocol import Split, folds, hyperparameters, split
 from zood.domainbed.rules import RULES, Record, chosen
 from zood.domainbed.training import Checkpoint, Group, Problem, train
@@ -222,7 +222,7 @@ def _splits(
 
 def _blocks(problem: Problem, groups: list[Group]) -> list[list[Group]]:
     """Groups that are trained together; of similar batch sizes, so that little is filled up."""
-    size = 1 if not _is_cuda(problem.backend) else _fitting(problem, groups)
+    size = _fitting(problem, groups) if problem.on_cuda else 1
     if size >= len(groups):
         return [groups]
     if size > 1:
@@ -230,16 +230,13 @@ def _blocks(problem: Problem, groups: list[Group]) -> list[list[Group]]:
     return [groups[at : at + size] for at in range(0, len(groups), size)]
 
 
-def _is_cuda(where: Backend) -> bool:
-    return not where.is_numpy and where.device.type == "cuda"
-
-
 def _fitting(problem: Problem, groups: list[Group]) -> int:
     """How many groups fit onto the device: their batches, weights, and Adam's moments."""
     dim = problem.features.shape[1]
     rows = len(problem.domains) * max(group.hyperparameters.batch_size for group in groups)
     columns = len(problem.folds) * problem.n_classes
-    return max(1, _DEVICE_BYTES // (4 * (dim * (3 * rows + 8 * columns) + 8 * rows * columns)))
+    bytes_each = 4 * (dim * (3 * rows + 8 * columns) + 8 * rows * columns)
+    return max(1, int(_DEVICE_BYTES // bytes_each))
 
 
 def _run(
@@ -247,24 +244,23 @@ def _run(
 ) -> tuple[list[Record], dict[_Key, LinearHead]]:
     """Train a block; keep the weights of each run where each rule likes it best so far."""
     records: list[Record] = []
-    heads: dict[_Key, LinearHead] = {}
-    best: dict[_Key, float] = {}
+    best: dict[_Key, tuple[float, NDArray[np.float32]]] = {}
     for checkpoint in train(problem, block, steps, checkpoint_every):
         last = checkpoint.step == steps - 1
         for at, group in enumerate(block):
             new = _records(problem, group, at, checkpoint)
             records += new
             for place, fold in enumerate(problem.folds):
-                if len(fold) == 2:
-                    continue
-                for name, rule in RULES.items():
+                for name, rule in RULES.items() if len(fold) == 1 else ():
                     key = (name, fold[0], group.trial, group.draw)
                     value = rule(fold[0], new, last)
-                    if value is not None and value > best.get(key, -math.inf):
-                        best[key] = value
-                        heads[key] = _head(
-                            problem, group, fold, checkpoint.parameters[at, :, place]
-                        )
+                    if value is not None and (key not in best or value > best[key][0]):
+                        best[key] = value, checkpoint.parameters[at, :, place].copy()
+    decay = {(g.trial, g.draw): g.hyperparameters.weight_decay for g in block}
+    heads = {
+        key: _head(problem, key[1], key[2], decay[key[2:]], parameters)
+        for key, (_, parameters) in best.items()
+    }
     return records, heads
 
 
@@ -284,12 +280,10 @@ def _records(problem: Problem, group: Group, at: int, checkpoint: Checkpoint) ->
 
 
 def _head(
-    problem: Problem, group: Group, fold: tuple[int, ...], parameters: NDArray[np.float32]
+    problem: Problem, test_domain: int, trial: int, decay: float, parameters: NDArray[np.float32]
 ) -> LinearHead:
     """As a head; weight decay δ is a penalty of strength C = 1 / (n δ)."""
-    trained = [d for d in problem.domains if d not in fold]
-    n = sum(len(problem.splits[group.trial, d].inside) for d in trained)
-    decay = group.hyperparameters.weight_decay
-    strength = 1 / (n * decay) if decay else math.inf
+    trained = [domain for domain in problem.domains if domain != test_domain]
+    n = sum(len(problem.splits[trial, domain].inside) for domain in trained)
     values = parameters.T.astype(np.float64)
-    return LinearHead(values[:, :-1], values[:, -1], strength)
+    return LinearHead(values[:, :-1], values[:, -1], 1 / (n * decay) if decay else math.inf)

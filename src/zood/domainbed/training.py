@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zood.backend import Array, Backend, to_numpy
+from zood.domainbed.graph import captured
 from zood.domainbed.protocol import Hyperparameters, Split, seed_hash
 
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
@@ -61,6 +62,10 @@ class Problem:
     seed: int
 
     @property
+    def on_cuda(self) -> bool:
+        return not self.backend.is_numpy and self.backend.device.type == "cuda"
+
+    @property
     def trained(self) -> tuple[int, ...]:
         """The domains that at least one fold trains on."""
         return tuple(d for d in self.domains if any(d not in fold for fold in self.folds))
@@ -94,7 +99,7 @@ def train(
     """Train a block of groups, and stop at each checkpoint as DomainBed does."""
     batches = sampled_batches(problem, groups)
     block = Block(problem, groups, steps)
-    advance = _captured(block) if _on_cuda(problem.backend) else block.advance
+    advance = captured(block) if problem.on_cuda else block.advance
     start = 0
     for step in range(steps):
         if step % checkpoint_every == 0 or step == steps - 1:
@@ -155,6 +160,10 @@ class Block:
         self.xp, self.backend = xp, backend
         self._dim = problem.features.shape[1]
         self._onehot = backend.asarray(np.eye(problem.n_classes, dtype=np.float32)[problem.labels])
+        self._labels = backend.asarray(problem.labels[:, None])
+        self._members = {
+            t: backend.asarray(_members(problem, t)) for t in {g.trial for g in groups}
+        }
         self._weight = backend.asarray(_row_weights(problem, groups))
         columns = len(problem.folds) * problem.n_classes
         self.parameters = backend.asarray(
@@ -189,6 +198,11 @@ class Block:
         """One step of Adam on some rows of the features."""
         noise = None if self.noise is None else self.noise.drawn()
         self.update(rows, self.sizes[step], self.floors[step], noise)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a step takes, those that only fill up included."""
+        return int(self._weight.shape[0] * self._weight.shape[1])
 
     def update(self, rows: Array, size: Array, floor: Array, noise: Array | None) -> None:
         """The arithmetic of a step, on arrays alone, as a CUDA graph wants it."""
@@ -232,31 +246,21 @@ class Block:
     def accuracy(self) -> NDArray[np.float64]:
         """Accuracy of each group, fold, domain and split."""
         problem, xp = self.problem, self.xp
-        labels = self.backend.asarray(problem.labels)[:, None]
-        result = []
+        counts = []
         for at, group in enumerate(self.groups):
-            parts = [
-                problem.splits[group.trial, domain][side]
-                for domain in problem.domains
-                for side in (0, 1)
-            ]
-            member = np.zeros((len(parts), len(problem.labels)), np.float32)
-            for place, part in enumerate(parts):
-                member[place, part] = 1
             weights, bias = self.parameters[at, : self._dim], self.parameters[at, self._dim]
-            counts: Array = 0
+            count: Array = 0
             for top in range(0, len(problem.labels), _EVALUATED_ROWS):
                 rows = slice(top, top + _EVALUATED_ROWS)
                 z = xp.matmul(problem.features[rows], weights) + bias
                 z = z.reshape(-1, len(problem.folds), problem.n_classes)
-                right = xp.astype(xp.argmax(z, axis=-1) == labels[rows], xp.float32)
-                counts = counts + xp.matmul(self.backend.asarray(member[:, rows]), right)
-            result.append(counts)
-        right = to_numpy(xp.stack(result)).astype(np.float64)
-        sizes = [[len(part) for part in parts]]
-        share = right / np.array(sizes)[:, :, None]
-        n_groups, _, n_folds = share.shape
-        return share.transpose(0, 2, 1).reshape(n_groups, n_folds, len(problem.domains), 2)
+                right = xp.astype(xp.argmax(z, axis=-1) == self._labels[rows], xp.float32)
+                count = count + xp.matmul(self._members[group.trial][:, rows], right)
+            counts.append(count)
+        right = to_numpy(xp.stack(counts)).astype(np.float64)
+        sizes = np.array([len(part) for part in _parts(problem, self.groups[0].trial)])
+        share: NDArray[np.float64] = (right / sizes[:, None]).transpose(0, 2, 1)
+        return share.reshape(*share.shape[:2], len(problem.domains), 2)
 
     def on_host(self) -> NDArray[np.float32]:
         """The parameters (groups, d + 1, folds, classes) as they are now."""
@@ -309,39 +313,15 @@ def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float3
     return weights.reshape(len(groups), -1, len(problem.folds), 1)
 
 
-def _on_cuda(backend: Backend) -> bool:
-    return not backend.is_numpy and backend.device.type == "cuda"
+def _parts(problem: Problem, trial: int) -> list[NDArray[np.int64]]:
+    """The rows of each domain's in-split and out-split; each trial has as many."""
+    return [part for domain in problem.domains for part in problem.splits[trial, domain]]
 
 
-def _captured(block: Block) -> Callable[[Array, int], None]:
-    """The step as a CUDA graph: some forty small kernels, started as one."""
-    import torch
-
-    state = (block.parameters, block.first, block.second)
-    saved = [array.clone() for array in state]
-    rows = torch.zeros(
-        block._weight.shape[0] * block._weight.shape[1], dtype=torch.int64, device=state[0].device
-    )
-    size, floor = block.sizes[0].clone(), block.floors[0].clone()
-    bits = None if block.noise is None else block.noise.drawn()
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):  # libraries allocate on their first calls, outside the graph
-        for _ in range(3):
-            block.update(rows, size, floor, bits)
-    torch.cuda.current_stream().wait_stream(aside)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        block.update(rows, size, floor, bits)
-    for array, before in zip(state, saved, strict=True):
-        array.copy_(before)
-
-    def advance(batch: Array, step: int) -> None:
-        rows.copy_(batch)
-        size.copy_(block.sizes[step])
-        floor.copy_(block.floors[step])
-        if block.noise is not None:
-            block.noise.drawn()  # into the array that the graph reads
-        graph.replay()
-
-    return advance
+def _members(problem: Problem, trial: int) -> NDArray[np.float32]:
+    """1 where a sample is in a part, (parts, n)."""
+    parts = _parts(problem, trial)
+    members = np.zeros((len(parts), len(problem.labels)), np.float32)
+    for place, part in enumerate(parts):
+        members[place, part] = 1
+    return members

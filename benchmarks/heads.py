@@ -1,0 +1,184 @@
+"""Heads: DomainBed's sweep against one run after another, the fast head against scikit-learn.
+
+    python benchmarks/heads.py [--store STORE] [--model NAME] [--device cuda] [--steps 5001]
+
+The sweep: 10 draws x 3 trials x all folds of one 1,280-dimensional network on PACS' size (from a
+store, or planted features of that shape), all at once, against the same runs one after another in
+PyTorch on the same device, of which a sample is timed and scaled up by steps and runs. Without
+--steps a CPU times 200 steps of both, since the whole takes minutes; a GPU does all.
+
+The fast head: strength chosen by leaving each training domain out, against LogisticRegressionCV
+with the same folds, strengths and standardised features, summed over all test domains.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.linear_model import LogisticRegressionCV
+from sklearn.model_selection import PredefinedSplit
+from threadpoolctl import threadpool_limits
+
+from zood.domainbed import cell, sweep
+from zood.domainbed.protocol import Hyperparameters, folds, hyperparameters
+from zood.head import STRENGTHS, fit_head
+from zood.kept import Kept, Samples
+
+DIM, N_CLASSES, N_DOMAINS, EACH = 1_280, 7, 4, 350
+DRAWS, TRIALS, STEPS = 10, 3, 5001
+SAMPLED_RUNS, SAMPLED_STEPS = 8, 200
+
+
+def planted() -> Samples:
+    """Classes that a head finds partly, in domains that differ; features positive as after ReLU."""
+    rng = np.random.default_rng(0)
+    n = N_DOMAINS * EACH
+    labels, domains = np.arange(n) % N_CLASSES, np.arange(n) // EACH
+    centres = rng.normal(size=(N_CLASSES, DIM))
+    moved = centres + 1.5 * rng.normal(size=(N_DOMAINS, N_CLASSES, DIM))
+    features = 0.15 * moved[domains, labels] + rng.normal(size=(n, DIM))
+    return Samples(np.maximum(features, 0).astype(np.float32), labels, domains)
+
+
+def stored(store: str, model: str | None) -> tuple[Samples, str]:
+    """The features of a network with 1,280 dimensions."""
+    from zood.access import StoreSource
+    from zood.features.store import FeatureStore
+
+    source = StoreSource(FeatureStore(store))
+    name = model or next(m for m in source.models if source.facts(m).feature_dim == DIM)
+    return Kept.all_of(source, [name]).samples(source, source.domains), name
+
+
+def one_after_another(samples: Samples, device: str, steps: int) -> float:
+    """Seconds for a step of a run as DomainBed does it, on features that lie on the device."""
+    import torch
+
+    X = torch.from_numpy(samples.features).to(device)
+    y = torch.from_numpy(samples.labels).to(device)
+    rng = np.random.default_rng(0)
+    fold = [np.flatnonzero(samples.domains == domain) for domain in range(N_DOMAINS)]
+    all_folds = folds(range(N_DOMAINS), range(N_DOMAINS))
+
+    def run(chosen: Hyperparameters, left_out: tuple[int, ...]) -> None:
+        layer = torch.nn.Linear(X.shape[1], N_CLASSES).to(device)
+        network = torch.nn.Sequential(torch.nn.Dropout(chosen.dropout), layer)
+        adam = torch.optim.Adam(
+            network.parameters(), lr=chosen.lr, weight_decay=chosen.weight_decay
+        )
+        parts = [rows for domain, rows in enumerate(fold) if domain not in left_out]
+        drawn = np.concatenate(
+            [rng.choice(rows, (steps, chosen.batch_size)) for rows in parts], axis=1
+        )
+        batches = torch.from_numpy(drawn).to(device)
+        for step in range(steps):
+            rows = batches[step]
+            loss: Any = torch.nn.functional.cross_entropy(network(X[rows]), y[rows])
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+
+    run(Hyperparameters(), (0,))
+    times = []
+    for at in range(SAMPLED_RUNS):  # the mixture of single folds, pairs and draws of a sweep
+        left_out = all_folds[(3 * at) % len(all_folds)]
+        chosen = hyperparameters(at % DRAWS, at % TRIALS)
+        times.append(_seconds(functools.partial(run, chosen, left_out), device))
+    return float(np.mean(times)) / steps
+
+
+def _seconds(work: Callable[[], Any], device: str | None) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    work()
+    _wait(device)
+    return time.perf_counter() - start
+
+
+def _wait(device: str | None) -> None:
+    if device is not None and device.startswith("cuda"):
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def domainbed(samples: Samples, device: str | None, steps: int) -> None:
+    n_runs = DRAWS * TRIALS * len(folds(range(N_DOMAINS), range(N_DOMAINS)))
+    if device is not None:  # the first call starts the device
+        sweep(samples, N_CLASSES, draws=2, trials=1, steps=3, device=device)
+    start = time.perf_counter()
+    found = sweep(samples, N_CLASSES, draws=DRAWS, trials=TRIALS, steps=steps, device=device)
+    at_once = time.perf_counter() - start
+    print(f"sweep of {n_runs} runs, {steps} steps, on {device or 'NumPy'}: {at_once:.2f} s")
+    for rule in ("leave-one-domain-out", "training-domain", "oracle"):
+        cells = "  ".join(cell(each) for each in found.accuracies(rule).values())
+        print(f"  {rule:22}{cells}")
+    if importlib.util.find_spec("torch") is None:
+        print("  PyTorch is not installed: no run one after another was timed")
+        return
+    step = one_after_another(samples, device or "cpu", min(steps, SAMPLED_STEPS))
+    alone = step * steps * n_runs
+    print(
+        f"  one after another in PyTorch: {1e6 * step:.0f} us a step, {alone:.0f} s for all "
+        f"(without their accuracies); ratio {alone / at_once:.1f}"
+    )
+
+
+def fast(samples: Samples) -> None:
+    ours_s = sklearn_s = 0.0
+    ours, theirs = [], []
+    for domain in range(N_DOMAINS):
+        train = samples.domains != domain
+        part = Samples(*(array[train] for array in samples))
+        X, y = samples.features[~train], samples.labels[~train]
+        start = time.perf_counter()
+        head = fit_head(part, N_CLASSES)
+        ours_s += time.perf_counter() - start
+        ours.append(100 * np.mean(head.logits(X).argmax(axis=1) == y))
+        start = time.perf_counter()
+        mean, std = part.features.mean(axis=0), part.features.std(axis=0)
+        std[std == 0] = 1
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            search = LogisticRegressionCV(
+                Cs=list(STRENGTHS), cv=PredefinedSplit(part.domains), max_iter=300
+            ).fit((part.features - mean) / std, part.labels)
+        sklearn_s += time.perf_counter() - start
+        theirs.append(100 * search.score((X - mean) / std, y))
+    print(
+        f"fast head, {N_DOMAINS} test domains: {ours_s:.2f} s, accuracy {np.mean(ours):.1f}; "
+        f"LogisticRegressionCV {sklearn_s:.2f} s, accuracy {np.mean(theirs):.1f}; "
+        f"ratio {sklearn_s / ours_s:.1f} (target 3), "
+        f"difference {np.mean(ours) - np.mean(theirs):+.2f} points (target within 0.3)"
+    )
+    print(
+        "  per domain: " + "  ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(ours, theirs, strict=True))
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--store", help="a store of PACS' size; planted features without it")
+    parser.add_argument("--model")
+    parser.add_argument("--device", help="where PyTorch trains the sweep; NumPy without it")
+    parser.add_argument("--steps", type=int)
+    arguments = parser.parse_args()
+    samples, name = stored(arguments.store, arguments.model) if arguments.store else (
+        planted(), "planted features")  # fmt: skip
+    print(f"{name}: {samples.features.shape[0]} x {samples.features.shape[1]}")
+    # With more threads than free cores a small product takes many times as long.
+    with threadpool_limits(1):
+        fast(samples)
+    on_gpu = arguments.device is not None and arguments.device.startswith("cuda")
+    domainbed(samples, arguments.device, arguments.steps or (STEPS if on_gpu else SAMPLED_STEPS))
+
+
+if __name__ == "__main__":
+    main()
