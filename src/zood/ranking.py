@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 
 from zood import scores
 from zood.access import ArraySource, Facts, FeatureSource, StoreSource
-from zood.backend import Array, backend, to_numpy
+from zood.backend import Array, backend
 from zood.cache import cached_folds, cached_moments
 from zood.certainty import Comparison, covariance_of_means, mean_interval
 from zood.errors import InputError, MissingPackageError
 from zood.features.store import FeatureStore
 from zood.folds import Fold, Stability, leave_one_domain_out, leave_two_domains_out
 from zood.moments import Moments
+from zood.peers import peer_scores
 
 if TYPE_CHECKING:
     import pandas
@@ -452,38 +453,6 @@ def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, flo
     ]
     low, high = mean_interval(terms.values("accuracy"), np.array([v[0, 0] for v in variances]))
     return max(0.0, 100 * low), min(100.0, 100 * high)
-
-
-def peer_scores(
-    source: FeatureSource, name: str, domains: Sequence[str]
-) -> tuple[dict[str, float], dict[str, str]]:
-    """A peer score of each network on some domains, and why it cannot be had of others."""
-    known = scores.get(name)
-    y = np.concatenate([source.labels(d) for d in domains])
-    which = np.concatenate([np.full(len(source.labels(d)), d) for d in domains])
-    totals: dict[str, float] = {}
-    left_out: dict[str, str] = {}
-    for model in source.models:
-        if known.needs == "features":
-            parts = [f for d in domains for f, _ in source.shards(model, d)]
-            given = np.concatenate([to_numpy(part) for part in parts])
-        else:
-            logits = [source.logits(model, d) for d in domains]
-            if any(part is None for part in logits):
-                left_out[model] = f"{name} needs the outputs of a classifier head, it has none"
-                continue
-            given = np.concatenate([part for part in logits if part is not None])
-            given = _softmax(given) if known.needs == "probabilities" else given.argmax(axis=1)
-        arguments = (given, y, which) if known.uses_domains else (given, y)
-        totals[model] = float(known.function(*arguments))
-    return totals, left_out
-
-
-def _softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(shifted)
-    probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
-    return probabilities
 
 
 def _front(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:

@@ -19,7 +19,8 @@ from zood.aggregation import select_features
 from zood.evaluation.training import LeftOut, Train, Trained
 from zood.head import fit_head
 from zood.kept import Kept, Samples
-from zood.ranking import Ranking, peer_scores
+from zood.peers import peer_scores
+from zood.ranking import Ranking
 
 AUTO = (1, 3, 5, 7)
 """Numbers of networks among which the training domains choose."""
