@@ -109,7 +109,6 @@ def choose(
     def whole(models: Sequence[str]) -> Part:
         key = tuple(models)
         if key not in parts:
-            say(f"training on all features of {_named(models)}")
             kept = Kept.all_of(training, models)
             parts[key] = Part(kept, train(left_out, kept))
         return parts[key]
@@ -118,6 +117,7 @@ def choose(
         say("choosing how many networks to put side by side")
         top_k = [best_number(training, order, [k for k in AUTO if k <= len(order)])]
     main = top_k[0] if main is None else main
+    say(f"training on all features of {' and of '.join(_named(order[:k]) for k in top_k)}")
     ensembles = {k: whole(order[:k]) for k in top_k}
     selections = {}
     for k in top_k:
@@ -132,6 +132,7 @@ def choose(
         draws = random_features(ensembles[main].kept, len(selections[main].kept), seed)
         say("training on random features")
         random = [Part(kept, train(left_out, kept)) for kept in draws]
+        say(f"training on each of {len(order)} networks alone")
         singles = {model: whole([model]) for model in order}
     return Choice(order[0], main, ensembles, selections, singles, best_by, random)
 
