@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zood.evaluation import Evaluation, evaluate
     from zood.features.extract import extract
     from zood.features.store import FeatureStore
+    from zood.job.stages import Choices, run
     from zood.predictor import Predictor, fit, load
     from zood.ranking import rank
     from zood.ranking_result import Ranking
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 __all__ = [
+    "Choices",
     "Evaluation",
     "FeatureStore",
     "ImageDomains",
@@ -35,6 +37,7 @@ __all__ = [
     "load_zoo",
     "rank",
     "report",
+    "run",
     "scores",
     "testbed",
 ]
@@ -42,6 +45,7 @@ __all__ = [
 # A public name is imported when it is first used, so that `import zood` and `zood --help` load
 # neither NumPy nor Pillow.
 _HOME = {
+    "Choices": "zood.job.stages",
     "Evaluation": "zood.evaluation",
     "FeatureStore": "zood.features.store",
     "ImageDomains": "zood.dataset",
@@ -55,6 +59,7 @@ _HOME = {
     "load": "zood.predictor",
     "load_zoo": "zood.zoo",
     "rank": "zood.ranking",
+    "run": "zood.job.stages",
 }
 _MODULES = ("report", "scores", "testbed")
 

@@ -106,8 +106,13 @@ def job(
         stages.begin("Selection of features of the best networks")
         show_selection(terminal, stages.end(*work.select()))
 
-        stages.begin("Evaluation: each domain in turn as one that nobody has seen")
-        show_evaluation(terminal, stages.end(*work.evaluate(terminal.say)))
+        if work.can_evaluate:
+            stages.begin("Evaluation: each domain in turn as one that nobody has seen")
+            show_evaluation(terminal, stages.end(*work.evaluate(terminal.say)))
+        else:
+            terminal.warn(
+                "no evaluation: it takes three domains, two to rank by and one to test on"
+            )
 
         stages.begin("Predictor of all domains")
         predictor = stages.end(*work.fit())

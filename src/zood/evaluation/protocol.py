@@ -95,13 +95,13 @@ def evaluate(
     require_score(score)
     backend(device)
     peers = _peers(baselines)
-    numbers = _numbers(top_k)
-    trials = _trials(protocol, trials)
+    numbers = numbers_of(top_k)
+    trials = trials_of(protocol, trials)
     train = fast(trials) if protocol == "fast" else domainbed(trials, draws, steps, seed, device)
     source = _usable(source_of(features, y, domains, None), trials > 1 or protocol == "domainbed")
     if numbers is not None:
         numbers = _at_most(numbers, len(source.models))
-    main = None if numbers is None else TOP_K if TOP_K in numbers else numbers[0]
+    main = None if numbers is None else main_number(numbers)
     say = progress or (lambda message: None)
     say(f"ranking {len(source.models)} networks without each of {len(source.domains)} domains")
     rankings = rankings_without(source, score=score, device=device)
@@ -233,7 +233,8 @@ def _peers(baselines: bool | Sequence[str]) -> tuple[str, ...] | None:
     return tuple(scores.get(name).name for name in names)
 
 
-def _numbers(top_k: int | Sequence[int] | str) -> list[int] | None:
+def numbers_of(top_k: int | Sequence[int] | str) -> list[int] | None:
+    """How many networks to put side by side, in order; None for as many as turn out best."""
     if isinstance(top_k, str):
         if top_k == "auto":
             return None
@@ -245,6 +246,11 @@ def _numbers(top_k: int | Sequence[int] | str) -> list[int] | None:
     return sorted({int(k) for k in numbers})
 
 
+def main_number(numbers: Sequence[int]) -> int:
+    """Of several, the number whose rows stand for all."""
+    return TOP_K if TOP_K in numbers else numbers[0]
+
+
 def _at_most(numbers: Sequence[int], n_models: int) -> list[int]:
     if max(numbers) > n_models:
         warnings.warn(
@@ -254,7 +260,8 @@ def _at_most(numbers: Sequence[int], n_models: int) -> list[int]:
     return sorted({min(k, n_models) for k in numbers})
 
 
-def _trials(protocol: str, trials: int | None) -> int:
+def trials_of(protocol: str, trials: int | None) -> int:
+    """How often a protocol repeats itself."""
     if protocol not in ("fast", "domainbed"):
         raise InputError(f"protocol is {protocol!r}; it can be 'fast' or 'domainbed'")
     if trials is None:

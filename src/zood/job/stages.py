@@ -16,16 +16,17 @@ from zood.dataset import ImageDomains
 from zood.errors import InputError
 from zood.evaluation import evaluate
 from zood.evaluation.choice import AUTO, best_number
-from zood.evaluation.protocol import TOP_K
+from zood.evaluation.protocol import main_number, numbers_of, trials_of
+from zood.features.disk import locked
 from zood.features.extract import Reporter, Settings, run_extraction
 from zood.features.store import FeatureStore
 from zood.job.record import Document, Record
 from zood.predictor import fit
-from zood.ranking import Progress, rank
+from zood.ranking import Progress, rank, require_score
 from zood.report import write_report
 from zood.testbed import document as testbed_document
 from zood.testbed import run as run_testbed
-from zood.zoo import ModelSpec
+from zood.zoo import ModelSpec, load_zoo
 
 Done = tuple[Document, bool]
 """The document of a stage, and whether it was skipped."""
@@ -41,6 +42,12 @@ class Choices:
     baselines: bool = True
     seed: int = 0
     extraction: Settings = dataclasses.field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        """Refuse now what a later stage would refuse after hours."""
+        numbers_of(self.top_k)
+        trials_of(self.protocol, None)
+        require_score(self.score)
 
 
 class Job:
@@ -136,6 +143,11 @@ class Job:
         inputs = [self.store.fingerprint, models]
         return self.record.stage("selection", inputs, work)
 
+    @property
+    def can_evaluate(self) -> bool:
+        """Whether there is a domain to test on beside two to rank by."""
+        return len(self.store.domains) > 2
+
     def evaluate(self, progress: Callable[..., None] | None = None) -> Done:
         """What single networks, ensembles and selections reach on a domain that was left out."""
         choices = self.choices
@@ -196,13 +208,11 @@ class Job:
     def _best(self) -> list[str]:
         """The networks to put side by side in the end, chosen by all domains."""
         order = [row["model"] for row in self.record.document["ranking"]["ranking"]]
-        top_k = self.choices.top_k
-        if top_k == "auto":
-            numbers = [k for k in AUTO if k <= len(order)]
-            return order[: best_number(StoreSource(self.store), order, numbers)]
-        if isinstance(top_k, int):
-            return order[:top_k]
-        return order[: TOP_K if TOP_K in top_k else min(top_k)]
+        numbers = numbers_of(self.choices.top_k)
+        if numbers is not None:
+            return order[: main_number(numbers)]
+        possible = [k for k in AUTO if k <= len(order)]
+        return order[: best_number(StoreSource(self.store), order, possible)]
 
     def _data(self) -> Document:
         counts = self.dataset.counts()
@@ -238,3 +248,44 @@ def _tree(folder: Path) -> str:
             with path.open("rb") as file:
                 total.update(hashlib.file_digest(file, "sha256").digest())
     return total.hexdigest()
+
+
+def run(
+    data: ImageDomains | str | Path,
+    zoo: str | Path | Sequence[ModelSpec],
+    out: str | Path,
+    *,
+    choices: Choices | None = None,
+) -> Document:
+    """Do the whole job in a folder: extract, rank, select, evaluate, fit, judge scores, report.
+
+    Parameters
+    ----------
+    data : ImageDomains or path
+        What :class:`zood.ImageDomains` takes. With two domains there is nothing to evaluate on.
+    zoo : str, path or sequence of ModelSpec
+        What :func:`zood.load_zoo` takes or gives.
+    out : path
+        The folder; a run that was made there before is gone on with.
+    choices : Choices, optional
+
+    Returns
+    -------
+    dict
+        The record of the run, as in `run.json`.
+    """
+    dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
+    specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
+    folder = Path(out)
+    with locked(folder):
+        job = Job(dataset, specs, folder, choices or Choices(), f"zood.run(..., {str(out)!r})")
+        job.extract()
+        job.rank()
+        job.select()
+        if job.can_evaluate:
+            job.evaluate()
+        job.fit()
+        if job.choices.baselines:
+            job.judge()
+        job.report()
+    return job.record.document
