@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -60,14 +61,59 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def store(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("run") / "store"
-    document = zood("extract", DATA, "--zoo", zoo, "--store", path)
-    n_models = zoo.read_text(encoding="utf-8").count("[[model]]")
-    assert len(document["models"]) == n_models
-    assert not document["failed"]
-    assert document["images"] == document["decoded"] == 1400
-    return path
+def run(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """The folder and the document of the whole job."""
+    path = tmp_path_factory.mktemp("job") / "run"
+    return path, zood("run", DATA, "--zoo", zoo, "--out", path)
+
+
+@pytest.fixture(scope="session")
+def store(run: tuple[Path, dict[str, Any]]) -> Path:
+    return run[0] / "store"
+
+
+def test_every_network_has_features(zoo: Path, run: tuple[Path, dict[str, Any]]) -> None:
+    extraction = run[1]["extraction"]
+    assert len(extraction["models"]) == zoo.read_text(encoding="utf-8").count("[[model]]")
+    assert not extraction["failed"]
+    assert extraction["images"] == 1400
+
+
+def test_the_four_rows(run: tuple[Path, dict[str, Any]]) -> None:
+    evaluation = run[1]["evaluation"]
+    average = {row: evaluation[row]["average"] for row in ("single", "ensemble", "selection")}
+    assert all(len(evaluation[row]["domains"]) == 4 for row in average)
+    assert 0 < evaluation["feature_ratio"]["average"] < 1
+    if len(run[1]["ranking"]["ranking"]) == 27:
+        assert average["selection"] >= average["single"]
+        assert average["selection"] > evaluation["baselines"]["random_features"]["average"]
+
+
+def test_the_page_is_small(run: tuple[Path, dict[str, Any]]) -> None:
+    assert 50_000 < Path(run[1]["report"]).stat().st_size < 1_500_000
+
+
+def test_the_predictor_elsewhere(run: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    """Copied away from store and zoo, and as one ONNX file, on images of every domain."""
+    pytest.importorskip("onnx", reason="an export needs the package onnx")
+    from onnxruntime import InferenceSession
+
+    from zood import load
+
+    model = shutil.copytree(run[0] / "model", tmp_path / "elsewhere")
+    images = sorted(DATA.rglob("*.jpg"))[::70]
+    document = zood("predict", model, *images)
+    assert [entry["path"] for entry in document["predictions"]] == [str(path) for path in images]
+    labels = [entry["label"] for entry in document["predictions"]]
+    assert (
+        np.mean([label == path.parent.name for label, path in zip(labels, images, strict=True)])
+        > 0.8
+    )
+    zood("export", model, tmp_path / "model.onnx")
+    predictor = load(model)
+    session = InferenceSession(tmp_path / "model.onnx")
+    (exported,) = session.run(None, predictor.preprocess(images))
+    assert np.abs(exported - predictor.predict_proba(images)).max() < 1e-5
 
 
 def test_data_counts() -> None:

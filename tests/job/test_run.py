@@ -72,9 +72,7 @@ def test_every_stage_is_recorded(done: Path) -> None:
     for row in ("single", "ensemble", "selection"):
         average, by_domain = (record["evaluation"][row][key] for key in ("average", "domains"))
         assert set(by_domain) == {"chalk", "paper", "pencil"}
-        assert record["evaluation"][row]["average"] == pytest.approx(
-            np.mean(list(by_domain.values()))
-        )
+        assert average == pytest.approx(np.mean(list(by_domain.values())))
     assert 0 < record["evaluation"]["feature_ratio"]["average"] <= 1
     assert record["data"]["images"] == 240
     assert set(record["testbed"]["accuracy"]) == set(NAMES[:3])
@@ -171,8 +169,8 @@ def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec])
 
 def test_the_command(tmp_path: Path, digits: ImageDomains) -> None:
     command = [
-        *ZOOD, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"), "--limit", "90", "--device", "cpu",
-        "--no-baselines", "--json",
+        *ZOOD, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"),
+        "--limit", "90", "--device", "cpu", "--no-baselines", "--json",
     ]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
