@@ -48,7 +48,6 @@ def export(predictor: Predictor, file: Path) -> Path:
     MissingPackageError
         If the package `onnx` is not installed.
     """
-    onnx = optional_package("onnx", extra="onnx", purpose="exporting to ONNX")
     for network in predictor.networks:
         if network.spec.kind != "onnx":
             raise InputError(
@@ -57,6 +56,7 @@ def export(predictor: Predictor, file: Path) -> Path:
             )
     if file.is_dir():
         raise InputError(f"{str(file)!r} is a folder; name a file, such as model.onnx")
+    onnx = optional_package("onnx", extra="onnx", purpose="exporting to ONNX")
     model = _Graph(onnx, predictor).model()
     if model.ByteSize() > _LARGEST:
         raise InputError(
