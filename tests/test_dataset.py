@@ -299,7 +299,7 @@ def test_group_in_two_domains_is_a_leak(photos: Path) -> None:
 def test_progress_reaches_the_end(photos: Path) -> None:
     calls: list[tuple[int, int]] = []
     ImageDomains(photos).check(lambda done, total: calls.append((done, total)))
-    assert calls == [(done, 8) for done in range(1, 9)]
+    assert calls[-1] == (8, 8)
 
 
 # --- bad input --------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ class Oddity:
     paths: tuple[str, ...] = ()
 
 
+_TOGETHER = 16
+"""Images that a thread takes at a time: handing out work costs time, too."""
+
+
 class ImageDomains:
     """Images of several domains that share one list of classes.
 
@@ -159,9 +163,11 @@ class ImageDomains:
         from joblib import Parallel, cpu_count, delayed
 
         parallel = Parallel(n_jobs=cpu_count(), prefer="threads", return_as="generator")
-        contents = []
-        for content in parallel(delayed(task)(self.file(s)) for s in self.samples):
-            contents.append(content)
+        files = [self.file(sample) for sample in self.samples]
+        together = [files[top : top + _TOGETHER] for top in range(0, len(files), _TOGETHER)]
+        contents: list[_Content] = []
+        for part in parallel(delayed(_each)(task, some) for some in together):
+            contents += part
             if progress is not None:
                 progress(len(contents), len(self))
         return contents
@@ -170,6 +176,10 @@ class ImageDomains:
 class _Content(NamedTuple):
     digest: str | None
     problem: str | None
+
+
+def _each(task: Callable[[Path], _Content], files: list[Path]) -> list[_Content]:
+    return [task(file) for file in files]
 
 
 def _digest(path: Path) -> _Content:

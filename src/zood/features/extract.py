@@ -287,26 +287,33 @@ class _Run:
         """Compute the shards that the networks of a group lack, shard by shard."""
         plan = self._plan(group)
         self._require_space(plan)
-        for done in run_jobs(self._jobs(plan)):
+        elsewhere = any(self._device(member) != "cpu" for member in group)
+        for done in run_jobs(self._jobs(plan, decode_ahead=elsewhere)):
             self._keep(done)
         for member in group:
             self._note(member)
         incomplete = self.writer.finish(self.dataset.fingerprint)
         self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
-    def _jobs(self, plan: list[_Shard]) -> Iterator[Job[_Task]]:
-        """What each network has to do; the next shard is decoded while this one is at work."""
+    def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Task]]:
+        """What each network has to do.
+
+        The next shard can be decoded while this one is at work. Where the networks run on the same
+        cores as the decoding that only makes both slower.
+        """
         todo = iter(plan)
         ahead = self._start(todo)
         try:
             while ahead is not None:
                 shard, decoding = ahead
                 chunk = self._wait(decoding, shard)
-                ahead = self._start(todo)
+                ahead = self._start(todo) if decode_ahead else None
                 for member in self._active(shard):
                     pixels = chunk.pixels[member.network.info.preprocessing.geometry]
                     task = _Task(member, shard, chunk)
                     yield Job(task, member.network, pixels, self._batch_size(member))
+                if not decode_ahead:
+                    ahead = self._start(todo)
         finally:
             if ahead is not None:
                 ahead[1].abandon()
@@ -406,9 +413,11 @@ class _Run:
     def _batch_size(self, member: _Member) -> int:
         if self.settings.batch_size is not None:
             return self.settings.batch_size
+        return self._batch_sizes.get(member.name, default_batch_size(self._device(member)))
+
+    def _device(self, member: _Member) -> str:
         kind = "python" if member.spec is None else member.spec.kind
-        chosen = default_batch_size(resolve_device(self.settings.device, kind))
-        return self._batch_sizes.get(member.name, chosen)
+        return resolve_device(self.settings.device, kind)
 
     def _note(self, member: _Member) -> None:
         facts: dict[str, Any] = {}

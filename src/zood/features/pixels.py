@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,9 @@ from zood import images
 from zood.features.background import abandon, in_background
 from zood.zoo.network import Pixels
 from zood.zoo.preprocessing import Geometry
+
+_TOGETHER = 4
+"""Images that a thread takes at a time: handing out work costs time, too."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +43,14 @@ class Decoding:
         self, files: Mapping[int, Path | Image.Image], geometries: Collection[Geometry]
     ) -> None:
         self._positions = list(files)
-        self._geometries = tuple(geometries)
-        calls = [(file, self._geometries) for file in files.values()]
+        self._pixels = {
+            geometry: np.empty((len(files), *geometry.crop, 3), np.uint8) for geometry in geometries
+        }
+        given = list(files.values())
+        calls = [
+            (given[top : top + _TOGETHER], top, self._pixels)
+            for top in range(0, len(given), _TOGETHER)
+        ]
         self._results = in_background(_decode, calls, n_jobs=cpu_count(), ahead="all")
 
     def abandon(self) -> None:
@@ -49,28 +58,27 @@ class Decoding:
         abandon(self._results)
 
     def result(self) -> Chunk:
-        positions: list[int] = []
-        problems: dict[int, str] = {}
-        resized: list[list[Pixels]] = []
-        for position, decoded in zip(self._positions, self._results, strict=True):
-            if isinstance(decoded, str):
-                problems[position] = decoded
-            else:
-                positions.append(position)
-                resized.append(decoded)
-        pixels = {
-            geometry: np.stack([image[at] for image in resized])
-            if resized
-            else np.empty((0, *geometry.crop, 3), np.uint8)
-            for at, geometry in enumerate(self._geometries)
+        problems = {
+            self._positions[row]: reason for found in self._results for row, reason in found.items()
         }
-        return Chunk(positions, pixels, problems)
+        rows = [row for row, position in enumerate(self._positions) if position not in problems]
+        pixels = self._pixels
+        if problems:
+            pixels = {geometry: array[rows] for geometry, array in pixels.items()}
+        return Chunk([self._positions[row] for row in rows], pixels, problems)
 
 
-def _decode(file: Path | Image.Image, geometries: tuple[Geometry, ...]) -> list[Pixels] | str:
-    """One image in every size, or why it cannot be read."""
-    try:
-        image = images.as_rgb(file) if isinstance(file, Image.Image) else images.read(file)
-    except images.UnreadableImageError as error:
-        return str(error)
-    return [geometry.apply(image) for geometry in geometries]
+def _decode(
+    files: Sequence[Path | Image.Image], top: int, pixels: Mapping[Geometry, Pixels]
+) -> dict[int, str]:
+    """Put some images in every size into rows from `top`; say why one cannot be read."""
+    problems = {}
+    for row, file in enumerate(files, start=top):
+        try:
+            image = images.as_rgb(file) if isinstance(file, Image.Image) else images.read(file)
+        except images.UnreadableImageError as error:
+            problems[row] = str(error)
+            continue
+        for geometry, array in pixels.items():
+            array[row] = geometry.apply(image)
+    return problems
