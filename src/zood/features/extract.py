@@ -287,7 +287,7 @@ class _Run:
         """Compute the shards that the networks of a group lack, shard by shard."""
         plan = self._plan(group)
         self._require_space(plan)
-        elsewhere = any(self._device(member) != "cpu" for member in group)
+        elsewhere = not all(member.network.on_cpu for member in group)
         for done in run_jobs(self._jobs(plan, decode_ahead=elsewhere)):
             self._keep(done)
         for member in group:
@@ -413,11 +413,9 @@ class _Run:
     def _batch_size(self, member: _Member) -> int:
         if self.settings.batch_size is not None:
             return self.settings.batch_size
-        return self._batch_sizes.get(member.name, default_batch_size(self._device(member)))
-
-    def _device(self, member: _Member) -> str:
         kind = "python" if member.spec is None else member.spec.kind
-        return resolve_device(self.settings.device, kind)
+        chosen = default_batch_size(resolve_device(self.settings.device, kind))
+        return self._batch_sizes.get(member.name, chosen)
 
     def _note(self, member: _Member) -> None:
         facts: dict[str, Any] = {}

@@ -44,8 +44,8 @@ class Done(Generic[Tag]):
 def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[Done[Tag]]:
     """Run one job after another.
 
-    The batches of the next job are prepared in the background, and each job is launched before the
-    one before it is collected, so that a GPU always has work to do.
+    The batches of a network on a GPU are prepared in the background, and each job is launched
+    before the one before it is collected, so that a GPU always has work to do.
     """
     with closing(_prepared_ahead(jobs)) as prepared:
         yield from _run_prepared(prepared)
@@ -165,9 +165,11 @@ def require_finite(outputs: Outputs, network: Network, paths: Sequence[str]) -> 
 
 
 def _prepared(job: Job[Any], batch_size: int) -> Batches:
-    """Begin to prepare the batches of a job."""
+    """The batches of a job, prepared ahead where the network leaves the cores to it."""
     starts = range(0, len(job.pixels), batch_size)
     batches = [(job.pixels[start : start + batch_size],) for start in starts]
+    if job.network.on_cpu:
+        return (job.network.prepare(*batch) for batch in batches)
     return in_background(job.network.prepare, batches, n_jobs=2, ahead=3)
 
 

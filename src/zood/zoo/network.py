@@ -49,6 +49,8 @@ class Network(ABC):
     """
 
     info: NetworkInfo
+    on_cpu: bool = False
+    """Whether it computes on the cores that decode images: working ahead then makes both slower."""
 
     @abstractmethod
     def prepare(self, pixels: Pixels) -> Any: ...

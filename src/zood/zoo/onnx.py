@@ -30,6 +30,7 @@ class OnnxNetwork(Network):
         self.info = info
         self._session = session
         self._outputs = outputs
+        self.on_cpu = session.get_providers()[0] == "CPUExecutionProvider"
         tensor = session.get_inputs()[0]
         self._input = tensor.name
         self._dtype = _DTYPES[tensor.type]

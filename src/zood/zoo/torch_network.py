@@ -64,6 +64,7 @@ class TorchNetwork(Network):
         torch: Any = import_module("torch")
         self.info = info
         self._device = _device(device)
+        self.on_cpu = self._device.type == "cpu"
         self._dtype = _dtype(precision)
         self._forward = built.forward
         self._module = cast(built.module.eval().requires_grad_(False), self._dtype)
