@@ -27,6 +27,9 @@ STRENGTHS = tuple(10.0**power for power in range(-5, 2))
 TOLERANCE = 1e-4
 """Part of the gradient at zero weights that is left where a fit ends."""
 
+PATH_TOLERANCE = 1e-3
+"""The same while strengths are compared, which needs less."""
+
 _PARTS = 5
 _ROWS = 4096
 _COPY_BYTES = 2**28
@@ -176,7 +179,7 @@ class _Dual:
 def _path(form: Form, targets: Matrix, strengths: Sequence[float]) -> Iterator[Matrix]:
     """The solution for each strength, each from where the one before it ended."""
     found = np.zeros((len(targets), form.size + 1), np.float32)
-    enough = TOLERANCE * gradient_at_zero(form, targets)
+    enough = PATH_TOLERANCE * gradient_at_zero(form, targets)
     for strength in strengths:
         found = minimise(form, targets, strength, found, enough)
         yield found
