@@ -1,6 +1,6 @@
 """Heads: DomainBed's sweep against one run after another, the fast head against scikit-learn.
 
-    python benchmarks/heads.py [--store STORE] [--model NAME] [--device cuda] [--steps 5001]
+    python benchmarks/heads.py [--store STORE] [--networks 8] [--device cuda] [--steps 5001]
 
 The sweep: 10 draws x 3 trials x all folds of one 1,280-dimensional network on PACS' size (from a
 store, or planted features of that shape), all at once, against the same runs one after another in
@@ -47,14 +47,14 @@ def planted() -> Samples:
     return Samples(np.maximum(features, 0).astype(np.float32), labels, domains)
 
 
-def stored(store: str, model: str | None) -> tuple[Samples, str]:
-    """The features of a network with 1,280 dimensions."""
+def stored(store: str) -> dict[str, Samples]:
+    """The features of the networks with 1,280 dimensions."""
     from zood.access import StoreSource
     from zood.features.store import FeatureStore
 
     source = StoreSource(FeatureStore(store))
-    name = model or next(m for m in source.models if source.facts(m).feature_dim == DIM)
-    return Kept.all_of(source, [name]).samples(source, source.domains), name
+    names = [m for m in source.models if source.facts(m).feature_dim == DIM]
+    return {m: Kept.all_of(source, [m]).samples(source, source.domains) for m in names}
 
 
 def one_after_another(samples: Samples, device: str, steps: int) -> float:
@@ -131,7 +131,8 @@ def domainbed(samples: Samples, device: str | None, steps: int) -> None:
     )
 
 
-def fast(samples: Samples) -> None:
+def fast(samples: Samples) -> tuple[float, float, float, float]:
+    """Seconds and accuracy of ours and of scikit-learn's."""
     ours_s = sklearn_s = 0.0
     ours, theirs = [], []
     for domain in range(N_DOMAINS):
@@ -152,30 +153,36 @@ def fast(samples: Samples) -> None:
             ).fit((part.features - mean) / std, part.labels)
         sklearn_s += time.perf_counter() - start
         theirs.append(100 * search.score((X - mean) / std, y))
+    return ours_s, float(np.mean(ours)), sklearn_s, float(np.mean(theirs))
+
+
+def show(name: str, found: tuple[float, float, float, float]) -> None:
+    ours_s, ours, sklearn_s, theirs = found
     print(
-        f"fast head, {N_DOMAINS} test domains: {ours_s:.2f} s, accuracy {np.mean(ours):.1f}; "
-        f"LogisticRegressionCV {sklearn_s:.2f} s, accuracy {np.mean(theirs):.1f}; "
-        f"ratio {sklearn_s / ours_s:.1f} (target 3), "
-        f"difference {np.mean(ours) - np.mean(theirs):+.2f} points (target within 0.3)"
-    )
-    print(
-        "  per domain: " + "  ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(ours, theirs, strict=True))
+        f"fast head, {name}: {ours_s:.2f} s, accuracy {ours:.1f}; LogisticRegressionCV "
+        f"{sklearn_s:.2f} s, {theirs:.1f}; ratio {sklearn_s / ours_s:.1f} (target 3), "
+        f"difference {ours - theirs:+.2f} points (target within 0.3)",
+        flush=True,
     )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", help="a store of PACS' size; planted features without it")
-    parser.add_argument("--model")
+    parser.add_argument("--networks", type=int, default=1, help="of the store, for the fast head")
     parser.add_argument("--device", help="where PyTorch trains the sweep; NumPy without it")
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()
-    samples, name = stored(arguments.store, arguments.model) if arguments.store else (
-        planted(), "planted features")  # fmt: skip
-    print(f"{name}: {samples.features.shape[0]} x {samples.features.shape[1]}")
-    # With more threads than free cores a small product takes many times as long.
-    with threadpool_limits(1):
-        fast(samples)
+    known = stored(arguments.store) if arguments.store else {"planted features": planted()}
+    results = []
+    for name in list(known)[: arguments.networks]:
+        # With more threads than free cores a small product takes many times as long.
+        with threadpool_limits(1):
+            results.append(fast(known[name]))
+        show(name, results[-1])
+    if len(results) > 1:
+        show(f"mean of {len(results)}", tuple(np.mean(results, axis=0).tolist()))
+    samples = next(iter(known.values()))
     on_gpu = arguments.device is not None and arguments.device.startswith("cuda")
     domainbed(samples, arguments.device, arguments.steps or (STEPS if on_gpu else SAMPLED_STEPS))
 
