@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constr
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/core  ## the whole job on embedded data (about a minute, set-up included)
+demo: $(VENV)/core  ## the whole job on embedded data (some minutes on two cores, set-up included)
 	$(BIN)/zood demo --out zood-demo
 
 test: $(VENV)/dev  ## all tests

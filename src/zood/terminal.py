@@ -72,7 +72,12 @@ class Terminal:
         )
         for index, column in enumerate(columns):
             number = index >= left
-            table.add_column(Text(column), justify="right" if number else "left", no_wrap=number)
+            table.add_column(
+                Text(column),
+                justify="right" if number else "left",
+                no_wrap=number,
+                overflow="fold",  # a name that is cut cannot be copied
+            )
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))
         self._results.print(table)

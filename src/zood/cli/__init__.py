@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-# ruff: noqa: F401, I001 - imported in the order in which `zood --help` lists the commands
-from zood.cli import demo, run, data, models, extract, rank, select, evaluate
-from zood.cli import fit, predict, report, testbed, store
+# ruff: noqa: F401 - a command registers itself when its file is imported
+from zood.cli import (
+    data,
+    demo,
+    evaluate,
+    extract,
+    fit,
+    models,
+    predict,
+    rank,
+    report,
+    run,
+    select,
+    store,
+    testbed,
+)
 from zood.cli.app import app, main
+
+_ORDER = (
+    *("demo", "run", "data", "models", "extract", "rank", "select", "evaluate", "fit", "predict"),
+    *("export", "report", "testbed", "import"),
+)
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 
 __all__ = ["app", "main"]

@@ -107,7 +107,7 @@ def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
         ("Ensemble", document["ensemble"]),
         ("F. Selection", document["selection"]),
     ]
-    beside = [(_label(name), row) for name, row in document["baselines"].items()]
+    beside = [(_label(name), document["baselines"][name]) for name in _order(document["baselines"])]
     first = max(len("F. Selection"), *(len(name) for name, _ in beside), 0)
     domains, names = _columns(document["domains"], first)
     ratio = document["feature_ratio"]
@@ -155,6 +155,11 @@ def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
 def _cells(name: str, row: Mapping[str, Any], domains: Sequence[str]) -> list[object]:
     accuracy = row["domains"]
     return [name, f"{row['average']:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
+
+
+def _order(baselines: Mapping[str, Any]) -> list[str]:
+    """Random features and the oracle first, whatever order a file had them in."""
+    return sorted(baselines, key=lambda name: (name != "random_features", name != "oracle", name))
 
 
 def _label(name: str) -> str:

@@ -94,6 +94,7 @@ def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> No
         f"{len(predictor.classes_)} classes from {len(predictor.kept)} features, trained on "
         f"{origin.n_images} images of {len(origin.domains)} domains; saved in {folder}"
     )
+    terminal.say(f"Predict with: zood predict {folder} IMAGE|FOLDER ...")
 
 
 @command("export", example="zood export model/ model.onnx")
@@ -108,6 +109,7 @@ def export(
 
     predictor = load(model, device="cpu")
     predictor.export(file)
+    terminal.line(f"{file}")
     inputs = {
         name: [*geometry.crop, 3] for name, geometry in input_names(predictor.networks).items()
     }

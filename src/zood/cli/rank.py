@@ -97,8 +97,9 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         left=3,
     )
     terminal.line(
-        "rank: the place, and between which places it may lie. acc.: mean accuracy over left-out\n"
-        "domains, and the 90 % interval of that mean; one new domain may lie further out.\n"
+        "rank: the place, and between which places it may lie. acc.: mean accuracy over\n"
+        "left-out domains, and the 90 % interval of that mean; one new domain may lie\n"
+        "further out. "
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: no network is at least as accurate and cheaper."
     )

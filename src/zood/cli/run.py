@@ -34,7 +34,10 @@ def run(
     root: RootOption = None,
     top_k: Annotated[
         str,
-        typer.Option(help="How many networks to put side by side: 3; 1,3,5,7 to compare; or auto."),
+        typer.Option(
+            help="How many networks to put side by side; several, such as 1,3,5,7, to compare them "
+            "(the predictor takes 3 if it is among them, else the smallest); or auto."
+        ),
     ] = "3",
     score: Annotated[str, typer.Option(help="What networks are ranked by, as in rank.")] = "zood",
     protocol: Annotated[

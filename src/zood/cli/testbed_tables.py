@@ -24,8 +24,8 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
             _show_taus(terminal, together, kind, f"{title}, {n} networks ({which})")
     terminal.line(
         "Below each value its 90 % interval, from resampling the networks.\n"
-        "~: cannot be told apart from the best of its row, as the 90 % interval of the\n"
-        "difference holds zero."
+        "~ (weighted tau of a data set only): cannot be told apart from the best of its\n"
+        "row, as the 90 % interval of the difference holds zero."
     )
 
 
@@ -87,7 +87,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
     """One test bed, the best score first."""
     uneven = len({judged.models for judged in bed.scores.values()}) > 1
     common = ["same"] if uneven else []
-    order = sorted(bed.scores, key=lambda name: -_or(bed.scores[name].weighted_tau, -2.0))
+    order = sorted(bed.scores, key=lambda name: (-_or(bed.scores[name].weighted_tau, -2.0), name))
     terminal.table(
         ["score", "w. tau", "90 %", "tau", *common, "regret", "seconds", "networks"],
         [_cells(name, bed, uneven) for name in order],
@@ -95,7 +95,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
     )
     terminal.line(
         "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and\n"
-        "its 90 % interval from resampling networks. ~: not to be told from the best.\n"
+        "its 90 % interval from resampling networks. ~: cannot be told apart from the best.\n"
         "regret: points of accuracy lost by taking the first choice of the score."
     )
     if uneven:

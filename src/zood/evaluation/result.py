@@ -184,15 +184,15 @@ class Evaluation:
         )
         lines = [found]
         if random := self.baselines.get("random_features"):
-            if selection > random.average:
+            if round(selection, 1) > round(random.average, 1):
                 lines.append(
                     f"As many features drawn at random reach {random.average:.1f} %: selection is "
-                    f"{selection - random.average:.1f} points better."
+                    f"{round(selection, 1) - round(random.average, 1):.1f} points better."
                 )
             else:
                 lines.append(
                     f"As many features drawn at random reach {random.average:.1f} %: here selection"
-                    " is no better than chance."
+                    " is no better than that."
                 )
         if oracle := self.baselines.get("oracle"):
             lines.append(
@@ -244,7 +244,7 @@ def _averaged(values: Mapping[str, float]) -> dict[str, Any]:
 
 
 def _against(value: float, other: float) -> str:
-    difference = value - other
+    difference = round(value, 1) - round(other, 1)  # as both are shown
     if abs(difference) < 0.05:
         return "the same as"
     return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"

@@ -194,7 +194,12 @@ class Job:
         """Every score against the accuracy of linear probes."""
 
         def work() -> Document:
-            bed = run_testbed(self.store, seed=self.choices.seed, progress=progress)
+            bed = run_testbed(
+                self.store,
+                name=self.dataset.source.resolve().stem,
+                seed=self.choices.seed,
+                progress=progress,
+            )
             return testbed_document(bed)
 
         inputs = [self.store.fingerprint, list(scores.names()), self.choices.seed]

@@ -56,6 +56,7 @@ def run(
     *,
     protocol: Protocol = "all",
     values: Mapping[str, Values] | None = None,
+    name: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = SEED,
     progress: Progress | None = None,
@@ -74,6 +75,8 @@ def run(
         On all domains, or for each domain on the others.
     values : mapping, optional
         Further columns by name, such as `source_accuracy`: a number for each network, or None.
+    name : str, optional
+        Of the data; the name of the store's folder if None.
     resamples, seed : int
         For the intervals.
     progress : callable, optional
@@ -97,7 +100,7 @@ def run(
     columns = bench.columns({peer.name: peer.title for peer in peers})
     columns |= _baselines(source) | given
     return judge(
-        _data(source, protocol),
+        _data(source, protocol, name),
         accuracy,
         columns,
         left_out=bench.left_out,
@@ -253,9 +256,9 @@ def _given(source: FeatureSource, given: Mapping[str, Values]) -> dict[str, Colu
     }
 
 
-def _data(source: FeatureSource, protocol: Protocol) -> dict[str, Any]:
+def _data(source: FeatureSource, protocol: Protocol, name: str | None) -> dict[str, Any]:
     data = {
-        "name": "arrays",
+        "name": name or "arrays",
         "domains": list(source.domains),
         "classes": len(source.classes),
         "samples": sum(len(source.labels(domain)) for domain in source.domains),
@@ -264,6 +267,6 @@ def _data(source: FeatureSource, protocol: Protocol) -> dict[str, Any]:
         "zood": zood.__version__,
     }
     if isinstance(source, StoreSource):
-        data["name"] = source.store.path.resolve().name
+        data["name"] = name or source.store.path.resolve().name
         data["fingerprint"] = source.store.fingerprint
     return data
