@@ -95,7 +95,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
     )
     terminal.line(
         "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and\n"
-        "its 90 % interval from resampling networks. ~: cannot be told apart from the best.\n"
+        "its 90 % interval from resampling networks; ~: cannot be told apart from best.\n"
         "regret: points of accuracy lost by taking the first choice of the score."
     )
     if uneven:
