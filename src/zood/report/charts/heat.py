@@ -37,7 +37,7 @@ def heat_map(
     )
 
     def draw(size: Size) -> Drawing:
-        left, above = (0, NAME) if size.narrow else (276, 0)
+        left, above = (0, NAME) if size.narrow else (286, 0)
         height = ROW + above
         width = min((size.width - left) / max(len(columns), 1), 150)
         upright = width < 44 or (
