@@ -35,6 +35,25 @@ ODD = [
     "</style></script>-->",
     "$a_b^c$",
 ]
+ALIKE = [
+    "mobilenet_v2_torchvision_imagenet",
+    "mobilenet_v2_tonylin_imagenet",
+    "mobilenet_v2_google_imagenet",
+    "mobilenet_v1_100_224_imagenet",
+    "mobilenet_v1_075_192_imagenet",
+    "mobilenet_edgetpu_075_imagenet",
+]
+
+
+def _alike_run() -> dict[str, Any]:
+    run = example_run(models=ALIKE)
+    row = run["evaluation"]["baselines"]["oracle"]
+    run["evaluation"]["baselines"] |= dict.fromkeys(
+        ["best_by_h_score", "best_by_regularized_h_score"], row
+    )
+    return run
+
+
 RUNS: dict[str, Callable[[], dict[str, Any]]] = {
     "27": example_run,
     "odd": lambda: example_run(
@@ -42,6 +61,7 @@ RUNS: dict[str, Callable[[], dict[str, Any]]] = {
         domains=["<img src=x onerror=alert(1)>", 'a "b"', "ünïcode 域", "z" * 80, "e", "f", "g"],
         classes=["<i>", '"', "'", "a,b", "=1+1"],
     ),
+    "alike": _alike_run,
     "many": lambda: example_run(
         200,
         [f"domain number {at} of many" for at in range(20)],
@@ -129,6 +149,41 @@ def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
     assert shown.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.parametrize("width", [1280, 390])
+def test_labels_of_pictures_tell_rows_apart(view: Callable[..., Any], width: int) -> None:
+    shown = view("alike", width)
+    size = "narrow" if width < 760 else "wide"
+    for at in (1, 2):
+        heat = shown.locator(f"#domains .{size} svg").nth(at)
+        names = heat.locator(".name").all_text_contents()
+        assert names == ALIKE
+    lanes = shown.locator(f"#combination .{size} svg").first.locator(".lane").all_text_contents()
+    best = "" if size == "narrow" else "Best by "
+    assert {f"{best}{score}" for score in ("h_score", "regularized_h_score")} <= set(lanes)
+
+
+def test_names_stand_free_of_lines_on_a_phone(view: Callable[..., Any]) -> None:
+    crossed = view(width=390).evaluate(
+        """() => [...document.querySelectorAll('.narrow svg')].flatMap((svg) => {
+          const lines = [...svg.querySelectorAll('line.zero, line.grid')]
+            .map((line) => line.getBoundingClientRect());
+          return [...svg.querySelectorAll('.name')].filter((name) => {
+            const box = name.getBoundingClientRect();
+            return lines.some((line) => line.left > box.left && line.left < box.right
+              && line.top < box.bottom - 2 && line.bottom > box.top + 2);
+          }).map((name) => name.textContent);
+        })"""
+    )
+    assert crossed == []
+
+
+def test_scores_are_on_the_first_screen_of_a_phone(view: Callable[..., Any]) -> None:
+    cell = view(width=390).locator("#table-scores tbody td").first
+    assert cell.inner_text() == "0.90"
+    box = cell.bounding_box()
+    assert box["x"] + box["width"] <= 390
+
+
 def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
     shown = view()
     header = shown.locator("#table-ranking thead th").nth(6)  # expected accuracy
@@ -145,6 +200,16 @@ def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
     name.get_by_role("button").click()
     assert header.get_attribute("aria-sort") is None
     assert column(shown, "ranking", 2) == sorted(column(shown, "ranking", 2))
+
+
+def test_intervals_are_sorted_by_both_ends(view: Callable[..., Any]) -> None:
+    shown = view()
+    header = shown.locator("#table-ranking thead th", has_text="Place")
+    for reverse in (True, False):
+        header.get_by_role("button").click()
+        places = [tuple(map(int, text.split("–"))) for text in column(shown, "ranking", 3)]
+        assert len({low for low, _ in places}) < len(places)
+        assert places == sorted(places, reverse=reverse)
 
 
 def test_what_is_missing_is_sorted_last(view: Callable[..., Any]) -> None:
@@ -183,11 +248,11 @@ def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -
     shown = view(scheme="dark")
     background = "getComputedStyle(document.body).backgroundColor"
     dark = shown.evaluate(background)
-    assert shown.locator("#theme").get_attribute("aria-pressed") == "true"
+    assert shown.locator("#theme").inner_text() == "Light"
     shown.locator("#theme").click()
     light = shown.evaluate(background)
     assert (light, dark) == ("rgb(255, 255, 255)", "rgb(18, 23, 29)")
-    assert shown.locator("#theme").get_attribute("aria-pressed") == "false"
+    assert shown.locator("#theme").inner_text() == "Dark"
 
 
 def test_a_mark_tells_its_value_when_pointed_at(view: Callable[..., Any]) -> None:
@@ -243,5 +308,9 @@ def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:
     shown.emulate_media(media="print", color_scheme="dark")
     assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert shown.locator(".csv").first.is_hidden()
+    folded = shown.locator("figure", has_text="Every score of every network")
+    assert folded.is_hidden()
+    folded.evaluate("figure => { figure.querySelector('details').open = true; }")
+    assert folded.is_visible()
     shown.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000

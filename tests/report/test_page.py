@@ -107,6 +107,30 @@ def test_the_finding(run: dict[str, Any]) -> None:
     assert f"Take {best['model']}: expect about {expected}" in words
 
 
+def test_no_network_is_advised_that_may_as_well_be_the_last(run: dict[str, Any]) -> None:
+    unsure = copy.deepcopy(run["ranking"])
+    first = unsure["ranking"][0]
+    first |= {"rank_interval": [1, 27], "expected_accuracy": 53.2}
+    words = " ".join("".join(Reader(page(run | {"ranking": unsure})).words).split())
+    expected = f"No network is clearly first; {first['model']} leads with about 53 % on an unseen"
+    assert expected in words
+    assert "Take network" not in words
+    first["rank_interval"] = [1, 26]
+    assert "No network is clearly first" not in page(run | {"ranking": unsure})
+
+
+def test_the_only_network_is_first() -> None:
+    words = "".join(Reader(page(example_run(1))).words)
+    assert "Take network_000_imagenet" in words
+    assert "1st of 1" in words
+
+
+def test_both_ends_of_a_range_stay_together(run: dict[str, Any]) -> None:
+    low, high = run["ranking"]["ranking"][0]["accuracy_interval"]
+    together = f'<span class="together">{low:.0f}–{high:.0f}\N{NO-BREAK SPACE}%</span>'
+    assert f"interval of the mean {together}" in page(run)
+
+
 def test_findings_of_the_evaluation_are_told(run: dict[str, Any]) -> None:
     told = run["evaluation"] | {"findings": ["Selection is no better than chance.", "So it is."]}
     text = page(run | {"evaluation": told})
@@ -176,6 +200,27 @@ def test_csv_of_accuracy_equals_the_record(run: dict[str, Any], read: Reader) ->
         assert float(row["selection"]) == entry["selection"]["average"]
 
 
+def test_baselines_keep_one_order(run: dict[str, Any]) -> None:
+    row = run["evaluation"]["baselines"]["oracle"]
+    names = ["best_by_zzz", "oracle", "best_by_lda", "random_features", "best_by_h_score"]
+    for order in (names, names[::-1]):
+        baselines = {key: row | {"average": 50.0 + at} for at, key in enumerate(order)}
+        text = page(run | {"evaluation": run["evaluation"] | {"baselines": baselines}})
+        ways = list(dict.fromkeys(line["way"] for line in Reader(text).table("accuracy")))
+        assert ways[3:] == [
+            "Random features", "Oracle", "Best by h_score", "Best by lda", "Best by zzz"
+        ]  # fmt: skip
+
+
+def test_names_of_columns_are_unique(read: Reader) -> None:
+    for _, attributes in read.tags:
+        if "download" in attributes:
+            href = attributes["href"] or ""
+            header = base64.b64decode(href.split(",")[1]).decode("utf-8-sig").split("\r\n")[0]
+            columns = next(csv.reader([header]))
+            assert len(columns) == len(set(columns)), columns
+
+
 def test_csv_of_selection_equals_the_record(run: dict[str, Any], read: Reader) -> None:
     rows = read.table("inclusion-probabilities")
     counts = [
@@ -197,6 +242,7 @@ def test_csv_of_scores_equals_the_record(run: dict[str, Any], read: Reader) -> N
         for name, score in scores.items():
             given = score["values"][row["model"]]
             assert row[name] == ("" if given is None else repr(given))
+        assert float(row["probe_accuracy"]) == run["testbed"]["accuracy"][row["model"]]
 
 
 def test_csv_of_data_and_times(run: dict[str, Any], read: Reader) -> None:
@@ -241,6 +287,24 @@ def test_scores_that_cannot_be_told_apart_are_named(run: dict[str, Any]) -> None
     assert "It cannot be told apart from accuracy and lda." in page(run)
     sure = run | {"testbed": run["testbed"] | {"indistinguishable": []}}
     assert "It cannot be told apart" not in page(sure)
+    names = list(run["testbed"]["scores"])
+    pairs = [[one, other] for at, one in enumerate(names) for other in names[at + 1 :]]
+    none = run["testbed"] | {"indistinguishable": pairs}
+    assert "No score can be told apart from another here." in page(run | {"testbed": none})
+    none["indistinguishable"] = [pair for pair in pairs if "zood" in pair]
+    assert "No score can be told apart from the best here." in page(run | {"testbed": none})
+
+
+def test_settings_are_told_in_words() -> None:
+    settings = {"batch_size": None, "baselines": True, "deep": {"top_k": [1, 3], "fast": False}}
+    versions = {"numpy": None}
+    words = Reader(page({"schema": 1, "settings": settings, "versions": versions})).words
+    told = [word for word in words if word.strip()]
+    at = told.index("batch_size")
+    assert told[at : at + 8] == [
+        "batch_size", "chosen", "baselines", "yes", "deep.top_k", "1, 3", "deep.fast", "no"
+    ]  # fmt: skip
+    assert told[told.index("numpy") + 1] == "–"
 
 
 def test_a_score_of_few_networks_is_not_called_the_best(run: dict[str, Any]) -> None:

@@ -20,12 +20,25 @@ class Tile:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the first screen says."""
+    """What the first screen says.
+
+    Attributes
+    ----------
+    take : str or None
+        The network that is first.
+    sentence : str
+        What is said of it.
+    remarks : list of str
+    tiles : list of Tile
+    sure : bool
+        Whether it can be advised to take it: not where it may as well be the last.
+    """
 
     take: str | None
     sentence: str
     remarks: list[str]
     tiles: list[Tile]
+    sure: bool = True
 
 
 def finding(run: Run) -> Finding:
@@ -36,7 +49,10 @@ def finding(run: Run) -> Finding:
     rows = ranking["ranking"]
     first = rows[0]
     accuracy = first["expected_accuracy"]
-    sentence = f"expect about {number(accuracy)} % on an unseen domain."
+    place = first.get("rank_interval")
+    sure = len(rows) == 1 or not place or place[1] < len(rows)
+    expected = f"about {number(accuracy)} % on an unseen domain."
+    sentence = f"expect {expected}" if sure else f"leads with {expected}"
     remarks = [*_sureness(first, len(rows)), *_combined(run.get("evaluation") or {})]
     interval = first.get("accuracy_interval")
     tiles = [
@@ -49,7 +65,7 @@ def finding(run: Run) -> Finding:
         *_evaluation_tile(run.get("evaluation") or {}),
         *_data_tiles(run),
     ]
-    return Finding(first["model"], sentence, remarks, tiles)
+    return Finding(first["model"], sentence, remarks, tiles, sure)
 
 
 def _sureness(first: dict[str, Any], n_models: int) -> list[str]:
@@ -60,7 +76,9 @@ def _sureness(first: dict[str, Any], n_models: int) -> list[str]:
         return [f"It is clearly ahead of the other {n_models - 1} networks."]
     tied = first.get("tied") or []
     if not tied:
-        return [f"Its place among {n_models} networks lies between {span(*interval)}."]
+        return [
+            f"Its place among {n_models} networks lies between {interval[0]} and {interval[1]}."
+        ]
     return [
         (
             f"How sure is that? {listed(tied, 2)} cannot be told apart from it with "
@@ -91,8 +109,8 @@ def _combined(evaluation: dict[str, Any]) -> list[str]:
 
 def _place(first: dict[str, Any], n_models: int) -> Tile:
     interval = first.get("rank_interval")
-    note = f"its place may lie between {interval[0]} and {interval[1]}" if interval else ""
-    return Tile(f"1 of {n_models}", "network" if n_models == 1 else "networks", note)
+    note = f"may lie between {interval[0]} and {interval[1]}" if interval and n_models > 1 else ""
+    return Tile(f"1st of {n_models}", "place", note)
 
 
 def _evaluation_tile(evaluation: dict[str, Any]) -> list[Tile]:

@@ -9,10 +9,7 @@
   const recall = () => { try { return localStorage.getItem("zood-theme"); } catch { return null; } };
   const keep = (theme) => { try { localStorage.setItem("zood-theme", theme); } catch { /* this view only */ } };
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
-  const label = () => {
-    button.textContent = "Dark";
-    button.setAttribute("aria-pressed", String(dark()));
-  };
+  const label = () => { button.textContent = dark() ? "Light" : "Dark"; };
   if (["light", "dark"].includes(recall())) root.dataset.theme = recall();
   button.hidden = false;
   button.addEventListener("click", () => {
@@ -23,7 +20,8 @@
   system.addEventListener("change", label);
   label();
 
-  // Sorting: numbers by their full value, texts as people sort them, what is missing last.
+  // Sorting: numbers by their full value, texts as people sort them, intervals by their low end and then the
+  // high one, what is missing last.
   const collator = new Intl.Collator(undefined, { numeric: true });
   const sort = (header) => {
     const table = header.closest("table");
@@ -38,7 +36,8 @@
       if (!numeric) return (down ? -1 : 1) * collator.compare(a.textContent, b.textContent);
       const [x, y] = [value(a), value(b)];
       if (x === null || y === null) return (x === null) - (y === null);
-      return down ? y - x : x - y;
+      const apart = x - y || Number(a.dataset.w ?? 0) - Number(b.dataset.w ?? 0);
+      return down ? -apart : apart;
     });
     for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
     header.setAttribute("aria-sort", down ? "descending" : "ascending");

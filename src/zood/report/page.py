@@ -28,6 +28,9 @@ from zood.report.sections.testbed import testbed_section
 
 Result = TypeVar("Result")
 
+END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
+RANGE = re.compile(f"{END}(?:\N{EN DASH}| to ){END}(?:\N{NO-BREAK SPACE}%)?")
+
 SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section | None]], ...] = (
     ("ranking", ranking_section),
     ("evaluation", combination_section),
@@ -119,9 +122,10 @@ def _breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_./-]+)(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
-def _unbroken(text: str) -> str:
-    """A text whose numbers stay with their unit."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%")
+def _unbroken(text: str) -> Markup:
+    """A text whose numbers stay with their unit, and both ends of a range together."""
+    joined = str(escape(text)).replace(" %", "\N{NO-BREAK SPACE}%")
+    return Markup(RANGE.sub(r'<span class="together">\g<0></span>', joined))
 
 
 def _resource(name: str) -> str:

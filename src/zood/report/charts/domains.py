@@ -31,7 +31,9 @@ def domain_chart(
         bottom = top + height * len(order)
         drawing = Drawing(size.width, bottom + 8, "Accuracy on each left-out domain", finding)
         scale = percent(values, left, right)
-        axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %")
+        starts = [top + height * at for at in range(len(order))] if size.narrow else []
+        pieces = [(start + 21, start + height - 3) for start in starts]
+        axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %", pieces=pieces)
         drawing.text(size.width - 4, top - 12, "cost", "head", end="end")
         mean = fmean(fmean(networks.values()) for networks in accuracies.values())
         for at, domain in enumerate(order):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -42,14 +42,25 @@ def both(draw: Callable[[Size], Drawing]) -> Chart:
 
 
 def axis_above(
-    drawing: Drawing, scale: Scale, top: float, bottom: float, *, most: int = 5, unit: str = ""
+    drawing: Drawing,
+    scale: Scale,
+    top: float,
+    bottom: float,
+    *,
+    most: int = 5,
+    unit: str = "",
+    pieces: Sequence[tuple[float, float]] = (),
 ) -> None:
-    """Thin upright lines with their values above them, as many as have room; zero is stronger."""
+    """Thin upright lines with their values above them, as many as have room; zero is stronger.
+
+    Where names stand between the rows, the lines are drawn in pieces (top, bottom) around them.
+    """
     while most > 2 and _crowded(scale, most, unit):
         most -= 1
     for value, label in scale.ticks(most):
         x = scale(value)
-        drawing.line(x, top, x, bottom, "zero" if value == 0 else "grid")
+        for start, end in pieces or [(top, bottom)]:
+            drawing.line(x, start, x, end, "zero" if value == 0 else "grid")
         drawing.text(x, top - 6, f"{label}{unit}", "tick", end="middle")
 
 

@@ -9,6 +9,8 @@ from zood.report.numbers import ems, is_number, number, shortened
 from zood.report.svg import Drawing
 
 ROW = 22
+NAME = 18
+"""Room for a name above its cells, where there is none beside them."""
 
 
 def heat_map(
@@ -22,7 +24,8 @@ def heat_map(
     """Cells from pale (small) to strong (large); at most thirty rows.
 
     One network far from all others would leave them one shade, so the shades end at the 5 % of
-    smallest and of largest values.
+    smallest and of largest values. Rows are numbered, as names of networks that are cut to fit may
+    look alike.
     """
     rows, values = rows[:MOST_ROWS], values[:MOST_ROWS]
     known = sorted(value for line in values for value in line if is_number(value))
@@ -34,19 +37,22 @@ def heat_map(
     )
 
     def draw(size: Size) -> Drawing:
-        left = 116 if size.narrow else 250
+        left, above = (0, NAME) if size.narrow else (286, 0)
+        height = ROW + above
         width = min((size.width - left) / max(len(columns), 1), 150)
         upright = width < 44 or (
             size.narrow and max((ems(name) * 11 for name in columns), default=0) > width - 6
         )
         longest = max((ems(shortened(name, 100, 11)) * 11 for name in columns), default=0)
         top = longest + 14 if upright else 30
-        drawing = Drawing(size.width, top + ROW * len(rows) + 34, title, finding)
+        drawing = Drawing(size.width, top + height * len(rows) + 34, title, finding)
         for at, name in enumerate(columns):
             _column(drawing, left + width * at, top, width, name, upright)
         for line, model in enumerate(rows):
-            y = top + ROW * line
-            drawing.name(0, y + 15, model, left - 10, size=11 if size.narrow else 12)
+            y = top + height * line + above
+            at_name = y + 15 - (ROW - 2 if size.narrow else 0)
+            drawing.text(20, at_name, str(line + 1), "rank", end="end")
+            drawing.name(28, at_name, model, (left or size.width) - 38)
             for at, value in enumerate(values[line]):
                 x = left + width * at
                 tip = f"{model}\n{columns[at]}: {number(value, digits)}"
@@ -60,7 +66,7 @@ def heat_map(
                 if width >= 40:
                     shown = number(value, digits)
                     drawing.text(x + width / 2, y + 15, shown, "cell", end="middle")
-        _key(drawing, left, top + ROW * len(rows) + 12, *ends)
+        _key(drawing, left, top + height * len(rows) + 12, *ends)
         return drawing
 
     return both(draw)

@@ -33,12 +33,15 @@ def _draw(
         drawing.text(accuracy.start, 24, "Expected accuracy %", "head")
         drawing.text(292, 24, "Place", "head")
         drawing.text(292, 44, f"1–{n_models}", "tick")
+    # the lines stop for the names
+    starts = [top + height * at for at in range(len(rows))] if size.narrow else []
+    pieces = [(start + 21, start + height - 3) for start in starts]
     for scale, most in (
         (discriminability, 4 if size.narrow else 5),
         (stability, 2 if size.narrow else 3),
         (accuracy, 3 if size.narrow else 6),
     ):
-        axis_above(drawing, scale, top - 6, bottom, most=most)
+        axis_above(drawing, scale, top - 6, bottom, most=most, pieces=pieces)
     for at, row in enumerate(rows):
         with drawing.group("row"):
             y = top + height * at

@@ -18,6 +18,7 @@ WAYS = {
     "greedy": ("Greedy", "neutral", "triangle"),
 }
 BASELINES = {"random_features": "Random features", "oracle": "Oracle"}
+BEST_BY = "best_by_"
 
 
 def combination_section(evaluation: dict[str, Any]) -> Section | None:
@@ -36,6 +37,8 @@ def combination_section(evaluation: dict[str, Any]) -> Section | None:
     )
     if "oracle" in (evaluation.get("baselines") or {}):
         lead += " Oracle chooses with the labels of the test domain, which nobody has."
+    if any(key.startswith(BEST_BY) for key in evaluation.get("baselines") or {}):
+        lead += " Best by a score, or just its name, is the one network that it puts first."
     return Section("combination", "One network or several", lead, blocks, short="Combination")
 
 
@@ -54,12 +57,10 @@ def _ways(evaluation: dict[str, Any]) -> dict[str, tuple[str, str, str, dict[str
         if evaluation.get(key)
     }
     baselines = {key: row for key, row in (evaluation.get("baselines") or {}).items() if row}
-    # the telling ones first, then other scores from the best down
-    order = sorted(
-        baselines, key=lambda key: (key not in BASELINES, -baselines[key]["average"], key)
-    )
-    for key in order:
-        title = BASELINES.get(key, key.replace("best_by_", "Best by "))
+    # the telling ones first, then other scores by name, so that pages can be held side by side
+    telling = [key for key in BASELINES if key in baselines]
+    for key in [*telling, *sorted(baselines.keys() - BASELINES)]:
+        title = BASELINES.get(key, key.replace(BEST_BY, "Best by "))
         ways[key] = (title, "baseline", "line", baselines[key])
     return ways
 
@@ -102,11 +103,11 @@ def _has(row: dict[str, Any], domain: str) -> bool:
 
 def _lane(title: str, kind: str, shape: str, row: dict[str, Any], domain: str | None) -> Lane:
     error = row.get("error") or {}
+    short = title.removeprefix("Best by ")
     if domain is None:
-        return Lane(title, kind, shape, row["average"], error.get("average"))
-    return Lane(
-        title, kind, shape, row["domains"][domain], (error.get("domains") or {}).get(domain)
-    )
+        return Lane(title, short, kind, shape, row["average"], error.get("average"))
+    of_domain = (error.get("domains") or {}).get(domain)
+    return Lane(title, short, kind, shape, row["domains"][domain], of_domain)
 
 
 def _table(

@@ -7,7 +7,7 @@ from typing import Any
 
 from zood.report.blocks import Facts, Figure, Section
 from zood.report.document import Run
-from zood.report.numbers import duration, is_number
+from zood.report.numbers import NOTHING, duration, is_number
 from zood.report.table import Column, Table
 
 
@@ -24,7 +24,11 @@ def made_section(run: Run) -> Section | None:
         ("Versions", run.get("versions")),
         ("Machine", run.get("machine")),
     )
-    blocks += [Facts(_pairs(part), title=title) for title, part in parts if part]
+    for title, part in parts:
+        if part:
+            # what was not set was chosen by zood
+            unset = "chosen" if title == "Settings" else NOTHING
+            blocks.append(Facts(_pairs(part, unset), title=title))
     if run.get("stages"):
         blocks.append(_stages(run["stages"]))
     if not blocks:
@@ -32,15 +36,25 @@ def made_section(run: Run) -> Section | None:
     return Section("made", "How it was made", "", blocks, short="Made")
 
 
-def _pairs(part: dict[str, Any], above: str = "") -> list[tuple[str, str]]:
+def _pairs(part: dict[str, Any], unset: str, above: str = "") -> list[tuple[str, str]]:
     pairs = []
     for name, value in part.items():
         if isinstance(value, dict):
-            pairs += _pairs(value, f"{above}{name}.")
+            pairs += _pairs(value, unset, f"{above}{name}.")
         else:
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            pairs.append((f"{above}{name}", text))
+            pairs.append((f"{above}{name}", _words(value, unset)))
     return pairs
+
+
+def _words(value: Any, unset: str) -> str:
+    """A value for people."""
+    if value is None:
+        return unset
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(_words(entry, unset) for entry in value) or "none"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _stages(stages: list[dict[str, Any]]) -> Figure:

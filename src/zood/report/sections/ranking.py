@@ -65,7 +65,11 @@ def _legend(rows: list[dict[str, Any]], score: str) -> list[Key]:
     keys.append(Key("accuracy", "circle", "accuracy expected on an unseen domain, 90 % interval"))
     if any(row.get("on_front") for row in rows):
         keys.append(
-            Key("accuracy front", "circle", "ring: no network is at least as accurate and cheaper")
+            Key(
+                "accuracy front",
+                "circle",
+                "ring, “not beaten”: no network is at least as accurate and cheaper",
+            )
         )
     return keys
 
@@ -84,7 +88,7 @@ def ranking_table(rows: list[dict[str, Any]], score: str) -> Table:
         Column("Features", "feature_dim", 0),
         Column("Params, M", "parameters_million", 2),
         Column("ms / image", "milliseconds", 1),
-        Column("On front", "on_front"),
+        Column("Not beaten", "on_front"),
         Column("Tied with", "tied", text=True, shown=False),
     ]
     lines = []

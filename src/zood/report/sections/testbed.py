@@ -20,11 +20,20 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
     # a score that only some networks have is judged on an easier or a harder order
     whole = max(scores[name].get("models") or 0 for name in order)
     best = next(name for name in order if (scores[name].get("models") or 0) == whole)
+    pairs = testbed.get("indistinguishable") or []
+    alike = _alike(best, order, pairs)
     finding = (
         f"{best} orders these {len(accuracy)} networks best: weighted tau "
         f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
     )
-    if alike := _alike(best, order, testbed.get("indistinguishable") or []):
+    if alike and len(alike) == len(order) - 1:
+        every = all(len(_alike(name, order, pairs)) == len(alike) for name in order)
+        finding = (
+            f"No score can be told apart from {'another' if every else 'the best'} here. "
+            f"The greatest weighted tau is that of {best}: "
+            f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
+        )
+    elif alike:
         finding += f" It cannot be told apart from {listed(alike)}."
     figures = (
         Figure(
@@ -58,9 +67,9 @@ def _interval(score: dict[str, Any]) -> str:
     return f" ({span(*interval, digits=2)})" if interval else ""
 
 
-def _alike(best: str, order: list[str], pairs: list[list[str]]) -> list[str]:
-    """Scores that the test bed cannot tell from the best."""
-    return [name for name in order if [best, name] in pairs or [name, best] in pairs]
+def _alike(one: str, order: list[str], pairs: list[list[str]]) -> list[str]:
+    """Scores that the test bed cannot tell from this one."""
+    return [name for name in order if [one, name] in pairs or [name, one] in pairs]
 
 
 def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, float]) -> Any:
@@ -78,13 +87,13 @@ def _panel(name: str, scores: dict[str, dict[str, Any]], accuracy: dict[str, flo
 def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
     columns = [
         Column("Score", "score", text=True),
-        Column("What it is", "title", text=True),
         Column("Weighted tau", "weighted_tau", 2),
         Column("Interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
         Column("Regret, points", "regret", 1),
         Column("Networks", "models", 0),
         Column("Seconds", "seconds", 2),
+        Column("What it is", "title", text=True),
     ]
     rows = []
     for name in order:
@@ -92,13 +101,13 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
         rows.append(
             [
                 name,
-                score.get("title"),
                 score.get("weighted_tau"),
                 score.get("interval"),
                 score.get("tau"),
                 score.get("regret"),
                 score.get("models"),
                 score.get("seconds"),
+                score.get("title"),
             ]
         )
     return Table("scores", "How well each score orders the networks", columns, rows)
@@ -110,7 +119,8 @@ def _values(
     accuracy: dict[str, float],
     models: list[str],
 ) -> Table:
-    columns = [Column("Network", "model", text=True), Column("Accuracy %", "accuracy", 1)]
+    # a score may be named accuracy too
+    columns = [Column("Network", "model", text=True), Column("Probe %", "probe_accuracy", 1)]
     columns += [Column(name, name) for name in order]
     rows = [
         [model, accuracy.get(model), *(scores[name]["values"].get(model) for name in order)]
