@@ -67,9 +67,11 @@ class StoreSource:
         self.models = tuple(store.models if models is None else models)
         for model in self.models:
             store.model(model)
-        self.domains = store.domains
+        labels = {domain: store.labels(domain) for domain in store.domains}
+        # A domain of which no image could be read is none.
+        self._labels = {domain: some for domain, some in labels.items() if len(some)}
+        self.domains = tuple(self._labels)
         self.classes: tuple[Any, ...] = store.classes
-        self._labels = {domain: store.labels(domain) for domain in self.domains}
 
     def only(self, domains: Sequence[str]) -> StoreSource:
         """The same as if there were no other domains, and no classes that only those have."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,7 +148,10 @@ def source_of(
     if isinstance(features, FeatureStore):
         if y is not None or domains is not None or groups is not None:
             raise InputError("a store knows its labels, domains and groups; leave them out")
-        return StoreSource(features)
+        source = StoreSource(features)
+        if empty := [repr(d) for d in features.domains if d not in source.domains]:
+            warnings.warn(f"{', '.join(empty)}: no samples, left out", stacklevel=3)
+        return source
     if not isinstance(features, Mapping):
         raise InputError(
             "features must be a dict {name: array (n, d)} or a FeatureStore, and are "

@@ -155,6 +155,7 @@ def test_two_domains_have_no_evaluation(
         ({"top_k": 0}, "top_k is 0"),
         ({"protocol": "slow"}, "protocol is 'slow'"),
         ({"score": "zodo"}, "unknown score 'zodo'"),
+        ({"seed": -1}, "seed is -1; it must be 0 or more"),
     ],
 )
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
@@ -193,3 +194,39 @@ def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -
     assert ended.returncode == 2
     assert "--top-k is 'three'" in ended.stderr
     assert not (tmp_path / "run").exists()
+
+
+def test_only_networks_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    """With one network of three there is no order to judge, and the others have no part."""
+    with pytest.warns(UserWarning, match="there are 1 networks, fewer than 2"):
+        record = zood.run(digits, zoo[:1], job, choices=choices())
+    assert [row["model"] for row in record["ranking"]["ranking"]] == [NAMES[0]]
+    assert record["predictor"]["models"] == [NAMES[0]]
+    assert "testbed" not in record
+    assert (job / "report.html").is_file()
+
+
+def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    shutil.rmtree(job / "store" / NAMES[1] / "paper")
+    zood.run(digits, zoo[:3], job, choices=choices())
+    assert not skipped(job)["extraction"]
+    assert zood.FeatureStore(job / "store").is_there()
+
+
+def test_the_predictor_knows_the_scores(done: Path) -> None:
+    document = json.loads((done / "model" / "predictor.json").read_text())
+    assert set(document["origin"]["scores"]) == set(NAMES[:3])
+
+
+def test_a_domain_that_cannot_be_read_is_left_out(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    for label in "01":
+        (folder / "broken" / label).mkdir(parents=True)
+        (folder / "broken" / label / "a.png").write_text("no image")
+    with pytest.warns(UserWarning, match="'broken': no samples, left out"):
+        record = zood.run(folder, zoo[:2], tmp_path / "run", choices=choices(baselines=False))
+    assert "evaluation" not in record
+    assert record["data"]["skipped"] == 2

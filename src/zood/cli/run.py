@@ -121,7 +121,9 @@ def job(
         predictor = stages.end(*work.fit())
         terminal.line(f"{out / predictor['folder']}: {', '.join(predictor['models'])}")
 
-        if choices.baselines:
+        if choices.baselines and not work.can_judge:
+            terminal.warn("no test bed: to judge an order takes three networks")
+        elif choices.baselines:
             from zood.cli.testbed_tables import show_bed
             from zood.testbed import from_document
 

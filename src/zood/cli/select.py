@@ -12,6 +12,8 @@ from zood.cli.extract import StoreArgument
 from zood.cli.rank import ranked
 from zood.terminal import Terminal
 
+_WIDTH = 100
+
 
 @command("select", example="zood select features/ --top-k 3")
 def select(
@@ -49,6 +51,9 @@ def select(
 def show_selection(terminal: Terminal, document: Mapping[str, Any]) -> None:
     """The document of a selection for people: what was kept, by network and class."""
     classes = document["per_class"]
+    width = max(len(row["model"]) for row in document["per_model"]) + len(" features kept")
+    if width + sum(max(len(label), 4) + 1 for label in classes) > _WIDTH:
+        classes = {}  # as many columns as classes would not be read; the document has them
     terminal.table(
         ["network", "features", "kept", *classes],
         [
@@ -59,6 +64,6 @@ def show_selection(terminal: Terminal, document: Mapping[str, Any]) -> None:
     )
     terminal.line(
         f"{document['n_selected']} of {document['n_features']} features are kept "
-        f"({100 * document['ratio']:.1f} %), each for at least one class; the columns count them "
-        "by class."
+        f"({100 * document['ratio']:.1f} %), each for at least one class"
+        + ("; the columns count them by class." if classes else "; --json counts them by class.")
     )

@@ -93,6 +93,7 @@ def evaluate(
     True
     """
     require_score(score)
+    require_seed(seed)
     backend(device)
     peers = _peers(baselines)
     numbers = numbers_of(top_k)
@@ -260,6 +261,11 @@ def _at_most(numbers: Sequence[int], n_models: int) -> list[int]:
     return sorted({min(k, n_models) for k in numbers})
 
 
+def require_seed(seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
+
+
 def trials_of(protocol: str, trials: int | None) -> int:
     """How often a protocol repeats itself."""
     if protocol not in ("fast", "domainbed"):
@@ -273,16 +279,12 @@ def trials_of(protocol: str, trials: int | None) -> int:
 
 def _usable(source: FeatureSource, with_splits: bool) -> FeatureSource:
     """Domains that have samples; three of them, and two classes without any of them."""
-    names = [domain for domain in source.domains if len(source.labels(domain))]
+    names = source.domains
     if len(names) < 3:
         raise InputError(
             f"an evaluation takes three domains, one to test on and two to rank networks by; "
             f"usable here: {', '.join(map(repr, names)) or 'none'}"
         )
-    if len(names) < len(source.domains):
-        empty = [repr(domain) for domain in source.domains if domain not in names]
-        warnings.warn(f"{', '.join(empty)}: no samples, left out", stacklevel=3)
-        source = source.only(names)
     for test in names:
         training = source.only([domain for domain in names if domain != test])
         if len(training.classes) < 2:

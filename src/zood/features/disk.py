@@ -39,7 +39,8 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
 def write_json(path: Path, document: Any) -> None:
     """Write JSON, the same bytes for the same content."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    write_bytes(path, text.encode() + b"\n")
+    # half a pair of surrogates (a path that is no UTF-8) becomes the escape that JSON has for it
+    write_bytes(path, text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def npy_bytes(array: NDArray[Any]) -> memoryview:

@@ -117,6 +117,16 @@ class FeatureStore:
         """Why each image without features was skipped, by path."""
         return {entry["path"]: entry["reason"] for entry in self.manifest["data"]["skipped"]}
 
+    def is_there(self) -> bool:
+        """Whether every file that the manifest names exists; `zood store check` reads them, too."""
+        return all(
+            (self.path / name / domain / shard_name(number, output)).is_file()
+            for name in self.models
+            for domain, shards in self.model(name).shards.items()
+            for number in range(len(shards))
+            for output in self.model(name).outputs
+        )
+
     def model(self, name: str) -> StoredModel:
         if name not in self.manifest["models"]:
             known = ", ".join(self.models)

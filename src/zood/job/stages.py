@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from zood.dataset import ImageDomains
 from zood.errors import InputError
 from zood.evaluation import evaluate
 from zood.evaluation.choice import AUTO, best_number
-from zood.evaluation.protocol import main_number, numbers_of, trials_of
+from zood.evaluation.protocol import main_number, numbers_of, require_seed, trials_of
 from zood.features.disk import locked
 from zood.features.extract import Reporter, Settings, run_extraction
 from zood.features.store import FeatureStore
@@ -48,6 +49,7 @@ class Choices:
         numbers_of(self.top_k)
         trials_of(self.protocol, None)
         require_score(self.score)
+        require_seed(self.seed)
 
 
 class Job:
@@ -78,12 +80,27 @@ class Job:
         self.zoo = list(zoo)
         self.folder = folder
         self.choices = choices
-        settings = dataclasses.asdict(choices)
+        settings = {
+            "data": str(dataset.source),
+            "images": len(dataset),
+            "zoo": [spec.name for spec in self.zoo],
+            **dataclasses.asdict(choices),
+        }
         self.record = Record(folder, command, settings)
 
     @property
     def store(self) -> FeatureStore:
-        return FeatureStore(self.folder / "store")
+        """The store, of its networks those of this zoo that did not fail in this run."""
+        store = FeatureStore(self.folder / "store")
+        failed = self.record.document.get("extraction", {}).get("failed", {})
+        mine = {spec.name for spec in self.zoo} - set(failed)
+        store.models = tuple(name for name in store.models if name in mine)
+        return store
+
+    @property
+    def _content(self) -> list[Any]:
+        """What decides about every stage after the first."""
+        return [self.store.fingerprint, list(self.store.models)]
 
     @property
     def _device(self) -> str | None:
@@ -110,7 +127,8 @@ class Job:
 
         def holds(document: Document) -> bool:
             try:
-                return self.store.fingerprint == document["store"] and not document["failed"]
+                same = self.store.fingerprint == document["store"] and not document["failed"]
+                return same and self.store.is_there()
             except InputError:
                 return False
 
@@ -130,7 +148,7 @@ class Job:
         def work() -> Document:
             return rank(self.store, score=score, device=self._device, progress=progress).document()
 
-        return self.record.stage("ranking", [self.store.fingerprint, score], work)
+        return self.record.stage("ranking", [self._content, score], work)
 
     def select(self) -> Done:
         """The informative features of the best networks, by all domains."""
@@ -140,13 +158,13 @@ class Job:
             source = StoreSource(self.store, models)
             return select_features(source, models, device=self._device).document()
 
-        inputs = [self.store.fingerprint, models]
+        inputs = [self._content, models]
         return self.record.stage("selection", inputs, work)
 
     @property
     def can_evaluate(self) -> bool:
         """Whether there is a domain to test on beside two to rank by."""
-        return len(self.store.domains) > 2
+        return len(StoreSource(self.store).domains) > 2
 
     def evaluate(self, progress: Callable[..., None] | None = None) -> Done:
         """What single networks, ensembles and selections reach on a domain that was left out."""
@@ -165,7 +183,7 @@ class Job:
             ).document()
 
         inputs = [
-            self.store.fingerprint,
+            self._content,
             choices.top_k,
             choices.protocol,
             choices.score,
@@ -181,14 +199,24 @@ class Job:
 
         def work() -> Document:
             predictor = fit(self.store, models=models, zoo=self.zoo, device=self._device)
+            ranked = self.record.document["ranking"]["ranking"]
+            scores_of = {row["model"]: row["score"] for row in ranked}
+            predictor.origin = dataclasses.replace(predictor.origin, scores=scores_of)
+            for stale in self.folder.glob(f".tmp-{where.name}-*"):  # of a run that was killed
+                shutil.rmtree(stale, ignore_errors=True)
             predictor.save(where)
             return {"folder": where.name, "models": list(models), "digest": _tree(where)}
 
         def holds(document: Document) -> bool:
             return where.is_dir() and _tree(where) == document["digest"]
 
-        inputs = [self.store.fingerprint, models]
+        inputs = [self._content, models]
         return self.record.stage("predictor", inputs, work, holds=holds)
+
+    @property
+    def can_judge(self) -> bool:
+        """Whether there are networks enough to speak of their order."""
+        return len(self.store.models) > 2
 
     def judge(self, progress: Callable[..., None] | None = None) -> Done:
         """Every score against the accuracy of linear probes."""
@@ -202,7 +230,7 @@ class Job:
             )
             return testbed_document(bed)
 
-        inputs = [self.store.fingerprint, list(scores.names()), self.choices.seed]
+        inputs = [self._content, list(scores.names()), self.choices.seed]
         return self.record.stage("testbed", inputs, work)
 
     def report(self) -> Path:
@@ -290,7 +318,7 @@ def run(
         if job.can_evaluate:
             job.evaluate()
         job.fit()
-        if job.choices.baselines:
+        if job.choices.baselines and job.can_judge:
             job.judge()
         job.report()
     return job.record.document
