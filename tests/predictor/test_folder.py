@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,27 @@ def test_a_document_that_lacks_something(model: Path, key: str) -> None:
     _edit(model, lambda document: document.pop(key))
     with pytest.raises(InputError, match=rf"is damaged: it lacks what .*{key}.*fit again"):
         zood.load(model)
+
+
+def test_a_document_that_was_tampered_with(model: Path) -> None:
+    whole = (model / "predictor.json").read_text()
+    changes: list[Callable[[Any], Any]] = [
+        lambda document: document.update(files={}),
+        lambda document: document["out_of_domain"].update(rest=0),
+        lambda document: document["networks"][0].update(source="weird/thing"),
+    ]
+    for change in changes:
+        (model / "predictor.json").write_text(whole)
+        _edit(model, change)
+        with pytest.raises(InputError, match=r"is damaged: it lacks what it should hold"):
+            zood.load(model)
+
+
+def test_the_folder_of_a_run_is_not_its_predictor(model: Path) -> None:
+    (model.parent / "job").mkdir()
+    shutil.move(model, model.parent / "job" / "model")
+    with pytest.raises(InputError, match=r"did you mean '.*job/model'"):
+        zood.load(model.parent / "job")
 
 
 def test_tensors_that_do_not_fit(model: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from zood.errors import InputError
 from zood.predictor.networks import PredictorNetwork, digest, file_digests
 from zood.zoo import ModelSpec, Preprocessing
-from zood.zoo.spec import require_folder_name
+from zood.zoo.spec import SOURCES, require_folder_name
 
 _FOLDER = "networks"
 _STATED = ("input_size", "mean", "std", "features", "pretraining", "licence")
@@ -51,6 +51,8 @@ def carry(network: PredictorNetwork, folder: Path) -> dict[str, Any]:
 def carried(entry: dict[str, Any], folder: Path) -> PredictorNetwork:
     """The network that :func:`carry` wrote down."""
     require_folder_name(entry["name"], str(folder / "predictor.json"))
+    if entry["source"].partition("/")[0] not in SOURCES:
+        raise ValueError(f"a network of the source {entry['source']!r}")
     stated = {key: entry["stated"].get(key) for key in _STATED}
     for key in ("mean", "std"):
         stated[key] = None if stated[key] is None else tuple(stated[key])

@@ -77,10 +77,14 @@ def load(
     if not path.is_dir():
         raise InputError(f"there is no predictor {str(path)!r}; make one with zood fit")
     if not (path / "predictor.json").is_file():
-        raise InputError(f"{str(path)!r} is no predictor: it has no predictor.json")
+        inside = (path / "model" / "predictor.json").is_file()
+        hint = f"; did you mean {str(path / 'model')!r}?" if inside else ""
+        raise InputError(f"{str(path)!r} is no predictor: it has no predictor.json{hint}")
     document = read_json(path / "predictor.json", "the predictor")
     _require_schema(document, path)
     with _refusing_other_content(path):
+        if set(document["files"]) != {_HEAD, _GAUSSIAN}:
+            raise ValueError(f"checksums of {', '.join(document['files']) or 'no file'}")
         _require_files(path, document["files"])
         head, gaussian = _read_tensors(path / _HEAD), _read_tensors(path / _GAUSSIAN)
         for entry in document["networks"]:

@@ -108,6 +108,8 @@ class TrainingGaussian:
     ) -> TrainingGaussian:
         """What :meth:`tensors` and :meth:`facts` gave."""
         numbers: dict[str, Any] = {key: float(facts[key]) for key in ("rest", "limit", "alarms")}
+        if not (numbers["rest"] > 0 and numbers["limit"] > 0):
+            raise ValueError(f"distances of rest {facts['rest']!r}, limit {facts['limit']!r}")
         return cls(**tensors | numbers)
 
     @staticmethod
