@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from zood.cli import main
 from zood.dataset import ImageDomains
 from zood.demo.digits import deal_domains, draw_digit
 from zood.features.extract import Extraction, Settings, run_extraction
@@ -180,40 +178,6 @@ def network() -> Callable[..., Network]:
         return FunctionNetwork(function, NetworkInfo(name, PLAIN, feature_dim, None, None, name))
 
     return network
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def complaint(self) -> str:
-        """The one line that bad input deserves, and nothing else anywhere."""
-        assert (self.code, self.out) == (2, "")
-        (line,) = self.err.splitlines()
-        assert line.startswith("zood: ")
-        return line
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Run a command of zood in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["zood", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Outcome(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
 import zood
-from zood.cli import main
 from zood.demo.digits import deal_domains, draw_digit
 from zood.errors import MissingPackageError
 from zood.features.extract import Settings, run_extraction
@@ -122,37 +119,3 @@ def timm() -> Any:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     return timm
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def complaint(self) -> str:
-        """The one line that bad input deserves, and nothing else anywhere."""
-        assert (self.code, self.out) == (2, "")
-        (line,) = self.err.splitlines()
-        assert line.startswith("zood: ")
-        return line
-
-
-@pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Run a command of zood in this process."""
-
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["zood", *map(str, arguments)])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return Outcome(int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
