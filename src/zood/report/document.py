@@ -7,11 +7,10 @@ from typing import Any
 
 from zood.errors import InputError
 from zood.features.disk import read_json
+from zood.job.record import NAME, SCHEMA
 
 Run = dict[str, Any]
 
-SCHEMA = 1
-FILE = "run.json"
 PARTS = ("data", "ranking", "selection", "evaluation", "testbed", "versions", "machine", "settings")
 
 
@@ -23,10 +22,10 @@ def read_run(folder: Path) -> Run:
     InputError
         If it is missing, damaged, or of another kind.
     """
-    path = folder / FILE
+    path = folder / NAME
     if not path.is_file():
         raise InputError(
-            f"{str(folder)!r} has no {FILE}; give the folder that `zood run ... --out` wrote"
+            f"{str(folder)!r} has no {NAME}; give the folder that `zood run ... --out` wrote"
         )
     run = read_json(path, "the record of a run")
     require_run(run, str(path))

@@ -15,8 +15,9 @@ from markupsafe import Markup, escape
 
 from zood.errors import InputError
 from zood.features.disk import write_bytes
+from zood.job.record import NAME
 from zood.report.blocks import Section
-from zood.report.document import FILE, Run, read_run, require_run
+from zood.report.document import Run, read_run, require_run
 from zood.report.finding import finding
 from zood.report.sections.combination import combination_section
 from zood.report.sections.data import data_section
@@ -57,7 +58,7 @@ def page(run: Run) -> str:
     >>> text.startswith("<!doctype html>"), "zood run photos" in text
     (True, True)
     """
-    require_run(run, FILE)
+    require_run(run, NAME)
     sections = [
         section
         for part, build in SECTIONS
@@ -113,7 +114,7 @@ def _built(part: str, build: Callable[[dict[str, Any]], Result], content: Run) -
             raise
         what = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(
-            f"the part {part!r} of {FILE} is not as zood writes it: {what}; run it again"
+            f"the part {part!r} of {NAME} is not as zood writes it: {what}; run it again"
         ) from error
 
 
