@@ -12,7 +12,7 @@ help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 demo: $(VENV)/core  ## the whole job on embedded data (some minutes on two cores, set-up included)
-	$(BIN)/zood demo --out zood-demo
+	$(BIN)/oodzoo demo --out oodzoo-demo
 
 test: $(VENV)/dev  ## all tests
 	$(BIN)/python -m pytest
@@ -35,23 +35,23 @@ bench: $(VENV)/dev  ## ratios against a floor and against peers
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 acceptance: $(VENV)/dev  ## real networks on real images from $(SHARED), all of them
-	ZOOD_SHARED=$(SHARED) ZOOD_NETWORKS=all $(BIN)/python -m pytest tests/acceptance
+	OODZOO_SHARED=$(SHARED) OODZOO_NETWORKS=all $(BIN)/python -m pytest tests/acceptance
 
 wheel: $(VENV)/dev  ## dist/*.whl, and the demo from it in an empty environment
 	rm -rf dist build/wheel
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python -m venv build/wheel
 	build/wheel/bin/python -m pip --disable-pip-version-check install -qq -c constraints.txt dist/*.whl
-	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/zood demo --out demo
+	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
 clean:  ## remove what make made
-	rm -rf $(VENV) build dist docs/_build zood-demo
+	rm -rf $(VENV) build dist docs/_build oodzoo-demo
 
 # Set-up happens in two steps, so that the demo waits for no test tool. A stamp is made anew when
 # what decides about packages has changed.
 $(VENV)/core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "zood needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version`;" \
+	  echo "oodzoo needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version`;" \
 	       "name another with: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "Setting up $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

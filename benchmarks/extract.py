@@ -23,11 +23,11 @@ import numpy as np
 import onnxruntime
 from joblib import Parallel, cpu_count, delayed
 
-from zood import images
-from zood.dataset import ImageDomains
-from zood.features.extract import Settings, run_extraction
-from zood.zoo import ModelSpec, load_zoo
-from zood.zoo.device import default_batch_size
+from oodzoo.data import images
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.features.extract import Settings, run_extraction
+from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.device import default_batch_size
 
 MIDDLE = "mobilenet_v2_torchvision_imagenet"
 TARGET = 1.2
@@ -79,7 +79,7 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
         data.__dict__.pop("fingerprint", None)
         decode = decode_floor(data)
         forward = sum(forward_floor(spec, len(data)) for spec in zoo)
-        store = Path(tempfile.mkdtemp(prefix="zood-bench-"))
+        store = Path(tempfile.mkdtemp(prefix="oodzoo-bench-"))
         try:
             start = time.perf_counter()
             done = run_extraction(data, list(zoo), store, Settings(device="cpu"))

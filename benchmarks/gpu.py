@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-import zood
-from zood.features.forward import Job, run_jobs
-from zood.features.index import SHARD_ROWS
-from zood.folds import leave_one_domain_out
-from zood.moments import Moments
-from zood.zoo.network import Network
-from zood.zoo.spec import ModelSpec
+import oodzoo
+from oodzoo.features.forward import Job, run_jobs
+from oodzoo.features.index import SHARD_ROWS
+from oodzoo.moments import Moments
+from oodzoo.ranking.folds import leave_one_domain_out
+from oodzoo.zoo.model import Network
+from oodzoo.zoo.spec import ModelSpec
 
 try:
     import torch
@@ -57,7 +57,9 @@ def agreement() -> None:
     for n, d in ((2_000, 64), (200, 300)):
         y, domains = rng.integers(0, 5, n), rng.integers(0, 4, n)
         X = rng.normal(size=(n, d)) + np.eye(5, d)[y]
-        one, other = (zood.rank({"net": X}, y, domains, device=at).rows[0] for at in (None, "cuda"))
+        one, other = (
+            oodzoo.rank({"net": X}, y, domains, device=at).rows[0] for at in (None, "cuda")
+        )
         worst = max(
             abs(getattr(one, term) / getattr(other, term) - 1)
             for term in ("score", "discriminability", "stability", "expected_accuracy")
@@ -110,7 +112,7 @@ def selection() -> None:
     X += 0.5 * centres[labels] * informative
     moments = Moments.of(X, labels, N_CLASSES, device="cuda")
     del X
-    selector = zood.SpikeSlabSelector(device="cuda")
+    selector = oodzoo.SpikeSlabSelector(device="cuda")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         took = seconds(lambda: selector.fit_moments(moments), repeats=1)
@@ -123,8 +125,8 @@ def selection() -> None:
 
 
 def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
-    from zood.zoo.timm import build
-    from zood.zoo.torch_network import assemble
+    from oodzoo.zoo.timm import build
+    from oodzoo.zoo.torch_model import assemble
 
     spec = ModelSpec(name, f"timm/{name}")
     network: Network = assemble(

@@ -26,10 +26,10 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import PredefinedSplit
 from threadpoolctl import threadpool_limits
 
-from zood.domainbed import cell, sweep
-from zood.domainbed.protocol import Hyperparameters, folds, hyperparameters
-from zood.head import STRENGTHS, fit_head
-from zood.kept import Kept, Samples
+from oodzoo.features.columns import Kept, Samples
+from oodzoo.heads.domainbed import cell, sweep
+from oodzoo.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
+from oodzoo.heads.linear import STRENGTHS, fit_head
 
 DIM, N_CLASSES, N_DOMAINS, EACH = 1_280, 7, 4, 350
 DRAWS, TRIALS, STEPS = 10, 3, 5001
@@ -49,8 +49,8 @@ def planted() -> Samples:
 
 def stored(store: str) -> dict[str, Samples]:
     """The features of the networks with 1,280 dimensions."""
-    from zood.access import StoreSource
-    from zood.features.store import FeatureStore
+    from oodzoo.features.source import StoreSource
+    from oodzoo.features.store import FeatureStore
 
     source = StoreSource(FeatureStore(store))
     names = [m for m in source.models if source.facts(m).feature_dim == DIM]

@@ -30,17 +30,17 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from sklearn.metrics import roc_auc_score
 
-import zood
-from zood.access import ArraySource
-from zood.aggregation import select_features
-from zood.demo import write_digits
-from zood.demo.digits import DOMAINS, _scans, _texture, draw_digit
-from zood.kept import Kept, Samples
-from zood.predictor import gaussian
-from zood.predictor.images import features_of, image_files
-from zood.predictor.networks import network_of
-from zood.ranking import rank, rank_for_test_domains
-from zood.zoo import load_zoo
+import oodzoo
+from oodzoo.demo import write_digits
+from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
+from oodzoo.features.columns import Kept, Samples
+from oodzoo.features.source import ArraySource
+from oodzoo.predictor import gaussian
+from oodzoo.predictor.images import features_of, image_files
+from oodzoo.predictor.models import network_of
+from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.selection.select import select_features
+from oodzoo.zoo import load_zoo
 
 HELD_OUT = 0.2
 
@@ -48,7 +48,7 @@ HELD_OUT = 0.2
 class Data:
     """The images of a store, some of which are held out."""
 
-    def __init__(self, store: zood.FeatureStore) -> None:
+    def __init__(self, store: oodzoo.FeatureStore) -> None:
         self.store = store
         self.labels = np.concatenate([store.labels(d) for d in store.domains])
         counts = [len(store.labels(d)) for d in store.domains]
@@ -177,9 +177,9 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         if arguments.store is None:
             write_digits(Path(folder) / "data")
-            store = zood.extract(Path(folder) / "data", "demo", Path(folder) / "store")
+            store = oodzoo.extract(Path(folder) / "data", "demo", Path(folder) / "store")
         else:
-            store = zood.FeatureStore(arguments.store)
+            store = oodzoo.FeatureStore(arguments.store)
         data = Data(store)
         print(f"{'images':28} {'AUROC':>7} {'flagged %':>9} {'images':>8}")
         left_out_domains(data, arguments.top_k)

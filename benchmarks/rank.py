@@ -22,8 +22,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-import zood
-from zood.features.importing import import_features
+import oodzoo
+from oodzoo.features.importing import import_features
 
 Floats = NDArray[np.float64]
 N_DOMAINS, N_CLASSES = 4, 10
@@ -101,7 +101,7 @@ def main() -> None:
         def rank() -> None:
             for cached in cache.glob("*.npz"):
                 cached.unlink()
-            zood.rank(store)
+            oodzoo.rank(store)
 
         ratios, publics = [], []
         for _ in range(arguments.repeats):
@@ -115,7 +115,7 @@ def main() -> None:
                 f"{ratios[-1]:.2f}), one fit of the public LogME {public:.2f} s",
                 flush=True,
             )
-        second = seconds(lambda: zood.rank(store))
+        second = seconds(lambda: oodzoo.rank(store))
         target = (y[domains != "0"] == 0).astype(np.float64)
         fold = X[domains != "0"]
         literal = seconds(lambda: literal_fold_and_class(fold, target)) * N_DOMAINS * N_CLASSES

@@ -42,11 +42,11 @@ from numpy.typing import NDArray
 from sklearn.feature_selection import SelectFdr, f_regression
 from sklearn.linear_model import ARDRegression, LassoCV
 
-from zood.backend import backend
-from zood.gauss_seidel import GramSweeps
-from zood.selection import SpikeSlabSelector
-from zood.spike_slab import Chain, Data, Posterior, Priors
-from zood.target_scale import RULES, TargetMoments, scaled_samples
+from oodzoo.backend import backend
+from oodzoo.selection.gauss_seidel import GramSweeps
+from oodzoo.selection.selector import SpikeSlabSelector
+from oodzoo.selection.spike_slab import Chain, Data, Posterior, Priors
+from oodzoo.selection.target_scale import RULES, TargetMoments, scaled_samples
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -146,7 +146,7 @@ def univariate(X: Floats, y: Floats) -> Mask:
     return np.asarray(SelectFdr(f_regression, alpha=0.05).fit(X, y).get_support())
 
 
-METHODS = {"zood": ours, "F-test": univariate, "LassoCV": lasso, "ARDRegression": ard}
+METHODS = {"oodzoo": ours, "F-test": univariate, "LassoCV": lasso, "ARDRegression": ard}
 
 
 def one_fit(case: Case, method: str, seed: int, end: float) -> tuple[Case, str, Any]:
@@ -168,7 +168,7 @@ def simulation(page: Page, options: argparse.Namespace) -> None:
     end = time.time() + 60 * options.minutes
     tasks = []
     for method in METHODS:
-        repeats = options.repeats if method == "zood" else options.peer_repeats
+        repeats = options.repeats if method == "oodzoo" else options.peer_repeats
         # The slow cases first, so that no process is left alone with one at the end.
         for case in sorted(paper, key=lambda case: (case[0], case[1] - case[2]), reverse=True):
             seeds = range(FIRST_SEED, FIRST_SEED + repeats)
@@ -300,11 +300,11 @@ def odd(page: Page, options: argparse.Namespace) -> None:
 
 
 def rules(page: Page, options: argparse.Namespace) -> None:
-    import zood
-    from zood.ranking import rank_for_test_domains
+    import oodzoo
+    from oodzoo.ranking.ranker import rank_for_test_domains
 
     page.begin(f"Scale rules on networks: the best {options.top_k}, accuracy on left-out domains")
-    rankings = rank_for_test_domains(zood.FeatureStore(options.store))
+    rankings = rank_for_test_domains(oodzoo.FeatureStore(options.store))
     tasks = []
     for test, ranking in rankings.items():
         models = [row.model for row in ranking.rows[: options.top_k]]
@@ -329,17 +329,17 @@ def rules(page: Page, options: argparse.Namespace) -> None:
 
 def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
     """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
-    import zood
-    from zood import target_scale
-    from zood.access import StoreSource
-    from zood.head import fit_head
-    from zood.kept import Kept
+    import oodzoo
+    from oodzoo import target_scale
+    from oodzoo.features.columns import Kept
+    from oodzoo.features.source import StoreSource
+    from oodzoo.heads.linear import fit_head
 
     warnings.simplefilter("ignore")
     # The selector asks its own module, of which this process may have a copy of its own.
     for share in (0.5, 0.7):
         target_scale.RULES[f"{share} of weights"] = functools.partial(_less, share)
-    source = StoreSource(zood.FeatureStore(path), models)
+    source = StoreSource(oodzoo.FeatureStore(path), models)
     n_classes = len(source.classes)
     everything = Kept.all_of(source, models)
     train = everything.samples(source, [d for d in source.domains if d != test])

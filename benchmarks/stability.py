@@ -20,14 +20,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-import zood
-from zood.ranking import STABILITY_SHARE
+import oodzoo
+from oodzoo.ranking.ranker import STABILITY_SHARE
 
 SHARES = (0, 1 / 10, 1 / 5, 1 / 3, 1 / 2, 1)
 PEERS = ("logme", "knn", "h_score", "lda", "transrate", "leep", "nce")
 
 
-def probe(store: zood.FeatureStore, model: str) -> float:
+def probe(store: oodzoo.FeatureStore, model: str) -> float:
     """Accuracy of linear probes, the mean over left-out domains, in percent."""
     X = {d: store.features(model, d).astype(np.float64) for d in store.domains}
     y = {d: store.labels(d) for d in store.domains}
@@ -43,7 +43,7 @@ def probe(store: zood.FeatureStore, model: str) -> float:
     return 100 * float(np.mean(accuracies))
 
 
-def probes(store: zood.FeatureStore) -> dict[str, float]:
+def probes(store: oodzoo.FeatureStore) -> dict[str, float]:
     """Probes of all networks; they take minutes, so they are kept beside the store."""
     path = store.path.with_name(f"{store.path.name}.probes.json")
     if path.is_file():
@@ -63,7 +63,7 @@ def main() -> None:
     if not stores:
         print("name the stores to compare on: nothing measured")
     for path in stores:
-        store = zood.FeatureStore(path)
+        store = oodzoo.FeatureStore(path)
         truth = probes(store)
         n_classes = len(store.classes)
 
@@ -71,7 +71,7 @@ def main() -> None:
             models = sorted(scores)
             return float(weightedtau([scores[m] for m in models], [truth[m] for m in models])[0])
 
-        ranking = zood.rank(store)
+        ranking = oodzoo.rank(store)
         print(f"{path.name}: {len(store.models)} networks, {store.n_images} images")
         for share in SHARES:
             scores = {
@@ -82,10 +82,10 @@ def main() -> None:
         print(
             f"  expected accuracy: {tau({r.model: r.expected_accuracy for r in ranking.rows}):6.3f}"
         )
-        printed = zood.rank(store, stability="paper")
+        printed = oodzoo.rank(store, stability="paper")
         print(f"  the printed formula: {tau({r.model: r.score for r in printed.rows}):6.3f}")
         for peer in PEERS:
-            rows = zood.rank(store, score=peer).rows
+            rows = oodzoo.rank(store, score=peer).rows
             print(f"  {peer} ({len(rows)}): {tau({r.model: r.score for r in rows}):6.3f}")
 
 

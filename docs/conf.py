@@ -1,12 +1,12 @@
 """How Sphinx builds the documentation."""
 
-import zood
-from zood import scores
+import oodzoo
+from oodzoo import scores
 
-project = "zood"
-author = "The zood developers"
-copyright = "The zood developers"  # noqa: A001 - Sphinx wants this name
-release = version = zood.__version__
+project = "oodzoo"
+author = "The oodzoo developers"
+copyright = "The oodzoo developers"  # noqa: A001 - Sphinx wants this name
+release = version = oodzoo.__version__
 
 extensions = [
     "myst_parser",
@@ -17,7 +17,7 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
-html_title = f"zood {release}"
+html_title = f"oodzoo {release}"
 myst_enable_extensions = ["dollarmath", "colon_fence", "substitution"]
 myst_heading_anchors = 3
 
@@ -25,7 +25,7 @@ napoleon_numpy_docstring = True
 napoleon_google_docstring = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
-doctest_global_setup = "import zood"
+doctest_global_setup = "import oodzoo"
 # pytest runs the examples of docstrings, where their names are known; here only those of pages run
 doctest_test_doctest_blocks = ""
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 from PIL import Image
 
-from zood.cli import main
+from oodzoo.cli import main
 
 WriteImage = Callable[[Path], Path]
 
@@ -43,7 +43,7 @@ def photos(tmp_path: Path, write_image: WriteImage) -> Path:
 
 
 class Outcome(NamedTuple):
-    """What a command of zood did."""
+    """What a command of oodzoo did."""
 
     code: int
     out: str
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
         """The one line that bad input deserves, and nothing else anywhere."""
         assert (self.code, self.out) == (2, "")
         (line,) = self.err.splitlines()
-        assert line.startswith("zood: ")
+        assert line.startswith("oodzoo: ")
         return line
 
 
@@ -66,12 +66,12 @@ class Outcome(NamedTuple):
 def run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Outcome]:
-    """Run a command of zood in this process, which is quicker than starting another one."""
+    """Run a command of oodzoo in this process, which is quicker than starting another one."""
     for name in ("COLUMNS", "FORCE_COLOR"):  # nothing depends on the shell tests are started from
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["zood", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["oodzoo", *map(str, arguments)])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()

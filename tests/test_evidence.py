@@ -12,9 +12,9 @@ from sklearn.datasets import load_iris
 from tests.oracles import bayes
 from threadpoolctl import threadpool_limits
 
-from zood.backend import backend, to_numpy
-from zood.errors import InputError
-from zood.evidence import (
+from oodzoo.backend import backend, to_numpy
+from oodzoo.errors import InputError
+from oodzoo.evidence import (
     NOISE_FLOOR,
     RIDGE_RANGE,
     Precisions,

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from zood import moments as module
-from zood.backend import Backend, backend, to_numpy
-from zood.errors import InputError, MissingPackageError
-from zood.moments import Moments, merge
+from oodzoo import moments as module
+from oodzoo.backend import Backend, backend, to_numpy
+from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.moments import Moments, merge
 
 FIELDS = ("feature_sum", "gram", "class_sums", "class_counts")
 
@@ -175,7 +175,7 @@ def test_no_shards_at_all() -> None:
 def test_devices(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setitem(__import__("sys").modules, "torch", None)
-        with pytest.raises(MissingPackageError, match=r"zood\[torch\]"):
+        with pytest.raises(MissingPackageError, match=r"oodzoo\[torch\]"):
             backend("cpu")
     torch_or_skip()
     with pytest.raises(InputError, match="device 'toaster' cannot be used"):

@@ -22,9 +22,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
-from zood import FeatureStore
+from oodzoo import FeatureStore
 
-SHARED = Path(os.environ.get("ZOOD_SHARED", "../shared")).resolve()
+SHARED = Path(os.environ.get("OODZOO_SHARED", "../shared")).resolve()
 DATA = SHARED / "data" / "pacs_mini"
 ZOO = SHARED / "zoo" / "zoo.toml"
 SMALL = (
@@ -39,9 +39,9 @@ SMALL = (
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason=f"there is no {DATA.name} beside us")
 
 
-def zood(*arguments: str | Path) -> Any:
+def oodzoo(*arguments: str | Path) -> Any:
     """The JSON document of a command that ends well."""
-    command = [str(Path(sys.executable).parent / "zood"), *map(str, arguments), "--json"]
+    command = [str(Path(sys.executable).parent / "oodzoo"), *map(str, arguments), "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -50,7 +50,7 @@ def zood(*arguments: str | Path) -> Any:
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All networks, or a zoo file of six small ones."""
-    if os.environ.get("ZOOD_NETWORKS", "small") == "all":
+    if os.environ.get("OODZOO_NETWORKS", "small") == "all":
         return ZOO
     tables = ZOO.read_text(encoding="utf-8").split("[[model]]")[1:]
     chosen = [t for t in tables if any(f'name = "{name}"' in t for name in SMALL)]
@@ -64,7 +64,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(zoo: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """The folder and the document of the whole job."""
     path = tmp_path_factory.mktemp("job") / "run"
-    return path, zood("run", DATA, "--zoo", zoo, "--out", path)
+    return path, oodzoo("run", DATA, "--zoo", zoo, "--out", path)
 
 
 @pytest.fixture(scope="session")
@@ -98,18 +98,18 @@ def test_the_predictor_elsewhere(run: tuple[Path, dict[str, Any]], tmp_path: Pat
     pytest.importorskip("onnx", reason="an export needs the package onnx")
     from onnxruntime import InferenceSession
 
-    from zood import load
+    from oodzoo import load
 
     model = shutil.copytree(run[0] / "model", tmp_path / "elsewhere")
     images = sorted(DATA.rglob("*.jpg"))[::70]
-    document = zood("predict", model, *images)
+    document = oodzoo("predict", model, *images)
     assert [entry["path"] for entry in document["predictions"]] == [str(path) for path in images]
     labels = [entry["label"] for entry in document["predictions"]]
     assert (
         np.mean([label == path.parent.name for label, path in zip(labels, images, strict=True)])
         > 0.8
     )
-    zood("export", model, tmp_path / "model.onnx")
+    oodzoo("export", model, tmp_path / "model.onnx")
     predictor = load(model)
     session = InferenceSession(tmp_path / "model.onnx")
     (exported,) = session.run(None, predictor.preprocess(images))
@@ -117,7 +117,7 @@ def test_the_predictor_elsewhere(run: tuple[Path, dict[str, Any]], tmp_path: Pat
 
 
 def test_data_counts() -> None:
-    document = zood("data", DATA)
+    document = oodzoo("data", DATA)
     assert len(document["domains"]) == 4
     assert len(document["classes"]) == 7
     assert {n for row in document["counts"].values() for n in row.values()} == {50}
@@ -125,19 +125,19 @@ def test_data_counts() -> None:
 
 
 def test_a_second_extraction_has_nothing_to_do(zoo: Path, store: Path) -> None:
-    document = zood("extract", DATA, "--zoo", zoo, "--store", store)
+    document = oodzoo("extract", DATA, "--zoo", zoo, "--store", store)
     assert document["decoded"] == document["shards_written"] == 0
 
 
 def test_the_store_is_sound(store: Path) -> None:
-    document = zood("store", "check", store)
+    document = oodzoo("store", "check", store)
     assert document["files"] > 0
     assert document["damaged"] == document["unfinished"] == []
 
 
 def test_ranking_agrees_with_linear_probes(store: Path) -> None:
     """The order against probes that the ranking never sees; a high bar only for the whole zoo."""
-    rows = zood("rank", store)["ranking"]
+    rows = oodzoo("rank", store)["ranking"]
     opened = FeatureStore(store)
     probes = [linear_probe(opened, row["model"]) for row in rows]
     tau = {
@@ -150,7 +150,7 @@ def test_ranking_agrees_with_linear_probes(store: Path) -> None:
         peers = {}
         for peer in ("logme", "knn"):
             document = {
-                r["model"]: r["score"] for r in zood("rank", store, "--score", peer)["ranking"]
+                r["model"]: r["score"] for r in oodzoo("rank", store, "--score", peer)["ranking"]
             }
             peers[peer] = weightedtau([document[row["model"]] for row in rows], probes)[0]
         assert tau["score"] >= max(0.84, tau["discriminability"], *peers.values())

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from zood.demo import write_digits
-from zood.demo.digits import DOMAINS, deal_domains
+from oodzoo.demo import write_digits
+from oodzoo.demo.digits import DOMAINS, deal_domains
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,7 @@ def test_domains_differ_by_more_than_their_digits_do(folder: Path) -> None:
 
 
 def test_importing_the_demo_loads_nothing_heavy() -> None:
-    check = "import sys, zood.demo; print(*sys.modules)"
+    check = "import sys, oodzoo.demo; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     heavy = {"numpy", "scipy", "sklearn", "PIL", "onnxruntime", "torch"}
     assert not heavy & set(done.stdout.split())

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from oodzoo.demo.making.probe import Digits, Probed, model_features, probe, read_digits
 
-from zood.demo import write_digits, zoo_file
-from zood.demo.making.probe import Digits, Probed, model_features, probe, read_digits
+from oodzoo.demo import write_digits, zoo_file
 
 REQUIRED = {
     "name",

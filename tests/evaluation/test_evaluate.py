@@ -12,9 +12,9 @@ import pytest
 from tests.evaluation.data import zoo
 from tests.oracles import evaluation as oracle
 
-import zood
-from zood.cli import main
-from zood.features.importing import import_features
+import oodzoo
+from oodzoo.cli import main
+from oodzoo.features.importing import import_features
 
 
 def stored(folder: Path, *data: Any) -> Path:
@@ -25,15 +25,15 @@ def stored(folder: Path, *data: Any) -> Path:
 
 def test_protocol_written_out() -> None:
     features, y, domains = zoo()
-    result = zood.evaluate(features, y, domains, top_k=2, baselines=["logme"])
+    result = oodzoo.evaluate(features, y, domains, top_k=2, baselines=["logme"])
     assert result.domains == ("d0", "d1", "d2", "d3")
     for test in result.domains:
         train = domains != test
         own = {name: array[train] for name, array in features.items()}
-        order = [row.model for row in zood.rank(own, y[train], domains[train]).rows]
+        order = [row.model for row in oodzoo.rank(own, y[train], domains[train]).rows]
         side_by_side = np.concatenate([features[m] for m in order[:2]], axis=1).astype(np.float32)
-        mask = zood.SpikeSlabSelector().fit(side_by_side[train], y[train]).get_support()
-        logme = {name: zood.scores.logme(array, y[train]) for name, array in own.items()}
+        mask = oodzoo.SpikeSlabSelector().fit(side_by_side[train], y[train]).get_support()
+        logme = {name: oodzoo.scores.logme(array, y[train]) for name, array in own.items()}
         accuracies = {}
         for model in features:
             cell = _reached(features[model].astype(np.float32), y, domains, test)
@@ -74,7 +74,7 @@ def _reached(features: Any, y: Any, domains: Any, test: str) -> list[float]:
 
 
 def test_random_features_are_as_many_and_from_the_same_networks() -> None:
-    result = zood.evaluate(*zoo(), top_k=2, baselines=[])
+    result = oodzoo.evaluate(*zoo(), top_k=2, baselines=[])
     for test, cell in result.baselines["random_features"].cells.items():
         assert cell.n_features == result.selection.cells[test].n_features
         assert set(cell.models) <= set(result.ensemble.cells[test].models)
@@ -84,14 +84,14 @@ def test_random_features_are_as_many_and_from_the_same_networks() -> None:
 
 
 def test_random_features_are_the_mean_of_five_draws() -> None:
-    from zood.access import ArraySource
-    from zood.evaluation.choice import random_features
-    from zood.evaluation.metrics import measures
-    from zood.head import fit_head
-    from zood.kept import Kept
+    from oodzoo.evaluation.choice import random_features
+    from oodzoo.evaluation.metrics import measures
+    from oodzoo.features.columns import Kept
+    from oodzoo.features.source import ArraySource
+    from oodzoo.heads.linear import fit_head
 
     features, y, domains = zoo()
-    result = zood.evaluate(features, y, domains, top_k=2, baselines=[], seed=3)
+    result = oodzoo.evaluate(features, y, domains, top_k=2, baselines=[], seed=3)
     source = ArraySource(features, y, domains)
     kept = Kept.all_of(source, result.ensemble.cells["d0"].models)
     draws = random_features(kept, result.selection.cells["d0"].n_features, 3)
@@ -106,7 +106,7 @@ def test_random_features_are_the_mean_of_five_draws() -> None:
 
 
 def test_selection_that_is_no_better_than_random_features_is_called_so() -> None:
-    result = zood.evaluate(*zoo(), top_k=2, baselines=[])
+    result = oodzoo.evaluate(*zoo(), top_k=2, baselines=[])
     row = result.baselines["random_features"]
     better = any("points better" in line for line in result.findings())
     chance = any("no better than that" in line for line in result.findings())
@@ -116,12 +116,12 @@ def test_selection_that_is_no_better_than_random_features_is_called_so() -> None
 
 def test_several_numbers_of_networks() -> None:
     data = zoo()
-    result = zood.evaluate(*data, top_k=(1, 3), baselines=False)
+    result = oodzoo.evaluate(*data, top_k=(1, 3), baselines=False)
     assert list(result.ablation) == [1, 3]
     assert result.top_k == 3
     assert result.ablation[3].ensemble == result.ensemble
     assert result.ablation[1].ensemble == result.single
-    alone = zood.evaluate(*data, top_k=1, baselines=False)
+    alone = oodzoo.evaluate(*data, top_k=1, baselines=False)
     assert alone.selection == result.ablation[1].selection
     assert alone.ablation == {}
     document = result.document()
@@ -135,13 +135,13 @@ def test_training_domains_choose_the_number_of_networks() -> None:
     y, domains = np.tile([0, 1], 80), np.repeat(["a", "b", "c", "d"], 40)
     good = np.stack([y, 1 - y], 1) + 0.1 * rng.normal(size=(160, 2))
     noise = {f"noise{i}": rng.normal(size=(160, 40)) for i in range(4)}
-    alone = zood.evaluate({"good": good} | noise, y, domains, top_k="auto", baselines=False)
+    alone = oodzoo.evaluate({"good": good} | noise, y, domains, top_k="auto", baselines=False)
     assert alone.top_k == dict.fromkeys("abcd", 1)
     # Where three see a third each, three are better than one.
     parts = np.tile(np.arange(8), 20)
     views = {f"view{bit}": ((parts >> bit) & 1)[:, None] + 0.1 * rng.normal(size=(160, 1))
              for bit in range(3)}  # fmt: skip
-    together = zood.evaluate(views, parts, domains, top_k="auto", baselines=False)
+    together = oodzoo.evaluate(views, parts, domains, top_k="auto", baselines=False)
     assert together.top_k == dict.fromkeys("abcd", 3)
     assert together.ensemble.average > together.single.average + 20
     assert together.document()["top_k"] == {"a": 3, "b": 3, "c": 3, "d": 3}
@@ -149,15 +149,15 @@ def test_training_domains_choose_the_number_of_networks() -> None:
 
 def test_more_networks_than_there_are() -> None:
     with pytest.warns(UserWarning, match="there are 4 networks, fewer than 9"):
-        result = zood.evaluate(*zoo(), top_k=9, baselines=False)
+        result = oodzoo.evaluate(*zoo(), top_k=9, baselines=False)
     assert len(result.ensemble.cells["d0"].models) == result.top_k == 4
 
 
 def test_trials_have_a_spread() -> None:
     data = zoo()
-    one = zood.evaluate(*data, baselines=False)
+    one = oodzoo.evaluate(*data, baselines=False)
     assert one.document()["single"]["error"] is None
-    three = zood.evaluate(*data, baselines=False, trials=3)
+    three = oodzoo.evaluate(*data, baselines=False, trials=3)
     error = three.document()["single"]["error"]
     trials = np.array([[m.accuracy for m in c.measures] for c in three.single.cells.values()])
     assert trials.shape == (4, 3)
@@ -169,11 +169,11 @@ def test_trials_have_a_spread() -> None:
 
 
 def test_domainbed_scores_the_in_split_of_the_test_domain() -> None:
-    from zood.domainbed import sweep
-    from zood.kept import Samples
+    from oodzoo.features.columns import Samples
+    from oodzoo.heads.domainbed import sweep
 
     features, y, domains = zoo()
-    result = zood.evaluate(
+    result = oodzoo.evaluate(
         features, y, domains, top_k=1, protocol="domainbed", trials=2, draws=2, steps=60,
         baselines=False, seed=5,
     )  # fmt: skip
@@ -201,37 +201,37 @@ def test_domainbed_scores_the_in_split_of_the_test_domain() -> None:
     ],
 )
 def test_what_cannot_be_done(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(zood.InputError, match=message):
-        zood.evaluate(*zoo(), **options)
+    with pytest.raises(oodzoo.InputError, match=message):
+        oodzoo.evaluate(*zoo(), **options)
 
 
 @pytest.mark.parametrize("n_domains", [1, 2])
 def test_too_few_domains(n_domains: int) -> None:
-    with pytest.raises(zood.InputError, match=r"takes three domains.*usable here: 'd0'"):
-        zood.evaluate(*zoo(n_domains=n_domains))
+    with pytest.raises(oodzoo.InputError, match=r"takes three domains.*usable here: 'd0'"):
+        oodzoo.evaluate(*zoo(n_domains=n_domains))
 
 
 def test_one_class_without_a_domain() -> None:
     features, y, domains = zoo()
     y = np.where(domains == "d2", y, 0)
-    with pytest.raises(zood.InputError, match="without domain 'd2' there is the single class 0"):
-        zood.evaluate(features, y, domains)
+    with pytest.raises(oodzoo.InputError, match="without domain 'd2' there is the single class 0"):
+        oodzoo.evaluate(features, y, domains)
 
 
 def test_a_domain_too_small_to_split() -> None:
     features, y, domains = zoo()
     keep = np.flatnonzero((domains != "d1") | (np.arange(len(y)) % 30 < 4))
     few = {name: array[keep] for name, array in features.items()}
-    with pytest.raises(zood.InputError, match="domain 'd1' has 4 samples; splits of 80 %"):
-        zood.evaluate(few, y[keep], domains[keep], trials=2)
-    assert zood.evaluate(few, y[keep], domains[keep], baselines=False).trials == 1
+    with pytest.raises(oodzoo.InputError, match="domain 'd1' has 4 samples; splits of 80 %"):
+        oodzoo.evaluate(few, y[keep], domains[keep], trials=2)
+    assert oodzoo.evaluate(few, y[keep], domains[keep], baselines=False).trials == 1
 
 
 def test_a_class_that_only_the_test_domain_has_counts_as_wrong() -> None:
     features, y, domains = zoo()
     labels = np.array(["x", "y", "z"], dtype=object)[y]
     labels[np.flatnonzero(domains == "d0")[:15]] = "a new one"
-    result = zood.evaluate(features, labels, domains, baselines=False)
+    result = oodzoo.evaluate(features, labels, domains, baselines=False)
     assert result.unseen == {"d0": ("a new one",)}
     assert result.ensemble.measure("accuracy")["d0"] <= 50
     assert "No domain but 'd0' has a new one" in str(result)
@@ -239,15 +239,15 @@ def test_a_class_that_only_the_test_domain_has_counts_as_wrong() -> None:
 
 def test_any_score_ranks() -> None:
     features, y, domains = zoo()
-    result = zood.evaluate(features, y, domains, score="logme", top_k=1, baselines=False)
+    result = oodzoo.evaluate(features, y, domains, score="logme", top_k=1, baselines=False)
     train = domains != "d3"
-    totals = {name: zood.scores.logme(array[train], y[train]) for name, array in features.items()}
+    totals = {name: oodzoo.scores.logme(array[train], y[train]) for name, array in features.items()}
     assert result.single.cells["d3"].models == (max(totals, key=lambda name: totals[name]),)
 
 
 def test_frame() -> None:
     pytest.importorskip("pandas", reason="pandas is an extra")
-    result = zood.evaluate(*zoo(), top_k=(1, 2), baselines=False)
+    result = oodzoo.evaluate(*zoo(), top_k=(1, 2), baselines=False)
     frame = result.to_frame()
     assert len(frame) == 4 * (3 + 2 * 2)
     line = frame[(frame.row == "single") & (frame.domain == "d2")].iloc[0]
@@ -255,7 +255,7 @@ def test_frame() -> None:
 
 
 def run(monkeypatch: Any, capsys: Any, *arguments: str) -> tuple[int, str, str]:
-    monkeypatch.setattr(sys, "argv", ["zood", *arguments])
+    monkeypatch.setattr(sys, "argv", ["oodzoo", *arguments])
     with pytest.raises(SystemExit) as end:
         main()
     out, err = capsys.readouterr()
@@ -324,8 +324,8 @@ def test_a_domain_without_a_readable_image_is_left_out(tmp_path: Path) -> None:
                 Image.fromarray(pixels).save(path)
                 if domain == "broken":
                     path.write_bytes(b"no image")
-    networks = [spec for spec in zood.load_zoo("demo") if spec.name == "mixer_random"]
-    store = zood.extract(tmp_path / "photos", networks, tmp_path / "store")
+    networks = [spec for spec in oodzoo.load_zoo("demo") if spec.name == "mixer_random"]
+    store = oodzoo.extract(tmp_path / "photos", networks, tmp_path / "store")
     with pytest.warns(UserWarning, match="'broken': no samples, left out"):
-        result = zood.evaluate(store, top_k=1, baselines=False)
+        result = oodzoo.evaluate(store, top_k=1, baselines=False)
     assert result.domains == ("a", "b", "c")

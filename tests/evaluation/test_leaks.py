@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from tests.evaluation.data import zoo
 
-from zood.access import ArraySource, FeatureSource, StoreSource
-from zood.evaluation.choice import PEERS, Choice, Part, choose
-from zood.evaluation.protocol import cells
-from zood.evaluation.training import LeftOut, domainbed, fast
-from zood.features.importing import import_features
-from zood.ranking import rankings_without
-from zood.ranking_result import Ranking
+from oodzoo.evaluation.choice import PEERS, Choice, Part, choose
+from oodzoo.evaluation.protocol import cells
+from oodzoo.evaluation.training import LeftOut, domainbed, fast
+from oodzoo.features.importing import import_features
+from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
+from oodzoo.ranking.ranker import rankings_without
+from oodzoo.ranking.result import Ranking
 
 TEST = "d1"
 

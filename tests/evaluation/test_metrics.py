@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.oracles import evaluation as oracle
 
-from zood.evaluation.metrics import BINS, accuracy, balanced_accuracy, calibration_error
+from oodzoo.evaluation.metrics import BINS, accuracy, balanced_accuracy, calibration_error
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(2, 5), st.floats(0.1, 20))

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from zood.dataset import ImageDomains
-from zood.demo.digits import deal_domains, draw_digit
-from zood.features.extract import Extraction, Settings, run_extraction
-from zood.zoo import ModelSpec, Network, NetworkInfo, Outputs, load_zoo
-from zood.zoo.network import Pixels
-from zood.zoo.preprocessing import square
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.demo.digits import deal_domains, draw_digit
+from oodzoo.features.extract import Extraction, Settings, run_extraction
+from oodzoo.zoo import ModelSpec, Network, NetworkInfo, Outputs, load_zoo
+from oodzoo.zoo.model import Pixels
+from oodzoo.zoo.preprocessing import square
 
 PLAIN = square(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from zood.errors import InputError
-from zood.features.checking import check_store
-from zood.features.disk import locked
-from zood.features.extract import Extraction
-from zood.features.store import FeatureStore
-from zood.zoo import ModelSpec, Network
+from oodzoo._io import locked
+from oodzoo.errors import InputError
+from oodzoo.features.checking import check_store
+from oodzoo.features.extract import Extraction
+from oodzoo.features.store import FeatureStore
+from oodzoo.zoo import ModelSpec, Network
 
 Extract = Callable[..., Extraction]
 Run = Callable[..., Any]
@@ -102,7 +102,7 @@ def test_what_does_not_open_is_made_again_unasked(
 
 def test_a_reader_names_what_is_missing(store: Path) -> None:
     truncate(store / SHARD)
-    with pytest.raises(InputError, match=r"marker/shard-00000\S* is damaged; `zood store check"):
+    with pytest.raises(InputError, match=r"marker/shard-00000\S* is damaged; `oodzoo store check"):
         FeatureStore(store).features("separable_shapes", "marker")
     remove(store / SHARD)
     with pytest.raises(InputError, match=r"the store lacks .*marker/shard-00000"):
@@ -181,6 +181,6 @@ def test_bad_input_is_one_line(run: Run, store: Path, photos: Path, tmp_path: Pa
     assert "is no feature store" in run("store", "check", photos, "-q").complaint
     manifest = json.loads((store / "manifest.json").read_text())
     (store / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
-    assert "upgrade zood" in run("store", "check", store, "-q").complaint
+    assert "upgrade oodzoo" in run("store", "check", store, "-q").complaint
     (store / "manifest.json").write_text("{")
     assert "is damaged" in run("store", "check", store, "-q").complaint

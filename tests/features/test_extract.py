@@ -15,12 +15,12 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-import zood
-from zood.dataset import ImageDomains
-from zood.errors import InputError
-from zood.features.extract import Extraction, Settings, run_extraction
-from zood.features.store import FeatureStore
-from zood.zoo import ModelSpec, Network
+import oodzoo
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.features.extract import Extraction, Settings, run_extraction
+from oodzoo.features.store import FeatureStore
+from oodzoo.zoo import ModelSpec, Network
 
 Extract = Callable[..., Extraction]
 MakeNetwork = Callable[..., Network]
@@ -147,8 +147,8 @@ sys.addaudithook(
     if event == "open" and str(args[0]).endswith(".png") else None
 )
 from pathlib import Path
-import zood
-zood.extract(sys.argv[1], zood.load_zoo("demo")[: int(sys.argv[3])], sys.argv[2])
+import oodzoo
+oodzoo.extract(sys.argv[1], oodzoo.load_zoo("demo")[: int(sys.argv[3])], sys.argv[2])
 print(len(opens), *set(opens.values()))
 """
 
@@ -237,7 +237,7 @@ def test_a_warning_names_a_network_that_failed(
 ) -> None:
     blacken(one_of(data, "marker/1"))
     with pytest.warns(UserWarning, match="network 'nan' is left out: .* gives NaN"):
-        store = zood.extract(data, [network(dark_is_nan, name="nan"), network()], tmp_path / "s")
+        store = oodzoo.extract(data, [network(dark_is_nan, name="nan"), network()], tmp_path / "s")
     assert store.models == ("function",)
 
 
@@ -282,20 +282,20 @@ def test_images_are_not_decoded_for_nobody(
 @pytest.mark.parametrize("zoo", [[], ""])
 def test_an_empty_zoo(data: Path, tmp_path: Path, zoo: Any) -> None:
     with pytest.raises(InputError, match=r"the zoo is empty|'' is no zoo"):
-        zood.extract(data, zoo, tmp_path / "s")
+        oodzoo.extract(data, zoo, tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
 
 def test_two_networks_of_one_name(data: Path, network: MakeNetwork, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the zoo names two networks 'function'"):
-        zood.extract(data, [network(), network()], tmp_path / "s")
+        oodzoo.extract(data, [network(), network()], tmp_path / "s")
 
 
 def test_a_zoo_may_be_a_list_of_texts(
     data: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path], tmp_path: Path
 ) -> None:
     """What `load_zoo` takes, `extract` takes."""
-    store = zood.extract(data, [str(zoo_file(zoo()))], tmp_path / "s")
+    store = oodzoo.extract(data, [str(zoo_file(zoo()))], tmp_path / "s")
     assert store.models == ("mlp_glyphs_augmented", "separable_shapes")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.features.forward import Job, run_jobs
-from zood.zoo.callable import network_from_callable
-from zood.zoo.network import Network
-from zood.zoo.preprocessing import square
+from oodzoo.features.forward import Job, run_jobs
+from oodzoo.zoo.callable import network_from_callable
+from oodzoo.zoo.model import Network
+from oodzoo.zoo.preprocessing import square
 
 
 def network(name: str, seconds: float = 0.0) -> Network:

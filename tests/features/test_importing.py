@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from zood.errors import InputError
-from zood.features.checking import check_store
-from zood.features.extract import Extraction
-from zood.features.importing import import_features
-from zood.features.store import FeatureStore
+from oodzoo.errors import InputError
+from oodzoo.features.checking import check_store
+from oodzoo.features.extract import Extraction
+from oodzoo.features.importing import import_features
+from oodzoo.features.store import FeatureStore
 
 Run = Callable[..., Any]
 Stamps = Callable[[Path], dict[str, tuple[int, int]]]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zood.errors import InputError
-from zood.features.index import SHARD_ROWS, DomainIndex, ImageIndex
-from zood.listing import Sample
+from oodzoo.data.listing import Sample
+from oodzoo.errors import InputError
+from oodzoo.features.index import SHARD_ROWS, DomainIndex, ImageIndex
 
 EMPTY = ImageIndex([])
 

@@ -17,11 +17,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from zood.demo.digits import DOMAINS, deal_domains, draw_digit
-from zood.errors import InputError
-from zood.features.extract import Extraction
-from zood.features.store import FeatureStore
-from zood.zoo import ModelSpec, load_zoo
+from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
+from oodzoo.errors import InputError
+from oodzoo.features.extract import Extraction
+from oodzoo.features.store import FeatureStore
+from oodzoo.zoo import ModelSpec, load_zoo
 
 Extract = Callable[..., Extraction]
 Process = Callable[..., subprocess.Popen[str]]
@@ -37,7 +37,7 @@ KILLED_CHILDREN = """
 import os, signal, sys
 from pathlib import Path
 import joblib, onnxruntime, PIL.Image
-import zood, zood.features.extract
+import oodzoo, oodzoo.features.extract
 
 def watch(moment):
     seen = 0
@@ -59,8 +59,8 @@ for line in sys.stdin:
     child = os.fork()
     if child == 0:
         watch(int(moment))
-        zoo = {spec.name: spec for spec in zood.load_zoo("demo")}
-        zood.extract(data, [zoo[name] for name in names], store)
+        zoo = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
+        oodzoo.extract(data, [zoo[name] for name in names], store)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
@@ -209,14 +209,14 @@ def test_killed_at_random_many_times(
     lots = random.Random(7)
     finished: dict[str, tuple[int, int]] = {}
     for _ in range(6):
-        child = process("from zood.cli import main; main()", *command)
+        child = process("from oodzoo.cli import main; main()", *command)
         _wait_for_lock(child, store)
         time.sleep(lots.uniform(0.0, span))
         child.kill()
         child.wait()
         before, finished = finished, finished_shards(stamps(store))
         assert finished.items() >= before.items()
-    last = process("from zood.cli import main; main()", *command)
+    last = process("from oodzoo.cli import main; main()", *command)
     out, err = last.communicate()
     assert (last.returncode, err) == (0, "")
     assert "3 networks, 240 images, 6 domains" in out

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import zood
-from zood.demo import write_digits
-from zood.features.checking import check_store
-from zood.zoo.callable import network_from_callable
-from zood.zoo.network import Network
-from zood.zoo.preprocessing import square
+import oodzoo
+from oodzoo.demo import write_digits
+from oodzoo.features.checking import check_store
+from oodzoo.zoo.callable import network_from_callable
+from oodzoo.zoo.model import Network
+from oodzoo.zoo.preprocessing import square
 
 
 def mean_colour(name: str) -> Network:
@@ -32,34 +32,34 @@ def mean_colour(name: str) -> Network:
 
 
 @pytest.fixture
-def digits(tmp_path: Path) -> zood.ImageDomains:
-    return zood.ImageDomains(write_digits(tmp_path / "digits")).sample(120)
+def digits(tmp_path: Path) -> oodzoo.ImageDomains:
+    return oodzoo.ImageDomains(write_digits(tmp_path / "digits")).sample(120)
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", ".hidden", "", "x" * 300, "manifest.json"])
 def test_no_name_leads_out_of_the_store(
-    digits: zood.ImageDomains, tmp_path: Path, name: str
+    digits: oodzoo.ImageDomains, tmp_path: Path, name: str
 ) -> None:
     before = set(tmp_path.iterdir())
-    with pytest.raises(zood.InputError, match="no network could be used"):
-        zood.extract(digits, [mean_colour(name)], tmp_path / "store")
+    with pytest.raises(oodzoo.InputError, match="no network could be used"):
+        oodzoo.extract(digits, [mean_colour(name)], tmp_path / "store")
     assert set(tmp_path.iterdir()) - before <= {tmp_path / "store"}
 
 
-def test_a_function_is_no_network(digits: zood.ImageDomains, tmp_path: Path) -> None:
-    with pytest.raises(zood.InputError, match="network_from_callable"):
-        zood.extract(digits, [print], tmp_path / "store")  # type: ignore[list-item]
+def test_a_function_is_no_network(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
+    with pytest.raises(oodzoo.InputError, match="network_from_callable"):
+        oodzoo.extract(digits, [print], tmp_path / "store")  # type: ignore[list-item]
 
 
-def test_a_lost_index_is_no_reason_to_guess(digits: zood.ImageDomains, tmp_path: Path) -> None:
-    zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+def test_a_lost_index_is_no_reason_to_guess(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
+    oodzoo.extract(digits, [mean_colour("a")], tmp_path / "store")
     (tmp_path / "store/images.json").unlink()
-    with pytest.raises(zood.InputError, match=r"lost its images\.json"):
-        zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    with pytest.raises(oodzoo.InputError, match=r"lost its images\.json"):
+        oodzoo.extract(digits, [mean_colour("a")], tmp_path / "store")
 
 
-def test_altered_labels_are_found(digits: zood.ImageDomains, tmp_path: Path) -> None:
-    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+def test_altered_labels_are_found(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
+    store = oodzoo.extract(digits, [mean_colour("a")], tmp_path / "store")
     path = store.path / "images.json"
     index = json.loads(path.read_text())
     index["domains"][0]["label"].reverse()
@@ -67,36 +67,36 @@ def test_altered_labels_are_found(digits: zood.ImageDomains, tmp_path: Path) -> 
     assert [damage.path for damage in check_store(store.path).damage] == ["images.json"]
     check_store(store.path, repair=True)
     assert path.exists()  # the next extraction knows the labels and writes them again
-    zood.extract(digits, [mean_colour("a")], store.path)
+    oodzoo.extract(digits, [mean_colour("a")], store.path)
     assert check_store(store.path).damage == ()
 
 
-def test_a_damaged_side_file_does_no_harm(digits: zood.ImageDomains, tmp_path: Path) -> None:
-    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+def test_a_damaged_side_file_does_no_harm(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
+    store = oodzoo.extract(digits, [mean_colour("a")], tmp_path / "store")
     assert store.milliseconds_per_image("a") is not None
     (store.path / "local.json").write_text("{not json")
-    assert zood.FeatureStore(store.path).milliseconds_per_image("a") is None
-    assert zood.rank(store).best == "a"
-    zood.extract(digits, [mean_colour("b")], store.path)
+    assert oodzoo.FeatureStore(store.path).milliseconds_per_image("a") is None
+    assert oodzoo.rank(store).best == "a"
+    oodzoo.extract(digits, [mean_colour("b")], store.path)
 
 
 @pytest.mark.parametrize("change", [{"models": "x"}, {"data": {"images": 5}}, {"data": 7}])
 def test_a_manifest_of_other_content_gets_one_line(
-    digits: zood.ImageDomains, tmp_path: Path, change: dict[str, Any]
+    digits: oodzoo.ImageDomains, tmp_path: Path, change: dict[str, Any]
 ) -> None:
-    store = zood.extract(digits, [mean_colour("a")], tmp_path / "store")
+    store = oodzoo.extract(digits, [mean_colour("a")], tmp_path / "store")
     path = store.path / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(zood.InputError, match="is damaged"):
-        zood.extract(digits, [mean_colour("a")], store.path)
+    with pytest.raises(oodzoo.InputError, match="is damaged"):
+        oodzoo.extract(digits, [mean_colour("a")], store.path)
 
 
 def test_a_small_addition_does_not_change_the_timing_much(tmp_path: Path) -> None:
     root = write_digits(tmp_path / "digits")
-    data = zood.ImageDomains(root)
-    store = zood.extract(data.sample(600), [mean_colour("a")], tmp_path / "store")
+    data = oodzoo.ImageDomains(root)
+    store = oodzoo.extract(data.sample(600), [mean_colour("a")], tmp_path / "store")
     facts = json.loads((store.path / "local.json").read_text())["models"]["a"]
-    zood.extract(data.sample(620), [mean_colour("a")], store.path)
+    oodzoo.extract(data.sample(620), [mean_colour("a")], store.path)
     later = json.loads((store.path / "local.json").read_text())["models"]["a"]
     assert later["images"] == facts["images"] + 20
     assert later["seconds"] >= facts["seconds"]
@@ -105,7 +105,7 @@ def test_a_small_addition_does_not_change_the_timing_much(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.name == "nt", reason="signals are other on Windows")
 def test_ctrl_c_says_one_line_and_loses_nothing(tmp_path: Path) -> None:
     root = write_digits(tmp_path / "digits")
-    command = [str(Path(sys.executable).parent / "zood"), "extract", str(root), "--zoo", "demo"]
+    command = [str(Path(sys.executable).parent / "oodzoo"), "extract", str(root), "--zoo", "demo"]
     command += ["--store", str(tmp_path / "store"), "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import zood
-from zood.dataset import ImageDomains
-from zood.errors import InputError
-from zood.features.disk import locked
-from zood.features.extract import Extraction
-from zood.features.store import SCHEMA, FeatureStore
-from zood.zoo import ModelSpec, Network
+import oodzoo
+from oodzoo._io import locked
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.features.extract import Extraction
+from oodzoo.features.store import SCHEMA, FeatureStore
+from oodzoo.zoo import ModelSpec, Network
 
 Extract = Callable[..., Extraction]
 MakeNetwork = Callable[..., Network]
@@ -122,7 +122,7 @@ def test_a_store_does_not_depend_on_where_it_was_made(
     made: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
 ) -> None:
     elsewhere = shutil.copytree(zoo()[0].folder, tmp_path / "networks")
-    specs = zood.load_zoo(elsewhere / "zoo.toml")
+    specs = oodzoo.load_zoo(elsewhere / "zoo.toml")
     chosen = [s for s in reversed(specs) if s.name in {m.name for m in zoo()}]
     done = extract(data, chosen, tmp_path / "other" / "place")
     assert done.shards == 6
@@ -228,7 +228,7 @@ def test_networks_that_lack_new_images_are_named_and_left_out(
 ) -> None:
     another_digit(data, "chalk/0/new.png")
     with pytest.warns(UserWarning, match="mlp_glyphs_augmented: in the store, but not for"):
-        grown = zood.extract(data, zoo("separable_shapes"), store)
+        grown = oodzoo.extract(data, zoo("separable_shapes"), store)
     assert grown.models == ("separable_shapes",)
     times = stamps(store)
     done = extract(data, zoo(), store)
@@ -328,7 +328,7 @@ def test_two_writers_at_once(
     store: Path, data: Path, process: Callable[..., subprocess.Popen[str]], tree: Tree
 ) -> None:
     before = tree(store)
-    program = "from zood.cli import main; main()"
+    program = "from oodzoo.cli import main; main()"
     arguments = ("extract", data, "--zoo", "demo", "--store", store, "--quiet")
     with locked(store):
         second = process(program, *arguments)
@@ -400,7 +400,7 @@ def _rewrite(path: Path, **values: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "advice"),
     [
-        (SCHEMA + 1, "upgrade zood"),
+        (SCHEMA + 1, "upgrade oodzoo"),
         (SCHEMA - 1, "again into a new"),
         ("x", "again"),
         (None, "again"),
@@ -444,7 +444,7 @@ def test_rows_without_labels_are_noticed(store: Path) -> None:
 
 
 def test_no_store(tmp_path: Path, photos: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no feature store .*nowhere.*zood extract"):
+    with pytest.raises(InputError, match=r"there is no feature store .*nowhere.*oodzoo extract"):
         FeatureStore(tmp_path / "nowhere")
     with pytest.raises(InputError, match="is no feature store: it has no manifest"):
         FeatureStore(photos)

@@ -11,13 +11,13 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-import zood
-from zood.demo.digits import deal_domains, draw_digit
-from zood.errors import MissingPackageError
-from zood.features.extract import Settings, run_extraction
-from zood.zoo import ModelSpec
-from zood.zoo.packages import optional_package
-from zood.zoo.torchvision_import import import_torchvision
+import oodzoo
+from oodzoo.demo.digits import deal_domains, draw_digit
+from oodzoo.errors import MissingPackageError
+from oodzoo.features.extract import Settings, run_extraction
+from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.packages import optional_package
+from oodzoo.zoo.torchvision_import import import_torchvision
 
 NETWORKS = ("resnet_glyphs_augmented", "separable_glyphs_colour", "mlp_glyphs_augmented")
 DOMAINS = ("chalk", "marker", "paper")
@@ -48,7 +48,7 @@ def drawn() -> Callable[..., Path]:
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> list[ModelSpec]:
     """Three networks of the embedded zoo, in a folder of their own."""
     folder = tmp_path_factory.mktemp("zoo")
-    known = {spec.name: spec for spec in zood.load_zoo("demo")}
+    known = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
     specs = []
     for name in NETWORKS:
         spec = known[name]
@@ -69,14 +69,14 @@ def unseen(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return sorted(_drawn(tmp_path_factory.mktemp("unseen"), 4, skip=12).rglob("*.png"))
 
 
-Extract = Callable[..., zood.FeatureStore]
+Extract = Callable[..., oodzoo.FeatureStore]
 
 
 @pytest.fixture(scope="session")
 def extract() -> Extract:
-    def extract(data: Path, zoo: list[Any], store: Path) -> zood.FeatureStore:
-        run_extraction(zood.ImageDomains(data), zoo, store, Settings(device="cpu"))
-        return zood.FeatureStore(store)
+    def extract(data: Path, zoo: list[Any], store: Path) -> oodzoo.FeatureStore:
+        run_extraction(oodzoo.ImageDomains(data), zoo, store, Settings(device="cpu"))
+        return oodzoo.FeatureStore(store)
 
     return extract
 
@@ -84,19 +84,19 @@ def extract() -> Extract:
 @pytest.fixture(scope="session")
 def store(
     digits: Path, zoo: list[ModelSpec], extract: Extract, tmp_path_factory: pytest.TempPathFactory
-) -> zood.FeatureStore:
+) -> oodzoo.FeatureStore:
     """A finished store of the digits; nobody changes it."""
     return extract(digits, zoo, tmp_path_factory.mktemp("made") / "store")
 
 
 @pytest.fixture(scope="session")
-def predictor(store: zood.FeatureStore) -> zood.Predictor:
+def predictor(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
     """Fitted with two of the three networks."""
-    return zood.fit(store, top_k=2)
+    return oodzoo.fit(store, top_k=2)
 
 
 @pytest.fixture(scope="session")
-def saved(predictor: zood.Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved(predictor: oodzoo.Predictor, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the predictor; nobody changes it."""
     return predictor.save(tmp_path_factory.mktemp("saved") / "model")
 

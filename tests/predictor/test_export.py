@@ -13,15 +13,15 @@ import numpy as np
 import onnxruntime
 import pytest
 
-import zood
-from zood import InputError
-from zood.errors import MissingPackageError
-from zood.zoo import ModelSpec
+import oodzoo
+from oodzoo import InputError
+from oodzoo.errors import MissingPackageError
+from oodzoo.zoo import ModelSpec
 
-onnx = pytest.importorskip("onnx", reason='joining graphs needs onnx: pip install "zood[onnx]"')
+onnx = pytest.importorskip("onnx", reason='joining graphs needs onnx: pip install "oodzoo[onnx]"')
 
 
-def _run(file: Path, predictor: zood.Predictor, images: list[Path]) -> Any:
+def _run(file: Path, predictor: oodzoo.Predictor, images: list[Path]) -> Any:
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     return session.run(["probabilities"], predictor.preprocess(images))[0]
 
@@ -35,7 +35,7 @@ def _written(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], A
 
 
 def test_it_equals_the_predictor(
-    predictor: zood.Predictor, unseen: list[Path], tmp_path: Path
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
     file = predictor.export(tmp_path / "model.onnx")
     for images in (unseen, unseen[:1]):
@@ -49,7 +49,7 @@ def test_it_equals_the_predictor(
     assert json.loads(facts["inputs"])["pixels"]["crop"] == [32, 32]
 
 
-def test_heads_of_the_networks_are_left_out(predictor: zood.Predictor, tmp_path: Path) -> None:
+def test_heads_of_the_networks_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
     whole = [onnx.load(network.spec.file) for network in predictor.networks]
     assert all(len(model.graph.output) == 2 for model in whole)  # features and logits
@@ -90,7 +90,7 @@ def test_networks_of_other_sizes_opsets_types_and_shapes(
         ModelSpec(**{**vars(_written(resnet, folder, "large", free)), "input_size": 48}),
     ]
     store = extract(digits, specs, tmp_path / "store")
-    fitted = zood.fit(store, models=["older", "maps", "large"], select=False)
+    fitted = oodzoo.fit(store, models=["older", "maps", "large"], select=False)
     file = fitted.export(tmp_path / "model.onnx")
     inputs = {value.name for value in onnx.load(file).graph.input}
     assert inputs == set(fitted.preprocess(unseen[:1])) == {"pixels_32x32", "pixels_48x48"}
@@ -113,33 +113,33 @@ def test_a_network_for_one_batch_size(
         _written(zoo[1], tmp_path / "zoo", "two", fixed(2)),
     ]
     store = extract(digits, [*specs, zoo[2]], tmp_path / "store")
-    fitted = zood.fit(store, models=["four", zoo[2].name], select=False)
+    fitted = oodzoo.fit(store, models=["four", zoo[2].name], select=False)
     file = fitted.export(tmp_path / "model.onnx")
     np.testing.assert_allclose(
         _run(file, fitted, unseen[:4]), fitted.predict_proba(unseen[:4]), atol=1e-5
     )
-    apart = zood.fit(store, models=["four", "two"], select=False)
+    apart = oodzoo.fit(store, models=["four", "two"], select=False)
     with pytest.raises(InputError, match="'two' takes 2 images at a time and another one 4"):
         apart.export(tmp_path / "other.onnx")
 
 
 def test_where_it_cannot_be_written(
-    predictor: zood.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="is a folder; name a file"):
         predictor.export(tmp_path)
     import sys
 
     monkeypatch.setitem(sys.modules, "onnx", None)
-    with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"zood\[onnx\]"'):
+    with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"oodzoo\[onnx\]"'):
         predictor.export(tmp_path / "model.onnx")
 
 
 def test_a_file_that_would_differ_is_not_written(
-    predictor: zood.Predictor, saved: Path, tmp_path: Path
+    predictor: oodzoo.Predictor, saved: Path, tmp_path: Path
 ) -> None:
     model = shutil.copytree(saved, tmp_path / "model")
-    other = zood.load(model, device="cpu")
+    other = oodzoo.load(model, device="cpu")
     other.loaded()
     other.head = replace(other.head, weights=1000 * other.head.weights)  # sure of what it says
     # Behind the predictor's back, the file of a network changes.
@@ -162,6 +162,6 @@ def test_the_command(
     done = run("export", saved, tmp_path / "model.onnx", "--json")
     assert done.document["inputs"] == {"pixels": [32, 32, 3]}
     assert done.document["classes"] == ["0", "1", "2"]
-    loaded = zood.load(saved)
+    loaded = oodzoo.load(saved)
     found = _run(tmp_path / "model.onnx", loaded, unseen)
     np.testing.assert_allclose(found, loaded.predict_proba(unseen), atol=1e-5)

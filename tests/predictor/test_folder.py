@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-import zood
-from zood import InputError
-from zood.zoo import ModelSpec
+import oodzoo
+from oodzoo import InputError
+from oodzoo.zoo import ModelSpec
 
 
 def _edit(model: Path, change: Any) -> None:
@@ -37,9 +37,9 @@ def _replace(model: Path, name: str, **tensors: Any) -> None:
 
 
 def test_what_is_loaded_predicts_the_same(
-    predictor: zood.Predictor, saved: Path, unseen: list[Path]
+    predictor: oodzoo.Predictor, saved: Path, unseen: list[Path]
 ) -> None:
-    loaded = zood.load(saved, device="cpu")
+    loaded = oodzoo.load(saved, device="cpu")
     np.testing.assert_array_equal(loaded.predict_proba(unseen), predictor.predict_proba(unseen))
     distances = predictor.domain_distance(unseen)
     np.testing.assert_array_equal(loaded.domain_distance(unseen), distances)
@@ -53,13 +53,13 @@ def test_it_works_when_store_and_zoo_are_gone_and_it_has_moved(
 ) -> None:
     folder = shutil.copytree(zoo[0].folder, tmp_path / "zoo")
     specs = [ModelSpec(**{**vars(spec), "folder": folder}) for spec in zoo[:2]]
-    fitted = zood.fit(extract(digits, specs, tmp_path / "store"), top_k=2)
+    fitted = oodzoo.fit(extract(digits, specs, tmp_path / "store"), top_k=2)
     expected = fitted.predict(unseen).tolist()
     fitted.save(tmp_path / "here" / "model")
     shutil.move(tmp_path / "here", tmp_path / "there")
     shutil.rmtree(tmp_path / "store")
     shutil.rmtree(folder)
-    program = "import sys, zood; print(*zood.load(sys.argv[1]).predict(sys.argv[2:]))"
+    program = "import sys, oodzoo; print(*oodzoo.load(sys.argv[1]).predict(sys.argv[2:]))"
     done = subprocess.run(
         [sys.executable, "-c", program, "there/model", *map(str, unseen)],
         cwd=tmp_path,
@@ -79,12 +79,12 @@ def test_nothing_in_it_is_a_pickle_or_names_a_place(saved: Path, zoo: list[Model
 
 
 def test_saving_again_replaces_a_predictor_and_nothing_else(
-    predictor: zood.Predictor, model: Path, unseen: list[Path], tmp_path: Path
+    predictor: oodzoo.Predictor, model: Path, unseen: list[Path], tmp_path: Path
 ) -> None:
     (model / "head.safetensors").write_bytes(b"")
     predictor.save(model)
-    assert zood.load(model).predict(unseen[:1]).tolist() == predictor.predict(unseen[:1]).tolist()
-    own = zood.load(model)
+    assert oodzoo.load(model).predict(unseen[:1]).tolist() == predictor.predict(unseen[:1]).tolist()
+    own = oodzoo.load(model)
     own.save(model)  # into the folder that its networks come from
     assert own.predict(unseen[:1]).tolist() == predictor.predict(unseen[:1]).tolist()
     (tmp_path / "empty").mkdir()
@@ -100,7 +100,7 @@ def test_saving_again_replaces_a_predictor_and_nothing_else(
 
 
 def test_a_disk_that_refuses_leaves_what_was_there(
-    predictor: zood.Predictor, tmp_path: Path
+    predictor: oodzoo.Predictor, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(InputError, match="a part of the path is a file"):
@@ -120,37 +120,39 @@ def test_a_file_that_is_missing_or_changed(model: Path, name: str) -> None:
     content = (model / name).read_bytes()
     (model / name).write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(InputError, match=rf"{name}' has the sha256 .* was saved with"):
-        zood.load(model)
+        oodzoo.load(model)
     (model / name).unlink()
     with pytest.raises(InputError, match=rf"lacks '{name}'; copy the whole folder"):
-        zood.load(model)
+        oodzoo.load(model)
 
 
 def test_a_folder_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no predictor .*nowhere"):
-        zood.load(tmp_path / "nowhere")
+        oodzoo.load(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"is no predictor: it has no predictor.json"):
-        zood.load(tmp_path)
+        oodzoo.load(tmp_path)
     (tmp_path / "predictor.json").write_text("{}")
     with pytest.raises(InputError, match=r"its predictor.json is another thing's"):
-        zood.load(tmp_path)
+        oodzoo.load(tmp_path)
     (tmp_path / "predictor.json").write_text("{")
     with pytest.raises(InputError, match=r"predictor.json' is damaged"):
-        zood.load(tmp_path)
+        oodzoo.load(tmp_path)
 
 
-@pytest.mark.parametrize(("schema", "advice"), [(2, "upgrade zood"), (0, "fit it again")])
+@pytest.mark.parametrize(("schema", "advice"), [(2, "upgrade oodzoo"), (0, "fit it again")])
 def test_another_schema(model: Path, schema: int, advice: str) -> None:
     _edit(model, lambda document: document.update(schema=schema))
-    with pytest.raises(InputError, match=rf"has the schema {schema}, this zood reads 1; {advice}"):
-        zood.load(model)
+    with pytest.raises(
+        InputError, match=rf"has the schema {schema}, this oodzoo reads 1; {advice}"
+    ):
+        oodzoo.load(model)
 
 
 @pytest.mark.parametrize("key", ["classes", "networks", "head", "out_of_domain", "origin", "files"])
 def test_a_document_that_lacks_something(model: Path, key: str) -> None:
     _edit(model, lambda document: document.pop(key))
     with pytest.raises(InputError, match=rf"is damaged: it lacks what .*{key}.*fit again"):
-        zood.load(model)
+        oodzoo.load(model)
 
 
 def test_a_document_that_was_tampered_with(model: Path) -> None:
@@ -164,24 +166,24 @@ def test_a_document_that_was_tampered_with(model: Path) -> None:
         (model / "predictor.json").write_text(whole)
         _edit(model, change)
         with pytest.raises(InputError, match=r"is damaged: it lacks what it should hold"):
-            zood.load(model)
+            oodzoo.load(model)
 
 
 def test_the_folder_of_a_run_is_not_its_predictor(model: Path) -> None:
     (model.parent / "job").mkdir()
     shutil.move(model, model.parent / "job" / "model")
     with pytest.raises(InputError, match=r"did you mean '.*job/model'"):
-        zood.load(model.parent / "job")
+        oodzoo.load(model.parent / "job")
 
 
 def test_tensors_that_do_not_fit(model: Path) -> None:
     weights = load_file(model / "head.safetensors")["weights"]
     _replace(model, "head.safetensors", weights=weights[:, 1:].copy())
     with pytest.raises(InputError, match=r"'weights' should be \(3, 54\) and is \(3, 53\)"):
-        zood.load(model)
+        oodzoo.load(model)
     _replace(model, "head.safetensors", weights=np.full_like(weights, np.nan))
     with pytest.raises(InputError, match=r"'weights' holds NaN"):
-        zood.load(model)
+        oodzoo.load(model)
     columns = load_file(model / "head.safetensors")["columns.resnet_glyphs_augmented"]
     _replace(
         model,
@@ -190,13 +192,13 @@ def test_tensors_that_do_not_fit(model: Path) -> None:
         **{"columns.resnet_glyphs_augmented": columns + 56},
     )
     with pytest.raises(InputError, match=r"'resnet_glyphs_augmented' are not among its 56"):
-        zood.load(model)
+        oodzoo.load(model)
 
 
 def test_a_gaussian_that_does_not_fit(model: Path) -> None:
     _replace(model, "gaussian.safetensors", mean=np.zeros(3))
     with pytest.raises(InputError, match=r"'mean' should be \(54,\) and is \(3,\)"):
-        zood.load(model)
+        oodzoo.load(model)
 
 
 def test_weights_beside_an_onnx_file_come_along(
@@ -215,14 +217,14 @@ def test_weights_beside_an_onnx_file_come_along(
     spec = ModelSpec(
         **{**vars(zoo[0]), "folder": file.parent, "source": "onnx/apart.onnx", "sha256": None}
     )
-    fitted = zood.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
+    fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
     expected = fitted.predict_proba(unseen[:3])
     model = fitted.save(tmp_path / "model")
     shutil.rmtree(file.parent)
-    np.testing.assert_array_equal(zood.load(model).predict_proba(unseen[:3]), expected)
+    np.testing.assert_array_equal(oodzoo.load(model).predict_proba(unseen[:3]), expected)
     (model / "networks" / spec.name / "weights.bin").unlink()
     with pytest.raises(InputError, match=r"lacks 'networks/.*/weights.bin'"):
-        zood.load(model)
+        oodzoo.load(model)
 
 
 # --- networks of PyTorch -------------------------------------------------------------------------
@@ -246,25 +248,25 @@ def test_a_network_of_timm_comes_along(
 ) -> None:
     folder = shutil.copytree(timm_folder, tmp_path / "tiny")
     store = extract(digits, [_timm_spec(folder)], tmp_path / "store")
-    fitted = zood.fit(store, top_k=1)
+    fitted = oodzoo.fit(store, top_k=1)
     expected = fitted.predict_proba(unseen[:3])
     model = fitted.save(tmp_path / "model")
     shutil.rmtree(folder)
     shutil.rmtree(store.path)
-    np.testing.assert_array_equal(zood.load(model).predict_proba(unseen[:3]), expected)
+    np.testing.assert_array_equal(oodzoo.load(model).predict_proba(unseen[:3]), expected)
     with pytest.raises(InputError, match="comes from timm; only networks that are ONNX"):
-        zood.load(model).export(tmp_path / "model.onnx")
+        oodzoo.load(model).export(tmp_path / "model.onnx")
     # a network of a hub has no files: what is loaded is known by its fingerprint
     _edit(model, lambda document: document["networks"][0].update(fingerprint="0" * 64))
     with pytest.raises(InputError, match=r"fitted with 000000000000…; its weights have changed"):
-        zood.load(model).predict(unseen[:1])
+        oodzoo.load(model).predict(unseen[:1])
 
 
 def test_a_network_of_a_hub_is_named_by_its_id(
     digits: Path, timm_folder: Path, extract: Any, tmp_path: Path
 ) -> None:
     store = extract(digits, [_timm_spec(timm_folder)], tmp_path / "store")
-    fitted = zood.fit(store, top_k=1)
+    fitted = oodzoo.fit(store, top_k=1)
     (network,) = fitted.networks
     hub = ModelSpec(name="tiny", source="timm/hf-hub:owner/tiny")
     fitted.networks = (type(network)(**{**vars(network), "spec": hub}),)
@@ -282,11 +284,11 @@ def test_another_size_than_the_networks_own_is_found_again(
     timm.models._hub.save_for_hf(network, folder, safe_serialization="both")
     stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
     spec = ModelSpec(**{**vars(_timm_spec(folder)), **stated})
-    fitted = zood.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
+    fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
     assert fitted.networks[0].preprocessing.geometry.crop == (64, 64)
     model = fitted.save(tmp_path / "model")
     assert not list(model.rglob("*.bin"))
-    loaded = zood.load(model)
+    loaded = oodzoo.load(model)
     expected = fitted.predict_proba(unseen[:2])
     np.testing.assert_array_equal(loaded.predict_proba(unseen[:2]), expected)
     (folder / "model.safetensors").unlink()

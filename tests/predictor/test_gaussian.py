@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import gaussian as oracle
 
-from zood.kept import Samples
-from zood.predictor import gaussian
-from zood.predictor.gaussian import TrainingGaussian, fit_gaussian
+from oodzoo.features.columns import Samples
+from oodzoo.predictor import gaussian
+from oodzoo.predictor.gaussian import TrainingGaussian, fit_gaussian
 
 
 def _samples(seed: int, n: int = 60, d: int = 6, classes: int = 2, domains: int = 2) -> Samples:

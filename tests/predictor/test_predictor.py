@@ -13,12 +13,12 @@ from PIL import Image
 from sklearn.base import clone, is_classifier
 from sklearn.metrics import get_scorer
 
-import zood
-from zood import InputError
-from zood.head import fit_head
-from zood.predictor import Unreadable
-from zood.predictor.images import image_files
-from zood.zoo import ModelSpec, load_network
+import oodzoo
+from oodzoo import InputError
+from oodzoo.heads.linear import fit_head
+from oodzoo.predictor import Unreadable
+from oodzoo.predictor.images import image_files
+from oodzoo.zoo import ModelSpec, load_network
 
 
 def _truth(paths: list[Path]) -> list[str]:
@@ -26,7 +26,7 @@ def _truth(paths: list[Path]) -> list[str]:
 
 
 def test_probabilities_are_those_of_the_head_on_the_networks_features(
-    predictor: zood.Predictor, zoo: list[ModelSpec], unseen: list[Path]
+    predictor: oodzoo.Predictor, zoo: list[ModelSpec], unseen: list[Path]
 ) -> None:
     parts = []
     for name, columns in predictor.kept.columns.items():
@@ -46,9 +46,9 @@ def test_probabilities_are_those_of_the_head_on_the_networks_features(
 
 
 def test_training_images_give_the_features_of_the_store(
-    predictor: zood.Predictor, store: zood.FeatureStore, digits: Path
+    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, digits: Path
 ) -> None:
-    from zood.access import StoreSource
+    from oodzoo.features.source import StoreSource
 
     source = StoreSource(store, predictor.kept.models)
     samples = predictor.kept.samples(source, store.domains)
@@ -57,12 +57,12 @@ def test_training_images_give_the_features_of_the_store(
     np.testing.assert_allclose(predictor.predict_proba(paths), expected, atol=1e-5)
 
 
-def test_it_learns_what_digits_are(predictor: zood.Predictor, unseen: list[Path]) -> None:
+def test_it_learns_what_digits_are(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
     assert predictor.score(unseen, _truth(unseen)) > 0.9
     assert predictor.predict(unseen).dtype.kind == "U"
 
 
-def test_paths_images_and_arrays_are_one(predictor: zood.Predictor, unseen: list[Path]) -> None:
+def test_paths_images_and_arrays_are_one(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
     expected = predictor.predict_proba(unseen[:5])
     images = [Image.open(path) for path in unseen[:5]]
     arrays = [np.asarray(image) for image in images]
@@ -71,16 +71,16 @@ def test_paths_images_and_arrays_are_one(predictor: zood.Predictor, unseen: list
 
 
 def test_batches_and_pieces_change_nothing(
-    saved: Path, predictor: zood.Predictor, unseen: list[Path]
+    saved: Path, predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
     many = unseen * 4  # more than one piece
     expected = predictor.predict_proba(many)
-    small = zood.load(saved, device="cpu", batch_size=7)
+    small = oodzoo.load(saved, device="cpu", batch_size=7)
     np.testing.assert_allclose(small.predict_proba(many), expected, atol=1e-6)
     assert [p.position for p in small.stream(many)] == list(range(len(many)))
 
 
-def test_images_are_asked_for_as_they_are_needed(predictor: zood.Predictor) -> None:
+def test_images_are_asked_for_as_they_are_needed(predictor: oodzoo.Predictor) -> None:
     asked = 0
 
     def endless() -> Any:
@@ -96,13 +96,13 @@ def test_images_are_asked_for_as_they_are_needed(predictor: zood.Predictor) -> N
     assert asked <= 64 * 5
 
 
-def test_no_images_give_no_labels(predictor: zood.Predictor) -> None:
+def test_no_images_give_no_labels(predictor: oodzoo.Predictor) -> None:
     assert predictor.predict([]).tolist() == []
     assert predictor.predict_proba([]).shape == (0, 3)
 
 
 def test_an_unreadable_image_is_reported_and_the_others_predicted(
-    predictor: zood.Predictor, unseen: list[Path], tmp_path: Path
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
@@ -124,13 +124,15 @@ def test_an_unreadable_image_is_reported_and_the_others_predicted(
         ([np.zeros((2, 4, 4, 3), np.uint8)], r"and is uint8 \(2, 4, 4, 3\)"),
     ],
 )
-def test_what_is_no_image_is_refused(predictor: zood.Predictor, images: Any, message: str) -> None:
+def test_what_is_no_image_is_refused(
+    predictor: oodzoo.Predictor, images: Any, message: str
+) -> None:
     with pytest.raises(InputError, match=message):
         predictor.predict(images)
 
 
 def test_scikit_learn_takes_it_for_a_classifier(
-    predictor: zood.Predictor, unseen: list[Path]
+    predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
     assert is_classifier(predictor)
     assert clone(predictor) is predictor
@@ -144,7 +146,7 @@ def test_scikit_learn_takes_it_for_a_classifier(
 
 
 def test_labels_of_another_type_are_no_silent_zero(
-    predictor: zood.Predictor, unseen: list[Path]
+    predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
     with pytest.raises(InputError, match=r"none of the labels is a class: the first is 0 \(int\)"):
         predictor.score(unseen, [0] * len(unseen))
@@ -153,7 +155,7 @@ def test_labels_of_another_type_are_no_silent_zero(
 
 
 def test_digits_are_at_home_and_other_images_are_not(
-    predictor: zood.Predictor, unseen: list[Path]
+    predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
     rng = np.random.default_rng(0)
     noise = [rng.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(10)]
@@ -164,15 +166,15 @@ def test_digits_are_at_home_and_other_images_are_not(
 # --- fitting -----------------------------------------------------------------------------------
 
 
-def test_only_networks_with_a_kept_feature_are_loaded(predictor: zood.Predictor) -> None:
+def test_only_networks_with_a_kept_feature_are_loaded(predictor: oodzoo.Predictor) -> None:
     assert {n.name for n in predictor.networks} == set(predictor.kept.columns)
     assert all(len(columns) for columns in predictor.kept.columns.values())
     for network in predictor.networks:
         assert network.load("cpu").info.n_logits is None  # not even asked for
 
 
-def test_named_networks_and_all_features(store: zood.FeatureStore) -> None:
-    fitted = zood.fit(store, models=["mlp_glyphs_augmented"], select=False)
+def test_named_networks_and_all_features(store: oodzoo.FeatureStore) -> None:
+    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
     assert [n.name for n in fitted.networks] == ["mlp_glyphs_augmented"]
     assert len(fitted.kept) == fitted.origin.n_features == 48
     assert fitted.origin.scores == {}
@@ -186,7 +188,7 @@ def test_a_class_with_one_sample(
     lonely = data / "paper" / "nine" / "one.png"
     lonely.parent.mkdir()
     Image.new("RGB", (32, 32), (0, 99, 0)).save(lonely)
-    fitted = zood.fit(extract(data, zoo[:2], tmp_path / "store"), top_k=1)
+    fitted = oodzoo.fit(extract(data, zoo[:2], tmp_path / "store"), top_k=1)
     assert "nine" in fitted.classes_
     probabilities = fitted.predict_proba([lonely])
     assert np.isfinite(probabilities).all()
@@ -203,7 +205,7 @@ def test_one_usable_domain_is_refused(
     store = extract(data, zoo[:1], tmp_path / "store")
     for models in (None, [zoo[0].name]):
         with pytest.raises(InputError, match=r"images of one domain, 'paper'; a predictor needs"):
-            zood.fit(store, models=models)
+            oodzoo.fit(store, models=models)
 
 
 @pytest.mark.parametrize(
@@ -215,41 +217,41 @@ def test_one_usable_domain_is_refused(
         ({"models": ["nobody"]}, "the store has no network 'nobody'"),
     ],
 )
-def test_wrong_options(store: zood.FeatureStore, options: Any, message: str) -> None:
+def test_wrong_options(store: oodzoo.FeatureStore, options: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        zood.fit(store, **options)
+        oodzoo.fit(store, **options)
 
 
 def test_networks_that_have_moved_are_asked_for(
-    store: zood.FeatureStore, zoo: list[ModelSpec], tmp_path: Path
+    store: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path
 ) -> None:
-    moved = zood.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
+    moved = oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
     local = moved.path / "local.json"
     local.write_text(local.read_text().replace(str(zoo[0].folder), str(tmp_path / "gone")))
     name = zoo[0].name
     with pytest.raises(InputError, match=r"no longer at .*gone.*say where its zoo is now \(--zoo"):
-        zood.fit(moved, models=[name])
-    assert zood.fit(moved, models=[name], zoo=zoo).networks[0].spec.folder == zoo[0].folder
+        oodzoo.fit(moved, models=[name])
+    assert oodzoo.fit(moved, models=[name], zoo=zoo).networks[0].spec.folder == zoo[0].folder
     local.unlink()
     with pytest.raises(InputError, match=r"cannot tell where it lies; name the zoo"):
-        zood.fit(moved, models=[name])
+        oodzoo.fit(moved, models=[name])
     with pytest.raises(InputError, match=r"and the zoo given cannot tell where it lies"):
-        zood.fit(moved, models=[name], zoo=zoo[1:])
+        oodzoo.fit(moved, models=[name], zoo=zoo[1:])
 
 
 def test_another_file_under_the_name_is_noticed(
-    store: zood.FeatureStore, zoo: list[ModelSpec]
+    store: oodzoo.FeatureStore, zoo: list[ModelSpec]
 ) -> None:
     one, two, _ = zoo
     other = ModelSpec(**{**vars(two), "name": one.name})
     with pytest.raises(InputError, match="is not the file that the store's features come from"):
-        zood.fit(store, models=[one.name], zoo=[other])
+        oodzoo.fit(store, models=[one.name], zoo=[other])
 
 
 def test_features_without_a_network_make_no_predictor(
-    store: zood.FeatureStore, tmp_path: Path
+    store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:
-    from zood.features.importing import import_features
+    from oodzoo.features.importing import import_features
 
     rng = np.random.default_rng(0)
     archive = tmp_path / "features.npz"
@@ -261,7 +263,7 @@ def test_features_without_a_network_make_no_predictor(
     )
     imported = import_features([archive], tmp_path / "store")
     with pytest.raises(InputError, match=r"'numbers' of the store is imported as features"):
-        zood.fit(imported)
+        oodzoo.fit(imported)
 
 
 # --- folders of images ---------------------------------------------------------------------------

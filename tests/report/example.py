@@ -27,9 +27,9 @@ def example_run(
     ranking = _ranking(rng, names, domains)
     return {
         "schema": 1,
-        "command": "zood run photos/ --zoo zoo.toml --out job/",
+        "command": "oodzoo run photos/ --zoo zoo.toml --out job/",
         "versions": {
-            "zood": "0.1.0",
+            "oodzoo": "0.1.0",
             "python": "3.11.2",
             "numpy": "2.3.4",
             "onnxruntime": "1.23.2",
@@ -200,5 +200,5 @@ def _testbed(rng: random.Random, ranking: dict[str, Any]) -> dict[str, Any]:
         "models": list(accuracy),
         "accuracy": accuracy,
         "scores": scores,
-        "indistinguishable": [["zood", "accuracy"], ["lda", "zood"], ["knn", "lda"]],
+        "indistinguishable": [["oodzoo", "accuracy"], ["lda", "zood"], ["knn", "lda"]],
     }

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.report.example import example_run
 
-from zood.report import page as make_page
+from oodzoo.report import page as make_page
 
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed: make page"

@@ -16,9 +16,9 @@ import pytest
 from PIL import Image
 from tests.report.example import CLASSES, DOMAINS, example_run
 
-from zood.errors import InputError
-from zood.features.disk import write_json
-from zood.report import page, write_report
+from oodzoo._io import write_json
+from oodzoo.errors import InputError
+from oodzoo.report import page, write_report
 
 SECTIONS = {
     "ranking": ["ranking", "domains"],
@@ -310,7 +310,7 @@ def test_settings_are_told_in_words() -> None:
 def test_a_score_of_few_networks_is_not_called_the_best(run: dict[str, Any]) -> None:
     scores = run["testbed"]["scores"]
     few = scores | {"leep": scores["leep"] | {"weighted_tau": 0.99}}
-    assert "zood orders these 27 networks best" in page(
+    assert "oodzoo orders these 27 networks best" in page(
         run | {"testbed": run["testbed"] | {"scores": few}}
     )
 
@@ -425,7 +425,7 @@ def test_writing(run: dict[str, Any], tmp_path: Path) -> None:
         (None, "has no run.json; give the folder"),
         ("{", "is damaged"),
         ("[]", "holds no JSON object"),
-        ("{}", "has schema None, and this zood reads 1"),
+        ("{}", "has schema None, and this oodzoo reads 1"),
         ('{"schema": 99}', "has schema 99"),
         ('{"schema": 1, "ranking": []}', "its 'ranking' is list"),
         ('{"schema": 1, "ranking": {"ranking": [{}]}}', "the part 'ranking' of run.json"),

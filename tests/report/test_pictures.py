@@ -9,8 +9,8 @@ import pytest
 from PIL import Image
 from tests.report.example import example_run
 
-from zood.errors import InputError
-from zood.report.pictures import pictures_of, write_pictures
+from oodzoo.errors import InputError
+from oodzoo.report.pictures import pictures_of, write_pictures
 
 ALL = {
     "ranking", "discriminability-by-domain", "stability-by-domain", "left-out-domains", "accuracy",

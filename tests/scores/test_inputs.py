@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood import scores
-from zood.errors import InputError
+from oodzoo import scores
+from oodzoo.errors import InputError
 
 X = np.arange(24.0).reshape(8, 3) % 7
 Y = np.arange(8) % 2

@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 from tests.oracles import scores as oracle
 from tests.scores.data import SHAPES, problem
 
-from zood import scores
+from oodzoo import scores
 
 every_shape = pytest.mark.parametrize(("n", "d", "n_classes"), SHAPES)
 
@@ -81,7 +81,7 @@ def test_knn(n: int, d: int, n_classes: int, k: int) -> None:
 
 def test_knn_in_many_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     X, y, domains = problem(60, 10, 5)
-    monkeypatch.setattr("zood.scores._knn._BLOCK", 100)
+    monkeypatch.setattr("oodzoo.scores._knn._BLOCK", 100)
     assert scores.knn(X, y, domains, k=7) == pytest.approx(oracle.knn(X, y, domains, k=7))
 
 

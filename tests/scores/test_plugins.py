@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import zood
-from zood.features.importing import import_features
+import oodzoo
+from oodzoo.features.importing import import_features
 
-ZOOD = Path(zood.__file__).parents[1]
-RUN = "import sys; from zood.cli import main; sys.argv[0] = 'zood'; main()"
+ZOOD = Path(oodzoo.__file__).parents[1]
+RUN = "import sys; from oodzoo.cli import main; sys.argv[0] = 'oodzoo'; main()"
 
 SCORE = """
-from zood.scores import Score
+from oodzoo.scores import Score
 
 def spread(X, y, domains):
     assert len(X) == len(y) == len(domains)
@@ -27,7 +27,7 @@ def spread(X, y, domains):
 mine = Score("spread", spread, uses_domains=True, title="Minus the spread", reference="nobody")
 """
 DECORATED = """
-from zood import scores
+from oodzoo import scores
 
 @scores.score("spread", title="Minus the spread", uses_domains=True)
 def spread(X, y, domains):
@@ -42,7 +42,7 @@ def install(site: Path, name: str, module: str, points: str) -> None:
     info = site / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[zood.scores]\n{points}\n")
+    (info / "entry_points.txt").write_text(f"[oodzoo.scores]\n{points}\n")
 
 
 def command(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

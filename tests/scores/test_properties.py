@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.scores.data import Problem, problem
 
-from zood import scores
+from oodzoo import scores
 
 By = Callable[[Problem], float]
 

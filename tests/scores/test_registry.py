@@ -5,10 +5,10 @@ import inspect
 
 import pytest
 
-from zood import scores
-from zood.errors import InputError
-from zood.ranking import FOLD_SCORES
-from zood.scores import registry
+from oodzoo import scores
+from oodzoo.errors import InputError
+from oodzoo.ranking.ranker import FOLD_SCORES
+from oodzoo.scores import registry
 
 ALL = ("gbc", "h_score", "knn", "lda", "leep", "logme", "nce", "nleep", "parc",
        "regularized_h_score", "sfda", "transrate")  # fmt: skip

@@ -9,8 +9,8 @@ import pytest
 from tests.scores.data import SHAPES, problem
 from tests.scores.test_properties import FEATURES
 
-from zood import scores
-from zood.errors import InputError
+from oodzoo import scores
+from oodzoo.errors import InputError
 
 
 @pytest.mark.parametrize("name", sorted(FEATURES))

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.scores.data import problem
 
-from zood import scores
-from zood.scores.inputs import as_classes
-from zood.scores.sampling import generator, stratified_folds, stratified_order
+from oodzoo import scores
+from oodzoo.scores.inputs import as_classes
+from oodzoo.scores.sampling import generator, stratified_folds, stratified_order
 
 
 def test_iris(iris: Any) -> None:

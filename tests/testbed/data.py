@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zood.access import ArraySource
-from zood.features.importing import import_features
-from zood.features.store import FeatureStore
+from oodzoo.features.importing import import_features
+from oodzoo.features.source import ArraySource
+from oodzoo.features.store import FeatureStore
 
 NOISE = {"best": 0.4, "good": 1.0, "fair": 2.0, "poor": 4.0, "none": 40.0}
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zood import testbed
-from zood.errors import InputError
-from zood.testbed import Column, compare, judge
-from zood.testbed.correlation import draw, resampled
+from oodzoo import testbed
+from oodzoo.errors import InputError
+from oodzoo.testbed import Column, compare, judge
+from oodzoo.testbed.correlation import draw, resampled
 
 ACCURACY = {f"m{i}": 50.0 + i for i in range(12)}
 

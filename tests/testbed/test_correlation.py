@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.oracles import correlation as oracle
 
-from zood.testbed.correlation import Kind, apart, correlation, draw, interval, resampled
+from oodzoo.testbed.correlation import Kind, apart, correlation, draw, interval, resampled
 
 KINDS: list[Kind] = ["weighted_tau", "tau"]
 THEIRS = {"weighted_tau": scipy.stats.weightedtau, "tau": scipy.stats.kendalltau}

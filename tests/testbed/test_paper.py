@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import scipy.stats
 
-import zood
-from zood.testbed import compare, paper
-from zood.testbed.published import read
+import oodzoo
+from oodzoo.testbed import compare, paper
+from oodzoo.testbed.published import read
 
 Run = Callable[..., Any]
 
@@ -70,7 +70,7 @@ def test_the_mean_of_the_paper() -> None:
         printed = sum(float(row[score]) for row in rows) / 7
         assert means.weighted_tau == pytest.approx(printed, abs=0.005)
         assert means.beds == 7
-    assert zood.testbed.paper is paper
+    assert oodzoo.testbed.paper is paper
 
 
 def test_tables_fit_a_terminal(run: Run) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from zood.errors import InputError
-from zood.testbed import Column, document, from_document, judge, load, save
+from oodzoo.errors import InputError
+from oodzoo.testbed import Column, document, from_document, judge, load, save
 
 BED = judge(
     {"name": "toy", "domains": ["a", "b"]},
@@ -58,7 +58,7 @@ Change = Callable[[dict[str, Any]], Any]
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda c: c.update(schema=2), "schema 2, this zood reads 1; upgrade"),
+        (lambda c: c.update(schema=2), "schema 2, this oodzoo reads 1; upgrade"),
         (lambda c: c.pop("schema"), "schema None, .* make it with"),
         (lambda c: c["data"].pop("name"), "'data' needs the 'name'"),
         (lambda c: c.update(data=3), "needs an object 'data', and has 3"),

@@ -13,14 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tests.testbed.data import NOISE, arrays, source, store
 
-import zood
-from zood import scores
-from zood.access import ArraySource
-from zood.errors import InputError
-from zood.ranking import FOLD_SCORES
-from zood.scores import registry
-from zood.testbed import load, run, save
-from zood.testbed.probing import probe_accuracy
+import oodzoo
+from oodzoo import scores
+from oodzoo.errors import InputError
+from oodzoo.features.source import ArraySource
+from oodzoo.ranking.ranker import FOLD_SCORES
+from oodzoo.scores import registry
+from oodzoo.testbed import load, run, save
+from oodzoo.testbed.probing import probe_accuracy
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_every_score_and_baseline_is_judged(bed: Any) -> None:
 def test_scores_are_those_of_a_ranking(bed: Any) -> None:
     features, y, domains = arrays()
     for score in ("zood", "stability", "accuracy", "logme", "knn"):
-        ranking = zood.rank(features, y, domains, score=score)
+        ranking = oodzoo.rank(features, y, domains, score=score)
         expected = {row.model: row.score for row in ranking.rows}
         assert bed.scores[score].values == pytest.approx(expected)
 
@@ -85,12 +85,12 @@ def test_unseen_protocol_takes_the_test_domain_away_first() -> None:
         for test in ("d0", "d1", "d2"):
             there = domains == test
             kept = {name: X[~there] for name, X in features.items()}
-            ranking = zood.rank(kept, y[~there], domains[~there], score=score)
+            ranking = oodzoo.rank(kept, y[~there], domains[~there], score=score)
             each.append({row.model: row.score for row in ranking.rows})
         for model in features:
             mean = np.mean([one[model] for one in each])
             assert bed.scores[score].values[model] == pytest.approx(mean)
-    rankings = zood.ranking.rank_for_test_domains(features, y, domains)
+    rankings = oodzoo.ranking.ranker.rank_for_test_domains(features, y, domains)
     for model in features:
         mean = np.mean([r.score for x in rankings.values() for r in x.rows if r.model == model])
         assert bed.scores["zood"].values[model] == pytest.approx(mean)
@@ -105,7 +105,7 @@ def test_scores_that_need_a_head_are_judged_on_the_networks_that_have_one(tmp_pa
         for name in ("best", "good", "poor")
     }
     np.savez(tmp_path / "f.npz", labels=y, domains=domains, **features, **heads)  # type: ignore[arg-type]
-    bed = run(zood.features.importing.import_features([tmp_path / "f.npz"], tmp_path / "store"))
+    bed = run(oodzoo.features.importing.import_features([tmp_path / "f.npz"], tmp_path / "store"))
     assert bed.scores["leep"].models == 3
     assert bed.scores["leep"].values["fair"] is None
     assert set(bed.left_out["leep"]) == {"fair", "none"}
@@ -154,7 +154,7 @@ def test_a_registered_score_is_judged_and_a_failing_one_left_out(
     assert "failed: RuntimeError: too wide" in reasons["poor"]
     assert "is nan" in reasons["fair"]
     with pytest.raises(InputError, match="'hopeless' of network 'fair' is nan"):
-        zood.rank(*arrays(), score="hopeless")
+        oodzoo.rank(*arrays(), score="hopeless")
 
 
 def test_a_score_typed_in_has_no_module(monkeypatch: pytest.MonkeyPatch) -> None:

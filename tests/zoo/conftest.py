@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from zood.errors import MissingPackageError
-from zood.zoo.packages import optional_package
-from zood.zoo.torchvision_import import import_torchvision, torchvision_installed
+from oodzoo.errors import MissingPackageError
+from oodzoo.zoo.packages import optional_package
+from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 # Read when huggingface_hub is imported: without it a test of a hub out of reach would try for long.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.errors import InputError
-from zood.zoo.callable import CallableNetwork, network_from_callable
-from zood.zoo.preprocessing import square
+from oodzoo.errors import InputError
+from oodzoo.zoo.callable import CallableNetwork, network_from_callable
+from oodzoo.zoo.preprocessing import square
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 

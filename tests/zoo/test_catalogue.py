@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from zood.errors import InputError
-from zood.zoo import load_zoo, zoo_names
-from zood.zoo.catalogue import catalogue, filter_models, missing, named_zoo
-from zood.zoo.spec import ModelSpec, check_spec, require_unique_names
-from zood.zoo.torch_network import count_parameters
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_zoo, zoo_names
+from oodzoo.zoo.catalogue import catalogue, filter_models, missing, named_zoo
+from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
+from oodzoo.zoo.torch_model import count_parameters
 
 _LISTED = [spec for name in ("paper", "modern") for spec in named_zoo(name)]
 
@@ -57,7 +57,7 @@ def test_every_network_is_known_to_its_source(spec: ModelSpec, request: Any) -> 
     """Built without weights: the name is real, and its size is what the catalogue says."""
     request.getfixturevalue(spec.kind)
     torch = request.getfixturevalue("torch")
-    source = import_module(f"zood.zoo.{spec.kind}")
+    source = import_module(f"oodzoo.zoo.{spec.kind}")
     with torch.device("meta"), torch.inference_mode():
         built = source.build(spec, pretrained=False)
         size = built.preprocessing.geometry.crop

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.errors import InputError
-from zood.zoo import load_network, load_zoo
-from zood.zoo.hf_preprocessing import image_preprocessing
-from zood.zoo.spec import ModelSpec
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_network, load_zoo
+from oodzoo.zoo.hf_preprocessing import image_preprocessing
+from oodzoo.zoo.spec import ModelSpec
 
 _VIT = {
     "hidden_size": 32,
@@ -231,7 +231,7 @@ import importlib.util, sys
 sys.modules["torchvision"] = None
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else find(name, *rest)
-from zood.zoo import load_network, load_zoo
+from oodzoo.zoo import load_network, load_zoo
 print(load_network(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

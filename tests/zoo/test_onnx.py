@@ -17,10 +17,10 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-import zood
-from zood.errors import InputError
-from zood.zoo import ModelSpec, load_network, load_zoo
-from zood.zoo.onnx import OnnxNetwork, count_parameters, external_files
+import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.zoo import ModelSpec, load_network, load_zoo
+from oodzoo.zoo.onnx import OnnxNetwork, count_parameters, external_files
 
 FLOAT, FLOAT16, INT64 = 1, 10, 7
 Shape = list[int | str]
@@ -316,7 +316,7 @@ def extract(tmp_path: Path, content: bytes, photos: Path) -> str:
     (tmp_path / "net.onnx").write_bytes(content)
     spec = ModelSpec("net", "onnx/net.onnx", mean=(0, 0, 0), std=(1, 1, 1), folder=tmp_path)
     with pytest.raises(InputError, match="no network could be used") as caught:
-        zood.extract(photos, [spec], tmp_path / "store")
+        oodzoo.extract(photos, [spec], tmp_path / "store")
     return str(caught.value)
 
 

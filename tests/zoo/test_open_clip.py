@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.errors import InputError
-from zood.zoo import load_network
-from zood.zoo import open_clip as source
-from zood.zoo.spec import ModelSpec
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_network
+from oodzoo.zoo import open_clip as source
+from oodzoo.zoo.spec import ModelSpec
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:

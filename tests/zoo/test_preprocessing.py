@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from zood.errors import InputError
-from zood.zoo.preprocessing import Geometry, Preprocessing, square
+from oodzoo.errors import InputError
+from oodzoo.zoo.preprocessing import Geometry, Preprocessing, square
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 SIDES = st.integers(1, 60)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from zood.demo import zoo_file
-from zood.errors import InputError
-from zood.zoo import ModelSpec, load_network, load_zoo
-from zood.zoo.spec import described, verified_file
+from oodzoo.demo import zoo_file
+from oodzoo.errors import InputError
+from oodzoo.zoo import ModelSpec, load_network, load_zoo
+from oodzoo.zoo.spec import described, verified_file
 
 MINIMAL = {"name": '"net"', "source": '"onnx/net.onnx"'}
 

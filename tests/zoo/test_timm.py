@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.errors import InputError
-from zood.zoo import load_network, load_zoo
-from zood.zoo import timm as source
-from zood.zoo.spec import ModelSpec
-from zood.zoo.torch_network import assemble
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_network, load_zoo
+from oodzoo.zoo import timm as source
+from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_model import assemble
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:
@@ -178,8 +178,8 @@ def test_a_missing_package_gives_the_line_that_installs_it(torch: Any) -> None:
     ]
     code = f"""
 import sys
-from zood.errors import MissingPackageError
-from zood.zoo import load_network, load_zoo
+from oodzoo.errors import MissingPackageError
+from oodzoo.zoo import load_network, load_zoo
 for spec, package, extra in {cases!r}:
     before = sys.modules.pop(package, None)
     sys.modules[package] = None
@@ -196,5 +196,5 @@ for spec, package, extra in {cases!r}:
     assert len(lines) == len(cases), run
     for line, (_, package, extra) in zip(lines, cases, strict=True):
         assert line.endswith(
-            f'needs the package {package}; install it with: pip install "zood[{extra}]"'
+            f'needs the package {package}; install it with: pip install "oodzoo[{extra}]"'
         )

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from zood.errors import InputError
-from zood.zoo import load_network
-from zood.zoo import torchvision as source
-from zood.zoo.spec import ModelSpec
-from zood.zoo.torch_network import assemble
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_network
+from oodzoo.zoo import torchvision as source
+from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_model import assemble
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:
@@ -129,7 +129,7 @@ try:
     import torchvision as plain
 except RuntimeError:
     plain = None
-from zood.zoo import torchvision_import
+from oodzoo.zoo import torchvision_import
 repaired = torchvision_import.import_torchvision(extra="torchvision", purpose="this test")
 assert repaired is sys.modules["torchvision"]
 assert repaired.models.resnet18 and repaired.transforms.CenterCrop

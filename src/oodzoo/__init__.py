@@ -1,0 +1,78 @@
+"""Choose and combine pre-trained networks for data from a domain nobody has seen."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from oodzoo import report, scores, testbed
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.errors import InputError
+    from oodzoo.evaluation import Evaluation, evaluate
+    from oodzoo.features.extract import extract
+    from oodzoo.features.store import FeatureStore
+    from oodzoo.pipeline.stages import Choices, run
+    from oodzoo.predictor import Predictor, fit, load
+    from oodzoo.ranking.ranker import rank
+    from oodzoo.ranking.result import Ranking
+    from oodzoo.selection.selector import SpikeSlabSelector
+    from oodzoo.zoo import load_zoo
+
+__version__ = "0.1.0"
+__all__ = [
+    "Choices",
+    "Evaluation",
+    "FeatureStore",
+    "ImageDomains",
+    "InputError",
+    "Predictor",
+    "Ranking",
+    "SpikeSlabSelector",
+    "__version__",
+    "evaluate",
+    "extract",
+    "fit",
+    "load",
+    "load_zoo",
+    "rank",
+    "report",
+    "run",
+    "scores",
+    "testbed",
+]
+
+# A public name is imported when it is first used, so that `import oodzoo` and `oodzoo --help` load
+# neither NumPy nor Pillow.
+_HOME = {
+    "Choices": "oodzoo.pipeline.stages",
+    "Evaluation": "oodzoo.evaluation",
+    "FeatureStore": "oodzoo.features.store",
+    "ImageDomains": "oodzoo.data.dataset",
+    "InputError": "oodzoo.errors",
+    "Predictor": "oodzoo.predictor",
+    "Ranking": "oodzoo.ranking.result",
+    "SpikeSlabSelector": "oodzoo.selection.selector",
+    "evaluate": "oodzoo.evaluation",
+    "extract": "oodzoo.features.extract",
+    "fit": "oodzoo.predictor",
+    "load": "oodzoo.predictor",
+    "load_zoo": "oodzoo.zoo",
+    "rank": "oodzoo.ranking.ranker",
+    "run": "oodzoo.pipeline.stages",
+}
+_MODULES = ("report", "scores", "testbed")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"oodzoo.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'oodzoo' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME, *_MODULES})

@@ -1,0 +1,29 @@
+"""The command line: parse, call, print. One file for each family of commands."""
+
+from __future__ import annotations
+
+# ruff: noqa: F401 - a command registers itself when its file is imported
+from oodzoo.cli import (
+    data,
+    demo,
+    evaluate,
+    extract,
+    fit,
+    models,
+    predict,
+    rank,
+    report,
+    run,
+    select,
+    store,
+    testbed,
+)
+from oodzoo.cli.app import app, main
+
+_ORDER = (
+    *("demo", "run", "data", "models", "extract", "rank", "select", "evaluate", "fit", "predict"),
+    *("export", "report", "testbed", "import"),
+)
+app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
+
+__all__ = ["app", "main"]

@@ -1,0 +1,157 @@
+"""The frame of the command line: common options, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+import oodzoo
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
+
+OK, FAULT, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+
+app = typer.Typer(
+    name="oodzoo",
+    help="Choose and combine pre-trained networks for data from a domain nobody has seen.",
+    epilog="Example: oodzoo demo",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def command(
+    name: str,
+    *,
+    example: str,
+    group: typer.Typer = app,
+    cls: type[TyperCommand] = TyperCommand,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a command that takes a Terminal first.
+
+    Adds `--json`, `--quiet` and `--debug`, and turns what goes wrong into one line and an exit
+    code: 2 for a person's mistake, 1 for a fault of ours.
+    """
+
+    def register(body: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(body)
+        def run(*, json: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
+            terminal = Terminal(json=json, quiet=quiet)
+            with _OneLineErrors(debug):
+                body(terminal, **arguments)
+
+        run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
+        group.command(name, cls=cls, epilog=f"Example: {example}")(run)
+        return body
+
+    return register
+
+
+def _with_common_options(body: Callable[..., None]) -> inspect.Signature:
+    signature = inspect.signature(body, eval_str=True)
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
+        for name, option in (("json", Json), ("quiet", Quiet), ("debug", Debug))
+    ]
+    own = list(signature.parameters.values())[1:]
+    return signature.replace(parameters=[*own, *common])
+
+
+class _OneLineErrors:
+    def __init__(self, debug: bool) -> None:
+        self.debug = debug
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, typer.Exit | BrokenPipeError):
+            return
+        if self.debug:
+            traceback.print_exception(error)
+        if isinstance(error, InputError):
+            _complain(str(error))
+            raise typer.Exit(WRONG_USE) from None
+        hint = "" if self.debug else " (--debug shows where; please report it)"
+        _complain(f"unexpected {type(error).__name__}: {error}{hint}")
+        raise typer.Exit(FAULT) from None
+
+
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
+    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+
+
+def _complain(message: str) -> None:
+    print(f"oodzoo: {' '.join(message.splitlines())}", file=sys.stderr)
+
+
+def main() -> None:
+    """Entry point of the command `oodzoo`."""
+    warnings.filterwarnings("ignore", module="PIL")  # images.py judges files, not Pillow's warnings
+    # what was decoded ahead is in vain when a run is interrupted
+    warnings.filterwarnings("ignore", message=".*tasks have been successfully executed")
+    warnings.showwarning = _show_warning
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal may know ASCII only
+    try:
+        code = _run()
+        sys.stdout.flush()
+    except (BrokenPipeError, SystemExit) as error:
+        # The reader of our output has left, as `head` does: no fault. Rich turns that into an exit.
+        if not isinstance(error.__context__ or error, BrokenPipeError):
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = OK
+    sys.exit(code)
+
+
+def _run() -> int:
+    try:
+        code = app(standalone_mode=False) or OK
+    except KeyboardInterrupt:  # which newer versions of typer turn into the code
+        code = INTERRUPTED
+    except Exception as error:
+        # Wrong use, as the parser of the command line reports it. Which class it is depends on
+        # the version of typer; what they share is how they say it.
+        if not hasattr(error, "format_message"):
+            raise
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "oodzoo"
+        if message := error.format_message():
+            _complain(f"{message} (see {path} --help)")
+        return WRONG_USE
+    if code == INTERRUPTED:
+        _complain("interrupted; what is finished is kept, and the same command goes on from there")
+    return int(code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"oodzoo {oodzoo.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    pass

@@ -1,0 +1,75 @@
+"""`oodzoo data`: what a data set holds, and what is odd about it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodzoo.cli.app import command
+from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.data.dataset import ImageDomains
+
+DataArgument = Annotated[
+    Path, typer.Argument(metavar="DATA", help="Folder root/domain/class/image, or a CSV table.")
+]
+RootOption = Annotated[
+    Path | None, typer.Option(help="Folder that the paths of a CSV table are relative to.")
+]
+
+
+def show_counts(terminal: Terminal, dataset: ImageDomains) -> None:
+    """The table of classes and domains."""
+    counts = dataset.counts()
+    if len(dataset.domains) <= len(dataset.classes):  # the fewer ones make the columns
+        columns = ["class", *dataset.domains]
+        rows: list[list[Any]] = [
+            [label, *(counts[d][label] for d in dataset.domains)] for label in dataset.classes
+        ]
+    else:
+        columns = ["domain", *dataset.classes]
+        rows = [[d, *(counts[d][label] for label in dataset.classes)] for d in dataset.domains]
+    sums = [sum(column) for column in list(zip(*rows, strict=True))[1:]]
+    terminal.table(columns, [*rows, ["all", *sums]])
+    terminal.line(
+        f"{len(dataset)} images, {len(dataset.domains)} domains, {len(dataset.classes)} classes"
+    )
+
+
+@command("data", example="oodzoo data photos/")
+def data(
+    terminal: Terminal,
+    source: DataArgument,
+    root: RootOption = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Count only; do not open the images.")
+    ] = False,
+) -> None:
+    """Count the images of each domain and class, and say what is odd."""
+    from oodzoo.data.dataset import ImageDomains
+
+    dataset = ImageDomains(source, root=root)
+    if quick:
+        oddities = dataset.quick_check()
+    else:
+        with terminal.progress("Reading images") as progress:
+            oddities = dataset.check(progress)
+    show_counts(terminal, dataset)
+    for oddity in oddities:
+        terminal.warn(oddity.message)
+    terminal.document(
+        {
+            "images": len(dataset),
+            "domains": list(dataset.domains),
+            "classes": list(dataset.classes),
+            "counts": dataset.counts(),
+            "groups": len({s.group for s in dataset} - {None}),
+            "fingerprint": None if quick else dataset.fingerprint,
+            "warnings": [
+                {"kind": o.kind, "message": o.message, "paths": list(o.paths)} for o in oddities
+            ],
+        }
+    )

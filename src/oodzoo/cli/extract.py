@@ -1,0 +1,196 @@
+"""`oodzoo extract`: from images to a feature store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodzoo.cli.app import command
+from oodzoo.cli.data import DataArgument, RootOption
+from oodzoo.cli.models import ZooOption
+from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.features.extract import Extraction, Reporter
+
+DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a feature store.")]
+
+
+@command("extract", example="oodzoo extract photos/ --zoo timm/resnet50.a1_in1k --store features/")
+def extract(
+    terminal: Terminal,
+    source: DataArgument,
+    zoo: ZooOption,
+    store: Annotated[Path, typer.Option(help="Folder of the store; made where missing.")],
+    root: RootOption = None,
+    device: DeviceOption = "auto",
+    batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="In which PyTorch networks compute: float32, bfloat16, float16.")
+    ] = "float32",
+    dtype: Annotated[
+        str, typer.Option(help="In which features are stored: float32 or float16.")
+    ] = "float32",
+    on_error: Annotated[
+        str, typer.Option(help="What an unreadable image does: skip it, or fail.")
+    ] = "skip",
+    limit: Annotated[
+        int | None,
+        typer.Option(help="Only this many images, sampled by domain and class; for a quick look."),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+) -> None:
+    """Extract the features of every image with every network; resumes where it was stopped."""
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.features.extract import Settings, run_extraction
+    from oodzoo.features.store import FeatureStore
+
+    settings = Settings(device, _batch_size(batch_size), precision, dtype, on_error)  # type: ignore[arg-type]
+    dataset = ImageDomains(source, root=root)
+    if limit is not None:
+        dataset = dataset.sample(limit, seed=seed)
+    for oddity in dataset.leaks():
+        terminal.warn(oddity.message)
+    with extraction_progress(terminal) as reporter:
+        done = run_extraction(dataset, zoo, store, settings, reporter)
+    opened = FeatureStore(store)
+    report_extraction(terminal, done, opened.skipped)
+    terminal.line(
+        f"{len(opened.models)} networks, {opened.n_images} images, {len(opened.domains)} domains "
+        f"in {store}"
+    )
+    terminal.document(
+        {
+            "store": str(store),
+            "models": list(opened.models),
+            "failed": done.failed,
+            "outdated": done.outdated,
+            "images": opened.n_images,
+            "skipped": opened.skipped,
+            "decoded": done.decoded,
+            "shards_written": done.shards,
+            "limit": done.limit,
+        }
+    )
+
+
+def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, str]) -> None:
+    """Say what did not work, and what more speed would have to come from."""
+    for path, reason in skipped.items():
+        terminal.warn(f"skipped {path!r}: {reason}")
+    for name, reason in done.failed.items():
+        terminal.warn(f"network {name!r} is left out: {reason}")
+    if done.outdated:
+        terminal.warn(
+            f"{', '.join(done.outdated)}: in the store, but not for the images that were added, "
+            "and so left out; run again with a zoo that names them"
+        )
+    if done.shards:
+        terminal.say(
+            f"{done.decoded} images decoded; {done.running:.1f} s in the networks, "
+            f"{done.waiting:.1f} s waiting for images (bound by {done.limit})"
+        )
+
+
+@contextmanager
+def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
+    """Two bars on stderr: all networks together, and the one at work."""
+    if not terminal.shows_progress:
+        yield _Lines(terminal)
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    bars = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[speed]}"),
+        TimeRemainingColumn(),
+        console=terminal.messages,
+        transient=True,
+    )
+    with bars:
+        yield _Bars(terminal, bars)
+
+
+class _Lines:
+    """A reporter for a log: a line at the start, and one for each network that is given up."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+
+    def start(self, models: Sequence[str], n_images: int) -> None:
+        self._terminal.say(f"{len(models)} networks, {n_images} images")
+
+    def say(self, message: str) -> None:
+        self._terminal.say(message)
+
+    def advance(self, model: str, n_images: int, seconds: float) -> None:
+        pass
+
+    def failed(self, model: str, reason: str) -> None:
+        self._terminal.warn(f"network {model!r} is given up: {reason}")
+
+
+class _Bars(_Lines):
+    """A reporter that moves bars."""
+
+    def __init__(self, terminal: Terminal, bars: Any) -> None:
+        super().__init__(terminal)
+        self._bars = bars
+        self._all = bars.add_task("all networks", total=None, speed="")
+        self._one = bars.add_task("", total=None, speed="", visible=False)
+        self._done: dict[str, int] = {}
+        self._spent: dict[str, float] = {}
+        self._computed: dict[str, int] = {}
+
+    def start(self, models: Sequence[str], n_images: int) -> None:
+        super().start(models, n_images)
+        self._n_images = n_images
+        self._bars.update(self._all, total=n_images * len(models))
+
+    def advance(self, model: str, n_images: int, seconds: float) -> None:
+        self._done[model] = self._done.get(model, 0) + n_images
+        self._bars.update(self._all, advance=n_images)
+        if seconds:
+            self._spent[model] = self._spent.get(model, 0.0) + seconds
+            self._computed[model] = self._computed.get(model, 0) + n_images
+            self._bars.update(self._all, speed=_speed(self._computed, self._spent))
+            self._bars.update(
+                self._one,
+                description=model,
+                completed=self._done[model],
+                total=self._n_images,
+                speed=f"{self._computed[model] / self._spent[model]:,.0f} images/s",
+                visible=True,
+            )
+
+    def failed(self, model: str, reason: str) -> None:
+        rest = self._n_images - self._done.get(model, 0)
+        self._bars.update(self._all, advance=rest)
+        super().failed(model, reason)
+
+
+def _speed(computed: dict[str, int], spent: dict[str, float]) -> str:
+    return f"{sum(computed.values()) / sum(spent.values()):,.0f} images/s"
+
+
+def _batch_size(text: str) -> int | None:
+    from oodzoo.errors import InputError
+
+    if text == "auto":
+        return None
+    if not (text.isascii() and text.isdigit()):
+        raise InputError(f"the batch size must be a number or auto, and is {text!r}")
+    return int(text)

@@ -1,0 +1,84 @@
+"""`oodzoo models`: what a zoo holds."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from oodzoo.cli.app import command
+from oodzoo.cli.terminal import Terminal
+
+ZOO_HELP = (
+    "A named zoo (demo, paper, modern), a zoo file (.toml), or specs such as "
+    "timm/resnet50.a1_in1k, separated by commas."
+)
+ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
+
+
+@command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100")
+def models(
+    terminal: Terminal,
+    zoo: Annotated[str, typer.Argument(metavar="[ZOO]", help=ZOO_HELP)] = "demo",
+    name: Annotated[
+        str | None, typer.Option(help="Only networks whose name matches, e.g. '*vit*'.")
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only from onnx, timm, torchvision, hf or open_clip.")
+    ] = None,
+    max_parameters: Annotated[
+        float | None, typer.Option(help="Only networks of at most this many million parameters.")
+    ] = None,
+    pretraining: Annotated[
+        str | None, typer.Option(help="Only where the pre-training mentions this.")
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Only where the licence mentions this.")
+    ] = None,
+) -> None:
+    """List the networks of a zoo."""
+    from oodzoo.errors import InputError
+    from oodzoo.zoo import load_zoo, zoo_names
+    from oodzoo.zoo.catalogue import filter_models, missing
+    from oodzoo.zoo.spec import SOURCES, described
+
+    if source is not None and source not in SOURCES:
+        raise InputError(f"the source {source!r} is not known; known are {', '.join(SOURCES)}")
+    if max_parameters is not None and not 0 <= max_parameters < 1e9:
+        raise InputError(f"--max-parameters must be a number of millions, and is {max_parameters}")
+    specs = filter_models(
+        load_zoo(zoo),
+        pattern=name,
+        source=source,
+        max_parameters=None if max_parameters is None else int(max_parameters * 1e6),
+        pretraining=pretraining,
+        licence=licence,
+    )
+    terminal.table(
+        ["name", "source", "pretraining", "d", "parameters"],
+        [
+            [
+                spec.name,
+                spec.kind,
+                spec.pretraining or "-",
+                spec.feature_dim or "-",
+                _millions(spec.parameters),
+            ]
+            for spec in specs
+        ],
+        left=3,
+    )
+    terminal.line(f"{len(specs)} networks")
+    absent = missing(zoo) if zoo in zoo_names() else []
+    for entry in absent:
+        terminal.say(f"not available: {entry.name}: {entry.missing}")
+    terminal.document(
+        {
+            "models": list(described(specs)),
+            "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
+        }
+    )
+
+
+def _millions(parameters: int | None) -> str:
+    return "-" if parameters is None else f"{parameters / 1e6:.2f} M"

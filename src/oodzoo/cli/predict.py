@@ -1,0 +1,166 @@
+"""`oodzoo predict`: labels of images, as they come."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
+
+import typer
+
+from oodzoo.cli.app import command
+from oodzoo.cli.extract import DeviceOption
+from oodzoo.cli.fit import ModelArgument
+from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.predictor import Prediction
+
+
+@command("predict", example="oodzoo predict model/ photos/new/ --format csv")
+def predict(
+    terminal: Terminal,
+    model: ModelArgument,
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE|FOLDER...", help="Images, or folders of them.")
+    ],
+    format: Annotated[  # noqa: A002 - the name of the option
+        str | None, typer.Option("--format", help="table, jsonl or csv, line by line.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Write to this file; its suffix says the format.")
+    ] = None,
+    device: DeviceOption = "auto",
+    batch_size: Annotated[
+        int | None, typer.Option(help="Images in one forward pass; chosen for the device.")
+    ] = None,
+) -> None:
+    """Label images, with probabilities and a warning about those unlike the training images."""
+    from oodzoo.errors import InputError
+    from oodzoo.predictor import Prediction, load
+    from oodzoo.predictor.images import image_files
+
+    chosen = _format(format, output, terminal)
+    files = image_files(images)
+    predictor = load(model, device=device, batch_size=batch_size)
+    classes = [str(label) for label in predictor.classes_.tolist()]
+    predicted: list[dict[str, Any]] = []  # with --json alone: lines are not kept
+    unreadable: list[dict[str, Any]] = []
+    n = far = 0
+    with _opened(output) as stream:
+        write = None if chosen is None else _WRITERS[chosen](stream, classes)
+        for found in predictor.stream(files):
+            if not isinstance(found, Prediction):
+                terminal.warn(f"cannot read {found.path!r}: {found.reason}")
+                unreadable.append({"path": found.path, "reason": found.reason})
+                continue
+            n, far = n + 1, far + found.out_of_domain
+            if write is None:
+                predicted.append(_fields(found, classes))
+            else:
+                write(found)
+        if not n:
+            first = unreadable[0]
+            raise InputError(
+                f"none of the {len(unreadable)} images can be read; the first, "
+                f"{first['path']!r}: {first['reason']}"
+            )
+    if far:
+        terminal.warn(
+            f"{far} of {n} images are unlike those the model was trained on (distance above 1): "
+            "check their labels"
+        )
+    terminal.document({"predictions": predicted, "unreadable": unreadable})
+
+
+def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str | None:
+    """How predictions are written line by line; None where they make one document."""
+    from oodzoo.errors import InputError
+
+    if terminal.json:
+        if wanted is not None or output is not None:
+            raise InputError("--json prints one document; leave out --format and --output")
+        return None
+    by_suffix = "table" if output is None else output.suffix.lstrip(".").lower()
+    chosen = wanted or (by_suffix if by_suffix in _WRITERS else "jsonl")
+    if chosen not in _WRITERS:
+        raise InputError(f"--format {chosen!r} is not known; known are {', '.join(_WRITERS)}")
+    return chosen
+
+
+@contextmanager
+def _opened(output: Path | None) -> Iterator[TextIO]:
+    """Standard output, or a file that has its name once it is whole."""
+    from oodzoo._io import explaining_disk_errors
+    from oodzoo.errors import InputError
+
+    if output is None:
+        yield sys.stdout
+        return
+    if output.is_dir():
+        raise InputError(f"--output {str(output)!r} is a folder; name a file")
+    with explaining_disk_errors(output):
+        output.parent.mkdir(parents=True, exist_ok=True)
+        temporary = output.with_name(f".tmp-{output.name}")
+        try:
+            with temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream:
+                yield stream
+            temporary.replace(output)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _fields(found: Prediction, classes: Sequence[str]) -> dict[str, Any]:
+    return {
+        "path": found.path,
+        "label": found.label,
+        "probabilities": dict(zip(classes, found.probabilities.tolist(), strict=True)),
+        "distance": found.distance,
+        "out_of_domain": found.out_of_domain,
+    }
+
+
+Write = Callable[["Prediction"], None]
+
+
+def _jsonl(stream: TextIO, classes: Sequence[str]) -> Write:
+    def write(found: Prediction) -> None:
+        stream.write(json.dumps(_fields(found, classes), allow_nan=False) + "\n")
+        stream.flush()
+
+    return write
+
+
+def _csv(stream: TextIO, classes: Sequence[str]) -> Write:
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(["path", "label", "distance", "out_of_domain", *(f"p({c})" for c in classes)])
+
+    def write(found: Prediction) -> None:
+        numbers = [f"{p:.6g}" for p in found.probabilities]
+        row = [found.path, found.label, f"{found.distance:.4g}", int(found.out_of_domain)]
+        writer.writerow([*row, *numbers])
+        stream.flush()
+
+    return write
+
+
+def _table(stream: TextIO, classes: Sequence[str]) -> Write:
+    width = max(5, *map(len, classes))
+    stream.write(f"{'label':{width}}  prob.  dist.    image\n")
+
+    def write(found: Prediction) -> None:
+        far = "far" if found.out_of_domain else ""
+        stream.write(
+            f"{found.label!s:{width}}  {found.probabilities.max():5.3f}  {found.distance:5.2f} "
+            f"{far:3} {found.path}\n"
+        )
+        stream.flush()
+
+    return write
+
+
+_WRITERS = {"table": _table, "jsonl": _jsonl, "csv": _csv}

@@ -1,0 +1,131 @@
+"""`oodzoo rank`: the networks of a store, the best first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from oodzoo.cli.app import command
+from oodzoo.cli.extract import StoreArgument
+from oodzoo.cli.plotting import PlotOption, save_plot
+from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.ranking.result import Ranking, Row
+
+
+def _score_names() -> list[str]:
+    from oodzoo.ranking.ranker import FOLD_SCORES
+    from oodzoo.scores import names
+
+    return [*FOLD_SCORES, *names()]
+
+
+class _NamingScores(TyperCommand):
+    """Its help lists the scores that are known when it is asked for, those of plugins too."""
+
+    def get_help(self, ctx: Any) -> str:
+        for option in self.params:
+            if option.name == "score":
+                option.help = f"By what to rank: {', '.join(_score_names())}."  # type: ignore[attr-defined]
+        return super().get_help(ctx)
+
+
+@command("rank", example="oodzoo rank features/ --score accuracy", cls=_NamingScores)
+def rank(
+    terminal: Terminal,
+    store: StoreArgument,
+    score: Annotated[
+        str, typer.Option(help="By what to rank.", autocompletion=_score_names)
+    ] = "zood",
+    stability: Annotated[
+        str, typer.Option(help="robust, or paper for the formula as printed.")
+    ] = "robust",
+    device: Annotated[
+        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
+    ] = "cpu",
+    plot: PlotOption = None,
+) -> None:
+    """Rank the networks of a store by leaving each domain out in turn."""
+    ranking = ranked(terminal, store, score, stability, device)
+    show_ranking(terminal, ranking)
+    terminal.document(ranking.document())
+    save_plot(terminal, ranking, plot)
+
+
+def ranked(
+    terminal: Terminal,
+    store: Path,
+    score: str = "zood",
+    stability: str = "robust",
+    device: str = "cpu",
+) -> Ranking:
+    from oodzoo.features.store import FeatureStore
+    from oodzoo.ranking.ranker import rank as rank_store
+
+    with terminal.progress("Ranking") as progress:
+        return rank_store(
+            FeatureStore(store),
+            score=score,
+            stability=stability,  # type: ignore[arg-type]
+            device=None if device == "cpu" else device,
+            progress=progress,
+        )
+
+
+def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
+    """A ranking for people, in 80 columns."""
+    terminal.table(
+        [
+            "rank",
+            "",
+            "network",
+            ranking.score,
+            "discr.",
+            "stab.",
+            "acc. %",
+            "90 %",
+            "d",
+            "M",
+            "ms",
+            "",
+        ],
+        [_cells(row) for row in ranking.rows],
+        left=3,
+    )
+    terminal.line(
+        "rank: the place, and between which places it may lie. acc.: mean accuracy over\n"
+        "left-out domains, and the 90 % interval of that mean; one new domain may lie\n"
+        "further out. "
+        "d, M, ms: features, million parameters, milliseconds per image.\n"
+        "*: no network is at least as accurate and cheaper."
+    )
+    for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
+        if classes:
+            terminal.warn(f"no domain but {domain!r} has {', '.join(classes)}: left out of discr.")
+    for name, reason in ranking.left_out.items():
+        terminal.warn(f"network {name!r} is left out: {reason}")
+
+
+def _cells(row: Row) -> list[object]:
+    low, high = row.rank_interval or (row.rank, row.rank)
+    between = "" if row.rank_interval is None else f"{low}-{high}"
+    first, last = row.accuracy_interval
+    cost = "-" if row.milliseconds is None else f"{row.milliseconds:.1f}"
+    return [
+        row.rank,
+        between,
+        row.model,
+        f"{row.score:.3f}",
+        f"{row.discriminability:.3f}",
+        f"{row.stability:.2f}",
+        f"{row.expected_accuracy:.1f}",
+        f"{first:.0f}-{last:.0f}",
+        row.feature_dim,
+        "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
+        cost,
+        "*" if row.on_front else "",
+    ]

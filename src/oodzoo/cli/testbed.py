@@ -1,0 +1,136 @@
+"""`oodzoo testbed`: how well scores order networks, on the paper's data and on yours."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oodzoo.cli.app import command
+from oodzoo.cli.plotting import PlotOption, save_plot
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
+
+if TYPE_CHECKING:
+    from oodzoo.testbed import TestBed
+
+
+@command("testbed", example="oodzoo testbed paper")
+def judge_scores(
+    terminal: Terminal,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="paper|STORE|compare",
+            help="The paper's figures; a feature store; or compare, and then results. "
+            "(A store named paper is ./paper.)",
+        ),
+    ],
+    results: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="RESULT", help="For compare: files made with --out."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="For a store: write the result to this JSON file.")
+    ] = None,
+    plot: PlotOption = None,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="For a store: all computes scores on all domains, unseen for each domain on "
+            "the others."
+        ),
+    ] = "all",
+    values: Annotated[
+        Path | None,
+        typer.Option(
+            help="For a store: CSV of further scores, such as model,source_accuracy.",
+        ),
+    ] = None,
+) -> None:
+    """Judge scores by the accuracy that networks reach."""
+    if target not in ("paper", "compare"):
+        _refuse(target, {"RESULT": results})
+        bed = _run(terminal, Path(target), protocol, values, out)
+        save_plot(terminal, bed, plot)
+        return
+    computed = protocol if protocol != "all" else None
+    _refuse(target, {"--out": out, "--values": values, "--protocol": computed})
+    if target == "paper":
+        _refuse(target, {"RESULT": results})
+        _paper(terminal, plot)
+    else:
+        _compare(terminal, results or [], plot)
+
+
+def _refuse(target: str, given: dict[str, object]) -> None:
+    """What has no meaning here is said and not passed over."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"oodzoo testbed {target} takes no {option}, and got {_shown(value)}")
+
+
+def _shown(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _run(
+    terminal: Terminal, store: Path, protocol: str, values: Path | None, out: Path | None
+) -> TestBed:
+    from oodzoo.cli.testbed_tables import show_bed
+    from oodzoo.features.store import FeatureStore
+    from oodzoo.testbed import document, run, save
+    from oodzoo.testbed.external import read_values
+
+    opened = FeatureStore(store)
+    given = {} if values is None else read_values(values)
+    with terminal.progress("Judging") as progress:
+        bed = run(
+            opened,
+            protocol=protocol,  # type: ignore[arg-type]
+            values=given,
+            progress=progress,
+        )
+    show_bed(terminal, bed)
+    if out is not None:
+        save(bed, out)
+        terminal.say(f"the result is in {out}")
+    terminal.document(document(bed))
+    return bed
+
+
+def _paper(terminal: Terminal, plot: Path | None) -> None:
+    from oodzoo.cli.testbed_tables import paper_document, show_paper
+    from oodzoo.testbed import compare, paper
+
+    tables = {"": compare(paper()), "_with_head": compare(paper(with_head=True))}
+    show_paper(terminal, tables)
+    terminal.document(paper_document(tables))
+    save_plot(terminal, tables[""], plot)
+
+
+def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None:
+    from oodzoo.cli.testbed_tables import comparison_document, show_comparison
+    from oodzoo.testbed import compare, load
+
+    if not results:
+        raise InputError(
+            "oodzoo testbed compare needs results; make them with: oodzoo testbed STORE --out FILE"
+        )
+    beds = [load(path) for path in results]
+    names = [bed.name for bed in beds]
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({path.stem})"
+        for name, path in zip(names, results, strict=True)
+    ]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(f"two results are called {label!r}; rename one of the files")
+    protocols = dict.fromkeys(str(bed.data.get("protocol", "unknown")) for bed in beds)
+    if len(protocols) > 1:
+        terminal.warn(f"the results are made by different protocols: {', '.join(protocols)}")
+    together = compare(dict(zip(labels, beds, strict=True)))
+    show_comparison(terminal, together)
+    terminal.document(comparison_document(together))
+    save_plot(terminal, together, plot)

@@ -1,0 +1,1 @@
+"""Multi-domain image data: listing, decoding, sampling."""

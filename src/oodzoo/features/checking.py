@@ -1,0 +1,80 @@
+"""Verifying that a store is what its manifest says."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodzoo._io import locked
+from oodzoo.data.dataset import Progress
+from oodzoo.features.store import FeatureStore, index_checksum, shard_name
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A file of a store that is not as it was written; `path` is relative to the store."""
+
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a check found."""
+
+    files: int
+    damage: tuple[Damage, ...]
+    unfinished: tuple[str, ...]
+    """Networks that were begun and are not complete."""
+
+
+def check_store(
+    path: str | Path, *, repair: bool = False, progress: Progress | None = None
+) -> Check:
+    """Compare every shard of a store with its checksum.
+
+    With `repair` damaged files are removed, so that the next extraction makes them again.
+    """
+    store = FeatureStore(path)
+    expected = list(_expected(store))
+    damage = []
+    for number, (file, checksum) in enumerate(expected, start=1):
+        problem = _problem(store.path / file, checksum)
+        if problem is not None:
+            damage.append(Damage(file, problem))
+        if progress is not None:
+            progress(number, len(expected))
+    if index_checksum(store.index, store.path) != store.manifest["data"].get("index"):
+        damage.append(
+            Damage("images.json", "does not match the manifest; run oodzoo extract again")
+        )
+    begun = {record.parent.name for record in store.path.glob("*/model.json")}
+    if repair and damage:
+        with locked(store.path):
+            for entry in (d for d in damage if d.path.endswith(".npy")):
+                (store.path / entry.path).unlink(missing_ok=True)
+    return Check(len(expected), tuple(damage), tuple(sorted(begun - set(store.models))))
+
+
+def _expected(store: FeatureStore) -> Iterator[tuple[str, str]]:
+    for name in store.models:
+        stored = store.model(name)
+        for domain in store.index.domains:
+            for number, shard in enumerate(stored.shards[domain.name]):
+                for output in stored.outputs:
+                    yield f"{name}/{domain.folder}/{shard_name(number, output)}", shard[output]
+
+
+def _problem(path: Path, checksum: str) -> str | None:
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return (
+        None if found == checksum else f"has the sha256 {found[:12]}… instead of {checksum[:12]}…"
+    )

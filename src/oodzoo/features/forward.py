@@ -1,0 +1,184 @@
+"""Running networks over the images of shards, batch by batch."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from oodzoo.errors import InputError
+from oodzoo.features.prefetch import abandon, in_background
+from oodzoo.zoo.model import Network, Outputs, Pixels
+
+Tag = TypeVar("Tag")
+
+
+@dataclass(frozen=True)
+class Job(Generic[Tag]):
+    """A network and the images it is to run over; the tag says whose they are."""
+
+    tag: Tag
+    network: Network
+    pixels: Pixels
+    batch_size: int
+
+
+@dataclass(frozen=True)
+class Done(Generic[Tag]):
+    """A job that has run: its outputs, or why there are none."""
+
+    job: Job[Tag]
+    outputs: Outputs | None
+    error: Exception | None
+    seconds: float
+    """Spent starting its forward passes and waiting for them."""
+    batch_size: int
+    """The batch that fitted into the memory of the device."""
+
+
+def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[Done[Tag]]:
+    """Run one job after another.
+
+    The batches of a network on a GPU are prepared in the background, and each job is launched
+    before the one before it is collected, so that a GPU always has work to do.
+    """
+    with closing(_prepared_ahead(jobs)) as prepared:
+        yield from _run_prepared(prepared)
+
+
+Batches = Generator[Any, None, None]
+
+
+def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done[Tag]]:
+    last: _Launched[Tag] | None = None
+    stopped: Exception | None = None
+    while True:
+        try:
+            following = _launch(*next(prepared))
+        except StopIteration:
+            break
+        except Exception as error:  # no more jobs will come, but the last one is worth keeping
+            stopped = error
+            break
+        if last is not None:
+            yield _collect(last)
+        last = following
+    if last is not None:
+        yield _collect(last)
+    if stopped is not None:
+        raise stopped
+
+
+def _prepared_ahead(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batches], None, None]:
+    """Each job with its batches, those of the next one under way."""
+    waiting: deque[tuple[Job[Tag], Batches]] = deque()
+    stopped: Exception | None = None
+    coming = iter(jobs)
+    try:
+        while True:
+            try:
+                job = next(coming)
+            except StopIteration:
+                break
+            except Exception as error:
+                stopped = error
+                break
+            waiting.append((job, _prepared(job, job.batch_size)))
+            if len(waiting) > 1:
+                yield waiting.popleft()
+        while waiting:
+            yield waiting.popleft()
+        if stopped is not None:
+            raise stopped
+    finally:
+        for _, batches in waiting:
+            abandon(batches)
+
+
+@dataclass(frozen=True)
+class _Launched(Generic[Tag]):
+    job: Job[Tag]
+    batches: list[Any]
+    error: Exception | None
+    seconds: float
+    batch_size: int
+
+
+def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
+    """Start all batches, with half the size as often as the device runs out of memory."""
+    started = time.perf_counter()
+    batch_size = job.batch_size
+    while True:
+        try:
+            launched = [job.network.launch(batch) for batch in batches]
+            return _Launched(job, launched, None, time.perf_counter() - started, batch_size)
+        except Exception as error:
+            abandon(batches)
+            if type(error).__name__ != "OutOfMemoryError" or batch_size == 1:
+                return _Launched(job, [], error, time.perf_counter() - started, batch_size)
+        batch_size //= 2
+        batches = _prepared(job, batch_size)
+
+
+def _collect(launched: _Launched[Tag]) -> Done[Tag]:
+    started = time.perf_counter()
+    job, error = launched.job, launched.error
+    outputs = None
+    if error is None:
+        try:
+            parts = [job.network.collect(batch) for batch in launched.batches]
+            outputs = _joined(parts, job.network)
+            _require_shapes(outputs, job.network, len(job.pixels))
+        except Exception as raised:
+            outputs, error = None, raised
+    seconds = launched.seconds + time.perf_counter() - started
+    return Done(job, outputs, error, seconds, launched.batch_size)
+
+
+def _require_shapes(outputs: Outputs, network: Network, n: int) -> None:
+    """Refuse outputs that are not one row of the promised width for each image."""
+    info = network.info
+    for name, values, width in (
+        ("features", outputs.features, info.feature_dim),
+        ("logits", outputs.logits, info.n_logits),
+    ):
+        if values is not None and values.shape != (n, width):
+            raise InputError(
+                f"network {info.name!r} gives {name} of shape {values.shape} for {n} images; "
+                f"expected {(n, width)}"
+            )
+
+
+def require_finite(outputs: Outputs, network: Network, paths: Sequence[str]) -> None:
+    """Refuse NaN and infinite values, naming the first image that gave them."""
+    for name, values in (("features", outputs.features), ("logits", outputs.logits)):
+        if values is not None and not np.isfinite(values).all():
+            row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
+            raise InputError(
+                f"network {network.info.name!r} gives NaN or infinite {name} for {paths[row]!r}"
+            )
+
+
+def _prepared(job: Job[Any], batch_size: int) -> Batches:
+    """The batches of a job, prepared ahead where the network leaves the cores to it."""
+    starts = range(0, len(job.pixels), batch_size)
+    batches = [(job.pixels[start : start + batch_size],) for start in starts]
+    if job.network.on_cpu:
+        return (job.network.prepare(*batch) for batch in batches)
+    return in_background(job.network.prepare, batches, n_jobs=2, ahead=3)
+
+
+def _joined(parts: list[Outputs], network: Network) -> Outputs:
+    info = network.info
+    if not parts:
+        logits = None if info.n_logits is None else np.empty((0, info.n_logits), np.float32)
+        return Outputs(np.empty((0, info.feature_dim), np.float32), logits)
+    features = np.concatenate([part.features for part in parts])
+    if info.n_logits is None:
+        return Outputs(features, None)
+    return Outputs(features, np.concatenate([p.logits for p in parts if p.logits is not None]))

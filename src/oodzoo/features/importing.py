@@ -1,0 +1,304 @@
+"""A feature store from features that were computed elsewhere.
+
+Three forms are read: one `.npz` with an array (n, d) for each network and `labels`, `domains`
+(optionally `groups`, `paths`, and `<network>.logits`); `.npy` files, one for each network, with a
+CSV table whose rows are theirs (`domain,label`, optionally `group,path`); and a `.parquet` table
+with these columns and, for each network, a column of lists, or plain numbers for one network.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.data.listing import Sample
+from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.features.store import FeatureStore
+from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, require_free_name, writing
+from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ImportedFeatures:
+    """Arrays of each network, and what each of their rows is."""
+
+    samples: list[Sample]
+    features: dict[str, Array]
+    logits: dict[str, Array]
+
+
+def import_features(
+    files: Sequence[str | Path],
+    store: str | Path,
+    *,
+    table: str | Path | None = None,
+    dtype: str = "float32",
+) -> FeatureStore:
+    """Put features that were computed elsewhere into a store.
+
+    Parameters
+    ----------
+    files : sequence of path
+        One `.npz` or `.parquet` file, or one or more `.npy` files with a `table`.
+    store : path
+        A new store, or one whose rows are the same.
+    table : path, optional
+        For `.npy` files: the CSV table of their rows.
+    dtype : {"float32", "float16"}
+        In which features are stored.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+    imported = read_features([Path(f) for f in files], None if table is None else Path(table))
+    _require_storable(imported, dtype)
+    path = Path(store)
+    with writing(path) as writer:
+        _require_same_rows(writer, imported.samples)
+        index = writer.settled().grown(imported.samples, [None] * len(imported.samples), set())
+        writer.lay_down(index)
+        row_of = {(s.domain, s.path): row for row, s in enumerate(imported.samples)}
+        for name, features in imported.features.items():
+            logits = imported.logits.get(name)
+            writer.add_model(name, _record(features, logits, dtype))
+            for domain, shard in writer.missing_shards(name):
+                rows = [row_of[domain.name, domain.paths[at]] for at in domain.shard_range(shard)]
+                outputs = {"features": features[rows]}
+                if logits is not None:
+                    outputs["logits"] = logits[rows]
+                writer.write_shard(name, domain, shard, outputs)
+        content = json.dumps([list(s) for s in sorted(imported.samples)])
+        writer.finish(hashlib.sha256(content.encode()).hexdigest())
+    return FeatureStore(path)
+
+
+def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures:
+    """Read features in one of the forms named at the top of this module."""
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"there is no file {str(file)!r}")
+    suffixes = {file.suffix.lower() for file in files}
+    if suffixes == {".npy"}:
+        if table is None:
+            raise InputError(
+                f"{str(files[0])!r} needs a table of its rows: --table rows.csv with the columns "
+                "domain,label[,group][,path]"
+            )
+        require_unique_names([file.stem for file in files], "the list of files")
+        features = {file.stem: _load_npy(file) for file in files}
+        return _checked(_read_table(table), features, {}, str(table))
+    if table is not None:
+        raise InputError(f"a table ({str(table)!r}) goes with .npy files")
+    if len(files) != 1 or suffixes not in ({".npz"}, {".parquet"}):
+        raise InputError(
+            f"cannot import {', '.join(repr(str(f)) for f in files)}; give one .npz or .parquet "
+            "file, or .npy files with --table"
+        )
+    return _read_npz(files[0]) if suffixes == {".npz"} else _read_parquet(files[0])
+
+
+# --- the three forms -------------------------------------------------------------------------
+
+_COLUMNS = ("label", "domain", "group", "path")
+
+
+def _load_npy(file: Path) -> Array:
+    try:
+        array: Array = np.lib.format.open_memmap(file, mode="r")
+    except Exception as error:  # NumPy raises OSError, ValueError, EOFError, SyntaxError, ...
+        reason = " ".join(str(error).split())
+        raise InputError(f"{str(file)!r} is not a plain .npy array: {reason}") from error
+    return array
+
+
+def _read_npz(file: Path) -> ImportedFeatures:
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
+            arrays = {key: content[key] for key in content.files}
+    except Exception as error:
+        raise InputError(
+            f"{str(file)!r} cannot be read as plain arrays ({' '.join(str(error).split())}); "
+            "save texts as text arrays, not as objects"
+        ) from error
+    columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
+    logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
+    features = {k: v for k, v in arrays.items() if not k.endswith(".logits")}
+    for column, values in columns.items():
+        if values.ndim != 1:
+            raise InputError(f"{str(file)!r}: {column}s must be a list, and are {values.shape}")
+    return _checked({c: _texts(v) for c, v in columns.items()}, features, logits, str(file))
+
+
+def _read_table(table: Path) -> dict[str, list[str]]:
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
+    if not rows:
+        raise InputError(f"the table {str(table)!r} has no row below its header")
+    return {c: _texts(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+
+
+def _read_parquet(file: Path) -> ImportedFeatures:
+    try:
+        from pyarrow import ArrowInvalid, parquet, types
+    except ImportError as error:
+        raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
+    try:
+        table = parquet.read_table(file)
+    except (OSError, ArrowInvalid) as error:
+        raise InputError(f"{str(file)!r} is not a Parquet file: {error}") from error
+    columns = {c: _texts(table[c].to_pylist()) for c in _COLUMNS if c in table.column_names}
+    rest = [c for c in table.column_names if c not in _COLUMNS]
+    lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
+    if lists:
+        features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
+    else:
+        features = {file.stem: np.column_stack([table[c].to_numpy() for c in rest])} if rest else {}
+    logits = {k.removesuffix(".logits"): v for k, v in features.items() if k.endswith(".logits")}
+    features = {k: v for k, v in features.items() if not k.endswith(".logits")}
+    return _checked(columns, features, logits, str(file))
+
+
+def _is_list(kind: Any, types: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind))
+
+
+def _stacked(rows: list[Any], column: str, file: Path) -> Array:
+    lengths = {len(row) if row is not None else 0 for row in rows}
+    if len(lengths) > 1:
+        raise InputError(
+            f"{str(file)!r}: the lists of column {column!r} have between {min(lengths)} and "
+            f"{max(lengths)} numbers; they must be equally long"
+        )
+    try:
+        return np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{str(file)!r}: column {column!r} holds lists, not of numbers") from error
+
+
+# --- checks ----------------------------------------------------------------------------------
+
+
+def _texts(values: Any) -> list[str]:
+    texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
+    return ["" if text is None else str(text).strip() for text in texts]
+
+
+def _checked(
+    columns: Mapping[str, list[str]],
+    features: dict[str, Array],
+    logits: dict[str, Array],
+    where: str,
+) -> ImportedFeatures:
+    for column in ("label", "domain"):
+        if column not in columns:
+            raise InputError(f"{where!r} lacks {column}s; each row needs a label and a domain")
+    n = len(columns["label"])
+    for column, values in columns.items():
+        if len(values) != n:
+            raise InputError(f"{where!r} has {n} labels and {len(values)} {column}s")
+        if column != "group" and (empty := [r for r, v in enumerate(values) if not v]):
+            raise InputError(f"{where!r}: the {column} of row {empty[0]} is empty")
+    if not features:
+        raise InputError(f"{where!r} holds no features")
+    for kind, arrays in (("features", features), ("logits", logits)):
+        for name, array in arrays.items():
+            check_spec(ModelSpec(name, "onnx/imported"), where)
+            require_free_name(name)
+            _check_array(array, n, f"{where!r}: {kind} of {name!r}")
+    if orphans := sorted(set(logits) - set(features)):
+        raise InputError(f"{where!r} has logits of {orphans[0]!r} without its features")
+    return ImportedFeatures(_samples(columns, where), features, logits)
+
+
+def _check_array(array: Array, n: int, what: str) -> None:
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or array.shape[1] == 0:
+        raise InputError(f"{what} must be numbers (n, d), and are {array.dtype} {array.shape}")
+    if len(array) != n:
+        raise InputError(f"{what} have {len(array)} rows, and there are {n} labels")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise InputError(f"{what} hold NaN or infinity, first in row {row}")
+
+
+def _samples(columns: Mapping[str, list[str]], where: str) -> list[Sample]:
+    n = len(columns["label"])
+    paths = columns.get("path") or [f"row-{row:07d}" for row in range(n)]
+    groups = columns.get("group") or [""] * n
+    if len(set(paths)) < n:
+        twice = next(p for p in paths if paths.count(p) > 1)
+        raise InputError(f"{where!r} names the path {twice!r} twice")
+    samples = [
+        Sample(path, domain, label, group or None)
+        for path, domain, label, group in zip(
+            paths, columns["domain"], columns["label"], groups, strict=True
+        )
+    ]
+    for what, names in (("domain", columns["domain"]), ("class", columns["label"])):
+        if len(set(names)) < 2:
+            raise InputError(f"{where!r} has one {what}, {names[0]!r}; at least two are needed")
+    return samples
+
+
+def _require_storable(imported: ImportedFeatures, dtype: str) -> None:
+    """Refuse values that the store cannot hold, before anything is written."""
+    for arrays in (imported.features, imported.logits):
+        for name, array in arrays.items():
+            for start in range(0, len(array), _ROWS_AT_ONCE):
+                as_stored(array[start : start + _ROWS_AT_ONCE], dtype, name)
+
+
+_ROWS_AT_ONCE = 4096
+
+
+def _require_same_rows(writer: StoreWriter, samples: list[Sample]) -> None:
+    """A store cannot get more rows: those of its other networks end where they end.
+
+    Rows without paths are told apart by number alone, so their labels must not have changed.
+    """
+    old = {
+        (domain.name, path): label
+        for domain in writer.settled().domains
+        for path, label in zip(domain.paths, domain.labels, strict=True)
+    }
+    more = [s for s in samples if old and (s.domain, s.path) not in old]
+    if more and len(more) < len(samples):
+        raise InputError(
+            f"the import has {len(more)} rows that are not in the store, the first is "
+            f"{more[0].path!r} of {more[0].domain!r}; use another store"
+        )
+    for sample in samples:
+        if old.get((sample.domain, sample.path), sample.label) != sample.label:
+            raise InputError(
+                f"the store has the label {old[sample.domain, sample.path]!r} for {sample.path!r}, "
+                f"the import has {sample.label!r}; use another store"
+            )
+
+
+def _record(features: Array, logits: Array | None, dtype: str) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for array in (features, logits):
+        if array is not None:
+            digest.update(np.ascontiguousarray(array, np.float32).tobytes())
+    return {
+        "source": "import",
+        "fingerprint": digest.hexdigest(),
+        "feature_dim": features.shape[1],
+        "n_logits": None if logits is None else logits.shape[1],
+        "parameters": None,
+        "pretraining": None,
+        "precision": "float32",
+        "dtype": dtype,
+        "preprocessing": None,
+    }

@@ -1,0 +1,1 @@
+"""Linear classifiers on features: logistic regression and DomainBed's random search."""

@@ -1,0 +1,18 @@
+"""DomainBed's protocol on cached features [1]_.
+
+Splits, random search, Adam, three rules of selection, trials and tables are those of the reference.
+Its augmentation of images cannot be reproduced, since features are computed once from each image as
+it is.
+
+References
+----------
+.. [1] Gulrajani and Lopez-Paz, "In Search of Lost Domain Generalization", ICLR 2021.
+"""
+
+from __future__ import annotations
+
+from oodzoo.heads.domainbed.protocol import Hyperparameters, Split
+from oodzoo.heads.domainbed.rules import RULES, Record, cell
+from oodzoo.heads.domainbed.sweep import Chosen, Sweep, sweep
+
+__all__ = ["RULES", "Chosen", "Hyperparameters", "Record", "Split", "Sweep", "cell", "sweep"]

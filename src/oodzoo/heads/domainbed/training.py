@@ -1,0 +1,327 @@
+"""Many linear classifiers trained with Adam at once.
+
+The runs of one draw in one trial differ only in the domains they leave out. They are given the
+same batches of each domain and the same dropout, so that one product of a batch with the weights
+of all of them serves all; each run by itself is what it would be alone. A block of such groups is
+one batched product: on a GPU all groups at once, on a CPU one group at a time, whose weights and
+moments then stay in the cache over all steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.backend import Array, Backend, to_numpy
+from oodzoo.heads.domainbed.graph import captured
+from oodzoo.heads.domainbed.protocol import Hyperparameters, Split, seed_hash
+
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+_EVALUATED_ROWS = 16_384
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one draw in one trial, a run for each fold."""
+
+    trial: int
+    draw: int
+    hyperparameters: Hyperparameters
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What all runs share.
+
+    Attributes
+    ----------
+    backend : Backend
+    features : array (n, d)
+        float32, on the device of the backend, once.
+    labels : array (n,)
+    n_classes : int
+    folds : tuple of tuple of int
+        The domains that each run of a group leaves out.
+    splits : mapping
+        The rows of each domain in each trial, by (trial, domain).
+    domains : tuple of int
+    seed : int
+    """
+
+    backend: Backend
+    features: Array
+    labels: NDArray[np.int64]
+    n_classes: int
+    folds: tuple[tuple[int, ...], ...]
+    splits: Mapping[tuple[int, int], Split]
+    domains: tuple[int, ...]
+    seed: int
+
+    @property
+    def on_cuda(self) -> bool:
+        return not self.backend.is_numpy and self.backend.device.type == "cuda"
+
+    @property
+    def trained(self) -> tuple[int, ...]:
+        """The domains that at least one fold trains on."""
+        return tuple(d for d in self.domains if any(d not in fold for fold in self.folds))
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a block of groups stands after a step.
+
+    Attributes
+    ----------
+    step : int
+    right : array (groups, folds, domains, 2)
+        Accuracy on the in-split and the out-split.
+    parameters : array (groups, d + 1, folds, classes)
+        Weights and, in the last row, bias.
+    """
+
+    step: int
+    right: NDArray[np.float64]
+    parameters: NDArray[np.float32]
+
+
+Batches = Callable[[int, int], NDArray[np.int64]]
+"""Rows to train on from a step up to another: (steps, groups, trained domains, widest batch)."""
+
+
+def train(
+    problem: Problem, groups: Sequence[Group], steps: int, checkpoint_every: int
+) -> Iterator[Checkpoint]:
+    """Train a block of groups, and stop at each checkpoint as DomainBed does."""
+    batches = sampled_batches(problem, groups)
+    block = Block(problem, groups, steps)
+    advance = captured(block) if problem.on_cuda else block.advance
+    start = 0
+    for step in range(steps):
+        if step % checkpoint_every == 0 or step == steps - 1:
+            rows = problem.backend.asarray(batches(start, step + 1).reshape(step + 1 - start, -1))
+            for at in range(start, step + 1):
+                advance(rows[at - start], at)
+            start = step + 1
+            yield Checkpoint(step, block.accuracy(), block.on_host())
+
+
+def sampled_batches(problem: Problem, groups: Sequence[Group]) -> Batches:
+    """Rows drawn with replacement from the in-split of each domain, as DomainBed's loader does.
+
+    A domain has a stream of its own, so that what a run sees of it depends on nothing else.
+    """
+    trained = problem.trained
+    width = max(group.hyperparameters.batch_size for group in groups)
+    streams = {
+        (group, domain): np.random.default_rng(
+            seed_hash(problem.seed, "batches", group.trial, group.draw, domain)
+        )
+        for group in groups
+        for domain in trained
+    }
+
+    def rows(start: int, stop: int) -> NDArray[np.int64]:
+        result = np.zeros((stop - start, len(groups), len(trained), width), np.int64)
+        for at, group in enumerate(groups):
+            size = group.hyperparameters.batch_size
+            for place, domain in enumerate(trained):
+                inside = problem.splits[group.trial, domain].inside
+                drawn = streams[group, domain].integers(0, len(inside), (stop - start, size))
+                result[:, at, place, :size] = inside[drawn]
+        return result
+
+    return rows
+
+
+def initial_parameters(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float32]:
+    """Weights and bias (groups, d + 1, folds, classes), uniform as in PyTorch's linear layer."""
+    d = problem.features.shape[1]
+    shape = (len(groups), d + 1, len(problem.folds), problem.n_classes)
+    parameters = np.empty(shape, np.float32)
+    for at, group in enumerate(groups):
+        for place, fold in enumerate(problem.folds):
+            seed = seed_hash(problem.seed, "weights", group.trial, group.draw, fold)
+            uniform = np.random.default_rng(seed).random((d + 1, problem.n_classes), np.float32)
+            parameters[at, :, place] = (2 * uniform - 1) / np.sqrt(d, dtype=np.float32)
+    return parameters
+
+
+class Block:
+    """Groups that are trained in step: their parameters, and Adam's moments of them."""
+
+    def __init__(self, problem: Problem, groups: Sequence[Group], steps: int) -> None:
+        backend, xp = problem.backend, problem.backend.xp
+        self.problem, self.groups = problem, groups
+        self.xp, self.backend = xp, backend
+        self._dim = problem.features.shape[1]
+        self._onehot = backend.asarray(np.eye(problem.n_classes, dtype=np.float32)[problem.labels])
+        self._labels = backend.asarray(problem.labels[:, None])
+        self._members = {
+            t: backend.asarray(_members(problem, t)) for t in {g.trial for g in groups}
+        }
+        self._weight = backend.asarray(_row_weights(problem, groups))
+        columns = len(problem.folds) * problem.n_classes
+        self.parameters = backend.asarray(
+            initial_parameters(problem, groups).reshape(len(groups), self._dim + 1, columns)
+        )
+        self.first = xp.zeros_like(self.parameters)
+        self.second = xp.zeros_like(self.parameters)
+        self._gradient = xp.zeros_like(self.parameters)
+        self._set_hyperparameters(steps)
+        dropout = np.array([group.hyperparameters.dropout for group in groups])
+        self.noise = Noise(problem, groups, self._weight.shape[1]) if dropout.any() else None
+        self._scale = self._per_group(1 / (1 - dropout))
+        kept = np.round((1 - dropout) * 2**16 - 2**15 - 1).astype(np.int16)
+        self._kept = backend.asarray(kept[:, None, None])
+
+    def _per_group(self, values: NDArray[np.float64]) -> Array:
+        return self.backend.asarray(values.astype(np.float32)[:, None, None])
+
+    def _set_hyperparameters(self, steps: int) -> None:
+        # With m and v kept as m / (1 - β1) and v / (1 - β2), Adam's step is
+        # size * m / (sqrt(v) + floor), and each moment takes one pass less.
+        lr = np.array([group.hyperparameters.lr for group in self.groups])
+        decay = np.array([group.hyperparameters.weight_decay for group in self.groups])
+        done = np.arange(1, steps + 1)
+        root = np.sqrt((1 - BETA2**done) / (1 - BETA2))
+        sizes = (1 - BETA1) / (1 - BETA1**done) * root
+        self.sizes = self.backend.asarray(np.outer(sizes, lr).astype(np.float32)[:, :, None, None])
+        self.floors = self.backend.asarray((EPSILON * root).astype(np.float32)[:, None, None, None])
+        self._decay = self._per_group(decay) if decay.any() else None
+
+    def advance(self, rows: Array, step: int) -> None:
+        """One step of Adam on some rows of the features."""
+        noise = None if self.noise is None else self.noise.drawn()
+        self.update(rows, self.sizes[step], self.floors[step], noise)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a step takes, those that only fill up included."""
+        return int(self._weight.shape[0] * self._weight.shape[1])
+
+    def update(self, rows: Array, size: Array, floor: Array, noise: Array | None) -> None:
+        """The arithmetic of a step, on arrays alone, as a CUDA graph wants it."""
+        xp, dim = self.xp, self._dim
+        shape = self._weight.shape
+        x = xp.take(self.problem.features, rows, axis=0).reshape(*shape[:2], dim)
+        if noise is not None:
+            x *= noise <= self._kept
+        z = xp.matmul(x, self.parameters[:, :dim])
+        if noise is not None:
+            z *= self._scale
+        z += self.parameters[:, dim:]
+        z = z.reshape(*shape[:2], len(self.problem.folds), self.problem.n_classes)
+        z -= xp.max(z, axis=-1, keepdims=True)
+        z = xp.exp(z)
+        z /= xp.sum(z, axis=-1, keepdims=True)
+        z -= xp.take(self._onehot, rows, axis=0).reshape(*shape[:2], 1, -1)
+        z *= self._weight
+        z = z.reshape(*shape[:2], -1)
+        g = self._gradient
+        g[:, dim] = xp.sum(z, axis=1)
+        if noise is not None:
+            z *= self._scale
+        xp.matmul(xp.permute_dims(x, (0, 2, 1)), z, out=g[:, :dim])
+        self._adam(g, size, floor)
+
+    def _adam(self, g: Array, size: Array, floor: Array) -> None:
+        if self._decay is not None:
+            g += self._decay * self.parameters
+        self.first *= BETA1
+        self.first += g
+        g *= g
+        self.second *= BETA2
+        self.second += g
+        change = self.xp.sqrt(self.second)
+        change += floor
+        change = self.first / change
+        change *= size
+        self.parameters -= change
+
+    def accuracy(self) -> NDArray[np.float64]:
+        """Accuracy of each group, fold, domain and split."""
+        problem, xp = self.problem, self.xp
+        counts = []
+        for at, group in enumerate(self.groups):
+            weights, bias = self.parameters[at, : self._dim], self.parameters[at, self._dim]
+            count: Array = 0
+            for top in range(0, len(problem.labels), _EVALUATED_ROWS):
+                rows = slice(top, top + _EVALUATED_ROWS)
+                z = xp.matmul(problem.features[rows], weights) + bias
+                z = z.reshape(-1, len(problem.folds), problem.n_classes)
+                right = xp.astype(xp.argmax(z, axis=-1) == self._labels[rows], xp.float32)
+                count = count + xp.matmul(self._members[group.trial][:, rows], right)
+            counts.append(count)
+        right = to_numpy(xp.stack(counts)).astype(np.float64)
+        sizes = np.array([len(part) for part in _parts(problem, self.groups[0].trial)])
+        share: NDArray[np.float64] = (right / sizes[:, None]).transpose(0, 2, 1)
+        return share.reshape(*share.shape[:2], len(problem.domains), 2)
+
+    def on_host(self) -> NDArray[np.float32]:
+        """The parameters (groups, d + 1, folds, classes) as they are now."""
+        shape = (len(self.groups), self._dim + 1, len(self.problem.folds), self.problem.n_classes)
+        return to_numpy(self.parameters).reshape(shape)
+
+
+class Noise:
+    """16 random bits for each feature of each row of a step.
+
+    NumPy and PyTorch draw different bits from the same seed; they are the only thing that differs
+    between the two.
+    """
+
+    def __init__(self, problem: Problem, groups: Sequence[Group], rows: int) -> None:
+        runs = [(group.trial, group.draw) for group in groups]
+        seed = seed_hash(problem.seed, "dropout", runs)
+        self._shape = (len(groups), rows, problem.features.shape[1])
+        self._raw: Any = None
+        if problem.backend.is_numpy:
+            self._raw = np.random.SFC64(seed).random_raw
+        else:
+            import torch
+
+            device = problem.backend.device
+            self._bits = torch.empty(self._shape, dtype=torch.int16, device=device)
+            self._generator = torch.Generator(device).manual_seed(seed)
+
+    def drawn(self) -> Array:
+        """Whole numbers from -2¹⁵ to 2¹⁵ - 1, new at each call."""
+        if self._raw is not None:
+            size = int(np.prod(self._shape))
+            return self._raw(-(-size // 4)).view(np.int16)[:size].reshape(self._shape)
+        return self._bits.random_(-(2**15), 2**15, generator=self._generator)
+
+
+def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float32]:
+    """The weight of each row of a batch in the loss of each fold: (groups, rows, folds, 1).
+
+    The loss is the mean over the rows of all training domains; a row of a domain that the fold
+    leaves out, or one that only fills up a smaller batch, has no weight.
+    """
+    width = max(group.hyperparameters.batch_size for group in groups)
+    weights = np.zeros((len(groups), len(problem.trained), width, len(problem.folds)), np.float32)
+    for at, group in enumerate(groups):
+        size = group.hyperparameters.batch_size
+        for place, fold in enumerate(problem.folds):
+            use = [position for position, d in enumerate(problem.trained) if d not in fold]
+            weights[at, use, :size, place] = 1 / (size * len(use))
+    return weights.reshape(len(groups), -1, len(problem.folds), 1)
+
+
+def _parts(problem: Problem, trial: int) -> list[NDArray[np.int64]]:
+    """The rows of each domain's in-split and out-split; each trial has as many."""
+    return [part for domain in problem.domains for part in problem.splits[trial, domain]]
+
+
+def _members(problem: Problem, trial: int) -> NDArray[np.float32]:
+    """1 where a sample is in a part, (parts, n)."""
+    parts = _parts(problem, trial)
+    members = np.zeros((len(parts), len(problem.labels)), np.float32)
+    for place, part in enumerate(parts):
+        members[place, part] = 1
+    return members

@@ -1,0 +1,6 @@
+"""Ranking models by leave-one-domain-out performance."""
+
+from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.ranking.result import FoldRow, Ranking, Row
+
+__all__ = ["FoldRow", "Ranking", "Row", "rank", "rank_for_test_domains"]

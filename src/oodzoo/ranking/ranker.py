@@ -1,0 +1,342 @@
+r"""Ranking networks by leaving each domain out in turn.
+
+The ZooD score of a network is the mean over left-out domains of
+
+.. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
+
+Discriminability is the mean over C class columns of a log-density per sample, so stability counts
+for a third of one class: enough to part networks that discriminate alike, too little to punish rich
+features for moving more than poor ones do. The third is a choice and not a result, made after
+looking at real photographs and handwriting: a larger share gained on some data and lost on others
+(``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula
+is the printed one, with the weight λ of each fold.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo import scores
+from oodzoo.backend import Array, backend
+from oodzoo.errors import InputError
+from oodzoo.features.source import Facts, FeatureSource, as_source
+from oodzoo.features.store import FeatureStore
+from oodzoo.moments import domain_moments
+from oodzoo.ranking.folds import (
+    Fold,
+    Stability,
+    leave_one_domain_out,
+    leave_two_domains_out,
+    pack,
+    unpack,
+)
+from oodzoo.ranking.intervals import Comparison, covariance_of_means, mean_interval
+from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.scores.compute import peer_scores
+
+Progress = Callable[[int, int], None]
+
+STABILITY_SHARE = 1 / 3
+"""What stability counts for in the score, in classes."""
+
+FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
+"""Scores that are means over left-out domains, so that the certainty of their order is known."""
+
+
+def rank(
+    features: Mapping[str, Array] | FeatureStore,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    *,
+    groups: Sequence[Any] | None = None,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Ranking:
+    """Rank networks by how well their features carry over to a domain that was left out.
+
+    Parameters
+    ----------
+    features : mapping or FeatureStore
+        Features (n, d) of each network by name, with `y` and `domains`; or a store.
+    y, domains : sequence
+        Class and domain of each row, texts or integers.
+    groups : sequence, optional
+        Rows that belong together (a patient, a video) and count as one for certainty.
+    score : str, default "zood"
+        "zood", one of its parts ("discriminability", "stability"), "accuracy" (expected accuracy on
+        an unseen domain), or the name of a peer score (see :mod:`oodzoo.scores`).
+    stability : {"robust", "paper"}
+        The default, or the formula as printed.
+    device : str, optional
+        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+
+    Examples
+    --------
+    >>> import numpy as np, oodzoo
+    >>> rng = np.random.default_rng(0)
+    >>> y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    >>> good = np.stack([y, 1 - y], 1) + 0.3 * rng.normal(size=(120, 2))
+    >>> ranking = oodzoo.rank({"noise": rng.normal(size=(120, 2)), "good": good}, y, domains)
+    >>> ranking.best
+    'good'
+    >>> [(row.model, row.rank_interval) for row in ranking.rows]
+    [('good', (1, 1)), ('noise', (2, 2))]
+    """
+    require_score(score)
+    backend(device)
+    source = as_source(features, y, domains, groups)
+    terms = {}
+    for number, model in enumerate(source.models):
+        if progress is not None:
+            progress(number, len(source.models))
+        terms[model] = _folds(source, model, stability, device)
+    return _ranking(source, terms, score, stability)
+
+
+def rank_for_test_domains(
+    features: Mapping[str, Array] | FeatureStore,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    *,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+) -> dict[str, Ranking]:
+    """For each domain, the ranking that was made without it.
+
+    This is how a score is judged: its order against the accuracy on a domain it has not seen. Test
+    domain and left-out domain share the work where they change places. Nothing about a test domain
+    has a part in its ranking, and neither have classes that only it has.
+    """
+    require_score(score)
+    backend(device)
+    source = as_source(features, y, domains)
+    return rankings_without(source, score=score, stability=stability, device=device)
+
+
+def rankings_without(
+    source: FeatureSource,
+    *,
+    score: str = "zood",
+    stability: Stability = "robust",
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Ranking]:
+    """For each domain of a source, the ranking that was made without it."""
+    terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
+    for number, model in enumerate(source.models):
+        if progress is not None:
+            progress(number, len(source.models))
+        for test, folds in _folds_by_test(source, model, stability, device).items():
+            terms[test][model] = folds
+    return {
+        test: _ranking(source, folds, score, stability, [d for d in source.domains if d != test])
+        for test, folds in terms.items()
+    }
+
+
+def require_score(name: str) -> None:
+    """Refuse an unknown score before anything is computed."""
+    known = (*FOLD_SCORES, *scores.names())
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        raise InputError(f"unknown score {name!r}; {hint}")
+
+
+def _folds(
+    source: FeatureSource, model: str, stability: Stability, device: str | None
+) -> list[Fold]:
+    def compute() -> list[Fold]:
+        return leave_one_domain_out(
+            domain_moments(source, model, device),
+            functools.partial(source.shards, model),
+            stability=stability,
+            device=device,
+        )
+
+    return _cached_folds(source, model, stability, compute)
+
+
+def _folds_by_test(
+    source: FeatureSource, model: str, stability: Stability, device: str | None
+) -> dict[str, list[Fold]]:
+    def compute() -> list[Fold]:
+        both = leave_two_domains_out(
+            domain_moments(source, model, device),
+            functools.partial(source.shards, model),
+            stability=stability,
+            device=device,
+        )
+        return [fold for folds in both.values() for fold in folds]
+
+    folds = _cached_folds(source, model, f"by-test-{stability}", compute)
+    each = len(source.domains) - 1
+    return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
+
+
+def _cached_folds(
+    source: FeatureSource, model: str, kind: str, compute: Callable[[], list[Fold]]
+) -> list[Fold]:
+    arrays = source.cached("folds", [model], lambda: pack(compute()), settings=kind)
+    return unpack(arrays)
+
+
+# --- from folds to rows ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Terms:
+    """The folds of one network, and how they make up a score."""
+
+    folds: list[Fold]
+    n_classes: int
+    stability: Stability
+
+    def weight(self, fold: Fold) -> float:
+        if self.stability == "paper":
+            return fold.spread_ratio
+        return STABILITY_SHARE / self.n_classes
+
+    def values(self, score: str) -> NDArray[np.float64]:
+        """The score of each fold."""
+        return np.array([self.value(fold, score) for fold in self.folds])
+
+    def value(self, fold: Fold, score: str) -> float:
+        if score == "zood":
+            return fold.discriminability + self.weight(fold) * fold.stability
+        return float(getattr(fold, score))
+
+    def images(self, score: str, at: int) -> NDArray[np.float64]:
+        """What each image of a fold adds to its score, up to a constant."""
+        fold = self.folds[at]
+        parts = {
+            "discriminability": fold.label_log_density,
+            "stability": fold.stability_of_samples,
+            "accuracy": fold.correct.astype(np.float64),
+        }
+        if score == "zood":
+            return parts["discriminability"] + self.weight(fold) * parts["stability"]
+        return parts[score]
+
+
+def fold_scores(
+    folds: list[Fold], n_classes: int, stability: Stability = "robust"
+) -> dict[str, float]:
+    """The scores that are means over left-out domains, from the folds of one network."""
+    terms = _Terms(folds, n_classes, stability)
+    return {score: float(terms.values(score).mean()) for score in FOLD_SCORES}
+
+
+def _ranking(
+    source: FeatureSource,
+    folds: Mapping[str, list[Fold]],
+    score: str,
+    stability: Stability,
+    domains: Sequence[str] | None = None,
+) -> Ranking:
+    """The ranking by some domains or all, from what leaving each of them out has shown."""
+    domains = source.domains if domains is None else domains
+    # Classes of these domains: a test domain must not count, not even by what it alone has.
+    n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
+    terms = {m: _Terms(f, n_classes, stability) for m, f in folds.items()}
+    left_out: dict[str, str] = {}
+    comparison = None
+    if score in FOLD_SCORES:
+        totals = {model: float(t.values(score).mean()) for model, t in terms.items()}
+        comparison = _compare(source, terms, score)
+    else:
+        totals, left_out = peer_scores(source, score, domains)
+    if not totals:
+        reason = next(iter(left_out.values()))
+        raise InputError(f"the score {score!r} cannot be computed for any network: {reason}")
+    order = sorted(totals, key=lambda model: (-totals[model], model))
+    facts = {model: source.facts(model) for model in order}
+    accuracy = {model: 100 * float(terms[model].values("accuracy").mean()) for model in order}
+    front = _front(accuracy, facts)
+    places = list(terms)
+    rows = []
+    for number, model in enumerate(order, start=1):
+        at = places.index(model)
+        t = terms[model]
+        rows.append(
+            Row(
+                rank=number,
+                model=model,
+                score=totals[model],
+                discriminability=float(t.values("discriminability").mean()),
+                stability=float(t.values("stability").mean()),
+                expected_accuracy=accuracy[model],
+                accuracy_interval=_accuracy_interval(source, t),
+                rank_interval=comparison.rank_intervals()[at] if comparison else None,
+                tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
+                on_front=model in front,
+                folds=tuple(_fold_row(t, fold, score, source.classes) for fold in t.folds),
+                feature_dim=facts[model].feature_dim,
+                parameters=facts[model].parameters,
+                milliseconds=facts[model].milliseconds,
+            )
+        )
+    return Ranking(score, tuple(rows), left_out)
+
+
+def _fold_row(terms: _Terms, fold: Fold, score: str, classes: Sequence[Any]) -> FoldRow:
+    return FoldRow(
+        domain=fold.domain,
+        score=terms.value(fold, score if score in FOLD_SCORES else "zood"),
+        discriminability=fold.discriminability,
+        stability=fold.stability,
+        accuracy=100 * fold.accuracy,
+        balanced_accuracy=100 * fold.balanced_accuracy,
+        skipped=tuple(str(classes[number]) for number in fold.skipped if number in fold.labels),
+    )
+
+
+def _compare(source: FeatureSource, terms: Mapping[str, _Terms], score: str) -> Comparison:
+    values = np.stack([t.values(score) for t in terms.values()])
+    left_out = [fold.domain for fold in next(iter(terms.values())).folds]
+    covariances = [
+        covariance_of_means(
+            np.stack([t.images(score, at) for t in terms.values()], axis=1), source.groups(domain)
+        )
+        for at, domain in enumerate(left_out)
+    ]
+    return Comparison.of(values, covariances)
+
+
+def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, float]:
+    variances = [
+        covariance_of_means(terms.images("accuracy", at)[:, None], source.groups(fold.domain))
+        for at, fold in enumerate(terms.folds)
+    ]
+    low, high = mean_interval(terms.values("accuracy"), np.array([v[0, 0] for v in variances]))
+    return max(0.0, 100 * low), min(100.0, 100 * high)
+
+
+def _front(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:
+    """Networks that no other beats in accuracy at the same cost or less."""
+    cost = {m: f.milliseconds for m, f in facts.items()}
+    if None in cost.values():
+        cost = {m: f.parameters for m, f in facts.items()}
+    if None in cost.values():
+        return set()
+    front = set()
+    for model in accuracy:
+        beaten = any(
+            accuracy[other] >= accuracy[model]
+            and cost[other] <= cost[model]  # type: ignore[operator]
+            and (accuracy[other], cost[other]) != (accuracy[model], cost[model])
+            for other in accuracy
+        )
+        if not beaten:
+            front.add(model)
+    return front

@@ -1,0 +1,67 @@
+"""H-Score: between-class variance in units of the total variance."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oodzoo.scores.classes import class_means, standardise
+from oodzoo.scores.inputs import labelled_features
+from oodzoo.scores.registry import Score, register
+from oodzoo.scores.spectrum import spectrum
+
+
+def h_score(X: Any, y: Any) -> float:
+    """H-Score.
+
+    With f the features and E[f | y] the mean features of each sample's class::
+
+        H = tr(cov(f)⁻¹ cov(E[f | y]))
+
+    It lies between 0 and min(C - 1, d) and does not change under an invertible affine map of the
+    features. Where cov(f) is singular (n ≤ d, a constant or a repeated feature) its
+    pseudo-inverse is taken, so a constant feature counts for nothing; with n ≤ d the score is
+    C - 1 for almost any features and tells nothing: use :func:`regularized_h_score` there.
+    Needs no head. O(n·d·min(n, d)).
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Features.
+    y : array of shape (n,)
+        Labels, strings or integers.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Y. Bao, Y. Li, S.-L. Huang, L. Zhang, L. Zheng, A. Zamir, L. Guibas, "An
+    Information-Theoretic Approach to Transferability in Task Transfer Learning", ICIP 2019.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> round(h_score(*load_iris(return_X_y=True)), 6)
+    1.191899
+    """
+    where, X, codes, n_classes = labelled_features(X, y)
+    # The score knows no units; common units keep small features apart from rounding.
+    X = standardise(where, X)
+    Y, counts, _ = class_means(where, X, codes, n_classes)
+    # tr(cov(f)⁻¹ cov(E[f|y])) = Σ_c ‖Uᵀ1_c‖²/n_c: how far class indicators lie in the span of f.
+    _, projected = spectrum(where, X, Y)
+    return float(where.xp.sum(projected**2 / counts))
+
+
+register(
+    Score(
+        name="h_score",
+        function=h_score,
+        needs="features",
+        uses_domains=False,
+        reference="Bao et al., An Information-Theoretic Approach to Transferability in Task "
+        "Transfer Learning, ICIP 2019",
+        title="H-Score",
+    )
+)

@@ -1,0 +1,70 @@
+"""LEEP: how well the classes of the source tell those of the target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oodzoo.scores.classes import one_hot
+from oodzoo.scores.inputs import labelled_probabilities
+from oodzoo.scores.registry import Score, register
+
+
+def leep(source_probabilities: Any, y: Any) -> float:
+    """Log expected empirical prediction.
+
+    The target class is predicted through the source classes z alone, with the conditional
+    P(y | z) counted on the same samples; the score is the mean log-probability of the labels::
+
+        P(y, z) = 1/n Σ_{i: y_i = y} θ(x_i)_z,    P(y | z) = P(y, z) / P(z)
+        LEEP = 1/n Σ_i ln Σ_z P(y_i | z) θ(x_i)_z
+
+    It is at most 0, reached when source classes determine the target's, and at least minus the
+    entropy of the labels (it is one step of EM from there): -ln C where the source says nothing
+    and classes are balanced.
+    Needs the head the network was pre-trained with. O(n·S·C) for S source classes.
+
+    Parameters
+    ----------
+    source_probabilities : array of shape (n, S)
+        Softmax outputs θ(x_i) of the pre-trained network on the target's samples.
+    y : array of shape (n,)
+        Target labels, strings or integers.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    C. Nguyen, T. Hassner, M. Seeger, C. Archambeau, "LEEP: A New Measure to Evaluate
+    Transferability of Learned Representations", ICML 2020.
+
+    Examples
+    --------
+    >>> leep([[1, 0], [1, 0], [0, 1], [0, 1]], ["cat", "cat", "dog", "dog"])
+    0.0
+    >>> round(leep([[0.5, 0.5]] * 4, ["cat", "cat", "dog", "dog"]), 4)
+    -0.6931
+    """
+    where, theta, codes, n_classes = labelled_probabilities(source_probabilities, y)
+    xp = where.xp
+    Y = one_hot(where, codes, n_classes)
+    marginal = xp.sum(theta, axis=0)
+    never = marginal == 0  # a source class that no sample has: it tells nothing, nor is it asked
+    conditional = (Y.T @ theta) / xp.where(never, xp.ones_like(marginal), marginal)
+    predicted = xp.sum((theta @ conditional.T) * Y, axis=1)
+    # Probabilities are at most one; their sum can exceed it in the last digit.
+    return min(0.0, float(xp.mean(xp.log(predicted))))
+
+
+register(
+    Score(
+        name="leep",
+        function=leep,
+        needs="probabilities",
+        uses_domains=False,
+        reference="Nguyen et al., LEEP: A New Measure to Evaluate Transferability of Learned "
+        "Representations, ICML 2020",
+        title="Log expected empirical prediction",
+    )
+)

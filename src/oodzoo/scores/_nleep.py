@@ -1,0 +1,122 @@
+"""NLEEP: LEEP for networks without a head, with clusters for source classes."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from oodzoo.backend import to_numpy
+from oodzoo.errors import InputError
+from oodzoo.scores._leep import leep
+from oodzoo.scores.classes import centre
+from oodzoo.scores.inputs import labelled_features
+from oodzoo.scores.registry import Score, register
+from oodzoo.scores.sampling import generator
+from oodzoo.scores.spectrum import principal_components
+
+
+def nleep(
+    X: Any,
+    y: Any,
+    n_components: int | None = None,
+    energy: float = 0.8,
+    covariance: Literal["diagonal", "full"] = "diagonal",
+    random_state: int = 0,
+) -> float:
+    """LEEP with the clusters of a Gaussian mixture in place of the source classes.
+
+    The features are reduced to the principal components that hold a share `energy` of their
+    variance; a mixture of Gaussians is fitted to them, and its posteriors P(v | x) take the
+    place of a head's probabilities in :func:`leep`::
+
+        NLEEP = 1/n Σ_i ln Σ_v P(y_i | v) P(v | x_i)
+
+    At most 0, at least minus the entropy of the labels. Components are put on a common scale
+    before the mixture is fitted, so the score does not change under rotation (up to the start of
+    the fit), translation and a common scale. A constant feature counts for nothing; if all are,
+    the score is minus the entropy of the labels. Full covariances cost K·n·k² a step for k
+    components and K Gaussians, and need more than k samples each; hence diagonal ones.
+    Needs no head. Runs on NumPy and scikit-learn; O(n·d·min(n, d)), and O(K·n·k) a step.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Features.
+    y : array of shape (n,)
+        Labels, strings or integers.
+    n_components : int, optional
+        Number K of Gaussians; by default five times the number of classes as in the paper, at
+        most a fifth of the samples and at least the number of classes.
+    energy : float
+        Share of the variance that the principal components keep.
+    covariance : {"diagonal", "full"}
+        Covariances of the Gaussians.
+    random_state : int
+        Seed of the start of the fit.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    Y. Li, X. Jia, R. Sang, Y. Zhu, B. Green, L. Wang, B. Gong, "Ranking Neural Checkpoints",
+    CVPR 2021.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> round(nleep(*load_iris(return_X_y=True)), 2)
+    -0.12
+    """
+    if not 0 < energy <= 1:
+        raise InputError(f"energy is {energy!r}; it has to lie in (0, 1]")
+    if covariance not in ("diagonal", "full"):
+        raise InputError(f"covariance is {covariance!r}; it has to be 'diagonal' or 'full'")
+    generator(random_state)
+    where, X, codes, n_classes = labelled_features(X, y)
+    if n_components is None:
+        n_components = max(n_classes, min(5 * n_classes, len(codes) // 5))
+    if n_components != int(n_components) or not 1 <= n_components <= len(codes):
+        raise InputError(
+            f"n_components is {n_components!r}; it has to be an integer from 1 to the "
+            f"{len(codes)} samples"
+        )
+    variances, coordinates = principal_components(where, centre(where, X))
+    if variances.shape[0] == 0:
+        return leep(np.ones((len(codes), 1)), codes)
+    held = np.cumsum(to_numpy(variances))
+    k = min(len(held), int(np.searchsorted(held, energy * held[-1], side="right")) + 1)
+    Z = to_numpy(coordinates)[:, :k] / math.sqrt(held[k - 1] / k)
+    return leep(_posteriors(Z, int(n_components), covariance, int(random_state)), codes)
+
+
+def _posteriors(Z: Any, n_components: int, covariance: str, random_state: int) -> Any:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.mixture import GaussianMixture
+
+    mixture = GaussianMixture(
+        n_components=n_components,
+        covariance_type="diag" if covariance == "diagonal" else "full",
+        random_state=random_state,
+    )
+    with warnings.catch_warnings():
+        # A score needs clusters, not the last digit of their likelihood; and samples that
+        # coincide leave some clusters empty, which costs nothing.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return mixture.fit(Z).predict_proba(Z)
+
+
+register(
+    Score(
+        name="nleep",
+        function=nleep,
+        needs="features",
+        uses_domains=False,
+        reference="Li et al., Ranking Neural Checkpoints, CVPR 2021",
+        title="LEEP over Gaussian clusters",
+    )
+)

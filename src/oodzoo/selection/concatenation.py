@@ -1,0 +1,134 @@
+"""Several networks' features side by side: their moments, and the samples where they are few.
+
+The Gram matrix of concatenated features is made of the Gram matrix of each network, which ranking
+has computed already, and of one block for each pair of networks. A store keeps both, so that
+another choice of networks needs only the pairs it has not seen.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.backend import Array, backend, to_numpy
+from oodzoo.errors import InputError
+from oodzoo.features.source import FeatureSource
+from oodzoo.moments import Moments, blocks, domain_moments, merge
+
+
+def concatenated_moments(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str] | None = None,
+    *,
+    device: str | None = None,
+) -> Moments:
+    """Moments of the features of networks side by side, over some domains or all.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    models : sequence of str
+        In the order in which their features stand.
+    domains : sequence of str, optional
+        Those to count; a domain to be tested on is left out.
+    device : str, optional
+        Where to compute: NumPy if None, else PyTorch on this device.
+    """
+    _require_distinct(models)
+    chosen = source.domains if domains is None else tuple(domains)
+    own = {model: domain_moments(source, model, device) for model in models}
+    parts = {model: merge(own[model][d].to(device) for d in chosen) for model in models}
+    xp = backend(device).xp
+    rows: list[list[Any]] = [[None] * len(models) for _ in models]
+    for at, model in enumerate(models):
+        rows[at][at] = parts[model].gram
+    for one, two in combinations(range(len(models)), 2):
+        cross = sum(_cross(source, models[one], models[two], d, device) for d in chosen)
+        rows[one][two], rows[two][one] = cross, cross.T
+    first = parts[models[0]]
+    return Moments(
+        n=first.n,
+        feature_sum=xp.concat([parts[model].feature_sum for model in models]),
+        gram=xp.concat([xp.concat(row, axis=1) for row in rows]),
+        class_sums=xp.concat([parts[model].class_sums for model in models]),
+        class_counts=first.class_counts,
+    )
+
+
+def concatenated_samples(
+    source: FeatureSource, models: Sequence[str], domains: Sequence[str] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Features (n, d) of networks side by side, over some domains or all, and labels (n,).
+
+    With fewer samples than features this is less than their moments.
+    """
+    _require_distinct(models)
+    chosen = source.domains if domains is None else tuple(domains)
+    labels = [source.labels(domain) for domain in chosen]
+    widths = [source.facts(model).feature_dim for model in models]
+    features = np.empty((sum(map(len, labels)), sum(widths)))
+    for model, right, width in zip(models, np.cumsum(widths), widths, strict=True):
+        bottom = 0
+        for domain, expected in zip(chosen, labels, strict=True):
+            name = f"network {model!r}, domain {domain!r}"
+            shards = source.shards(model, domain)
+            parts = [x for x, _ in blocks(shards, len(source.classes), backend(), where=name)]
+            found = sum(map(len, parts))
+            if not found or found != len(expected):
+                raise InputError(f"{name}: {found} samples, and {len(expected)} labels")
+            top, bottom = bottom, bottom + found
+            features[top:bottom, right - width : right] = np.concatenate(parts)
+    return features, np.concatenate(labels)
+
+
+def _require_distinct(models: Sequence[str]) -> None:
+    if not models or len(set(models)) < len(models):
+        raise InputError(f"networks to put side by side: {list(models)}; name each of them once")
+
+
+def _cross(source: FeatureSource, one: str, two: str, domain: str, device: str | None) -> Array:
+    """The product of two models' features in a domain, cached as moments are."""
+    if one > two:  # one block for a pair, whichever comes first
+        return _cross(source, two, one, domain, device).T
+    compute = functools.partial(_compute_cross, source, one, two, domain, device)
+    widest = max(source.facts(model).feature_dim for model in (one, two))
+    if len(source.labels(domain)) < 2 * widest:
+        return compute()
+    arrays = source.cached(
+        "cross", [one, two], lambda: {"cross": to_numpy(compute())}, domains=[domain]
+    )
+    return backend(device).float64(arrays["cross"])
+
+
+def _compute_cross(
+    source: FeatureSource, one: str, two: str, domain: str, device: str | None
+) -> Array:
+    float64 = backend(device).float64
+    shards = ((features for features, _ in source.shards(m, domain)) for m in (one, two))
+    total: Array = None
+    for left, right in _aligned(*shards):
+        product = float64(left).T @ float64(right)
+        total = product if total is None else total + product
+    if total is None:
+        raise InputError(f"domain {domain!r}: there are no samples; remove it or give it some")
+    return total
+
+
+def _aligned(
+    one: Iterator[NDArray[Any]], two: Iterator[NDArray[Any]]
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The same rows of both, however each is cut into shards."""
+    left, right = next(one, None), next(two, None)
+    while left is not None and right is not None:
+        rows = min(len(left), len(right))
+        yield np.asarray(left[:rows]), np.asarray(right[:rows])
+        left = left[rows:] if rows < len(left) else next(one, None)
+        right = right[rows:] if rows < len(right) else next(two, None)
+    if left is not None or right is not None:
+        raise InputError("two networks have different numbers of samples in a domain")

@@ -1,0 +1,328 @@
+"""Feature selection with a spike and a slab, as a scikit-learn selector."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_selection import SelectorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from oodzoo.backend import Array, Backend, backend, to_numpy
+from oodzoo.errors import InputError
+from oodzoo.moments import Moments
+from oodzoo.selection.spike_slab import Data, Fit, Priors, stochastic_em, variational_em
+from oodzoo.selection.target_scale import RULES, Scaled, TargetMoments, scaled, scaled_samples
+
+
+class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Keep the features whose weight in a Bayesian linear model is more than noise.
+
+    Each weight comes from a wide slab or from a spike around zero, and a variational EM algorithm
+    (Section 3.3 and Appendix C of the paper) learns the probability :math:`\pi_i` of the slab. A
+    feature is kept if it exceeds `threshold` for any target. Of the data only the moments are
+    needed, whatever their number (:meth:`fit_moments`).
+
+    Labels are classes, one 0/1 target each; numbers that are not whole are one regression target;
+    a table of numbers is one target per column. The mask does not depend on the units of features
+    and targets (see `scale`), and targets do not influence each other.
+
+    Parameters
+    ----------
+    threshold : float, default 0.5
+        Keep a feature with a greater inclusion probability.
+    scale : {"evidence", "weights", "noise", "none"}
+        What makes up the scale of a target before the priors are believed: noise and weights
+        (:mod:`oodzoo.selection.target_scale` has the formula), one of the two, or nothing at all, which is the
+        paper's way and depends on the units.
+    inclusion : float, default 0.5
+        Prior probability π of the slab.
+    noise, slab, spike : (float, float)
+        (ν₁, ν₂) of the prior of the precision of the noise, of weights in the slab and of weights
+        in the spike; its mean is ν₁ν₂.
+    fit_intercept : bool, default True
+        Whether features and targets are centred.
+    task : {"auto", "classification", "regression"}
+        What `y` is; "auto" asks scikit-learn's ``type_of_target``.
+    tol : float, default 1e-3
+        A target has converged when no probability differs by more from its mean over three
+        iterations.
+    max_iter : int, default 1000
+    method : {"exact", "stochastic"}
+        The paper's minibatches are there to compare with. They are slower and noisier.
+    batch_size : int, default 256
+        Of "stochastic".
+    random_state : int, RandomState or None
+        Of "stochastic".
+    device : str, optional
+        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+
+    Attributes
+    ----------
+    inclusion_ : array (n_targets, n_features)
+        Inclusion probability of each feature for each target (class).
+    target_support_ : array of bool (n_targets, n_features)
+        Which features are kept for each target; :meth:`get_support` is their union.
+    classes_ : array (n_targets,)
+        The classes, if the targets are classes.
+    scale_ : array (n_targets,)
+        What each target was multiplied by; NaN for a target that does not vary.
+    bounds_ : list of array
+        The variational bound of each target after each iteration; it never falls with "exact".
+    n_iter_ : int
+        Iterations of the target that took most.
+    converged_ : bool
+        Whether all targets converged.
+    n_features_in_, feature_names_in_
+        As everywhere in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np, oodzoo
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 6))
+    >>> y = 3 * X[:, 1] - X[:, 4] + rng.normal(size=200)
+    >>> selector = oodzoo.SpikeSlabSelector().fit(X, y)
+    >>> selector.get_support(indices=True)
+    array([1, 4])
+    >>> selector.set_params(threshold=0.9).fit(1000 * X, y / 7).get_support(indices=True)
+    array([1, 4])
+    """
+
+    def __init__(
+        self,
+        *,
+        threshold: float = 0.5,
+        scale: str = "evidence",
+        inclusion: float = 0.5,
+        noise: tuple[float, float] = (1.0, 1.0),
+        slab: tuple[float, float] = (1.0, 1.0),
+        spike: tuple[float, float] = (5.0, 1.0),
+        fit_intercept: bool = True,
+        task: Literal["auto", "classification", "regression"] = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        method: Literal["exact", "stochastic"] = "exact",
+        batch_size: int = 256,
+        random_state: Any = None,
+        device: str | None = None,
+    ) -> None:
+        self.threshold = threshold
+        self.scale = scale
+        self.inclusion = inclusion
+        self.noise = noise
+        self.slab = slab
+        self.spike = spike
+        self.fit_intercept = fit_intercept
+        self.task = task
+        self.tol = tol
+        self.max_iter = max_iter
+        self.method = method
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: Any, y: Any) -> SpikeSlabSelector:
+        """Select on features (n, d) and labels or targets (n,) or (n, C)."""
+        self._check_parameters()
+        X, y = validate_data(
+            self, X, y, multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=2
+        )
+        Y = self._targets(y)
+        where = backend(self.device)
+        X, Y = where.float64(X), where.float64(Y)
+        # Centred before they are squared, so that a large mean costs no digits.
+        X, Y = (self._centred(array, where) for array in (X, Y))
+        shape = (int(X.shape[1]), int(Y.shape[1]))
+        if X.shape[0] < X.shape[1]:  # the samples are then less than their moments
+            problem = scaled_samples(X, Y, rule=self.scale, centred=self.fit_intercept)
+        else:
+            moments = TargetMoments.of(X, Y, device=self.device)
+            problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
+        if self.method == "exact" or problem is None:
+            return self._select(problem, shape)
+        return self._select(problem, shape, self._batches(X, Y, problem, where))
+
+    def fit_moments(
+        self,
+        moments: Moments | TargetMoments,
+        *,
+        classes: Sequence[Any] | None = None,
+        feature_names: Sequence[str] | None = None,
+    ) -> SpikeSlabSelector:
+        """Select on moments, of class labels or of any targets; the time is the same for any n.
+
+        Parameters
+        ----------
+        moments : Moments or TargetMoments
+        classes : sequence, optional
+            Names of the classes, for `classes_`.
+        feature_names : sequence of str, optional
+            For :meth:`get_feature_names_out`.
+        """
+        self._check_parameters()
+        if self.method != "exact":
+            raise InputError(
+                f"method {self.method!r} needs the samples, not their moments; use fit"
+            )
+        self._forget("classes_", "feature_names_in_")
+        if isinstance(moments, Moments):
+            self.classes_ = np.arange(moments.n_classes) if classes is None else np.asarray(classes)
+            moments = TargetMoments.of_classes(moments)
+        moments.check()
+        if moments.n < 2:
+            raise InputError("moments of 1 sample say nothing about features; two are the least")
+        self.n_features_in_ = int(moments.gram.shape[0])
+        if feature_names is not None:
+            if len(feature_names) != self.n_features_in_:
+                raise InputError(
+                    f"{len(feature_names)} feature names are given for {self.n_features_in_} "
+                    "features"
+                )
+            self.feature_names_in_ = np.array([str(name) for name in feature_names], dtype=object)
+        moments = moments.to(self.device)
+        problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
+        return self._select(problem, (self.n_features_in_, int(moments.products.shape[1])))
+
+    def _select(
+        self,
+        problem: Scaled | None,
+        shape: tuple[int, int],
+        batches: Iterator[Data] | None = None,
+    ) -> SpikeSlabSelector:
+        d, n_targets = shape
+        self.inclusion_ = np.zeros((n_targets, d))
+        self.scale_ = np.full(n_targets, np.nan)
+        self.bounds_: list[NDArray[np.float64]] = [np.empty(0) for _ in range(n_targets)]
+        self.n_iter_, self.converged_ = 1, True
+        best = 0
+        if problem is not None:
+            rows = np.flatnonzero(to_numpy(problem.features))
+            columns = np.flatnonzero(to_numpy(problem.targets))
+            fit = self._run(problem, batches)
+            self.inclusion_[np.ix_(columns, rows)] = to_numpy(fit.inclusion).T
+            self.scale_[columns] = to_numpy(problem.factors)
+            for column, bounds in zip(columns, fit.bounds, strict=True):
+                self.bounds_[column] = bounds
+            self.n_iter_ = int(fit.iterations.max())
+            self.converged_ = bool(fit.converged.all())
+            best = int(rows[np.abs(to_numpy(problem.correlations)).max(axis=1).argmax()])
+        if not self.converged_:
+            warnings.warn(
+                f"the inclusion probabilities still move after {self.n_iter_} iterations; raise "
+                "max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        self.target_support_ = self.inclusion_ > self.threshold
+        self._support: NDArray[np.bool_] = np.any(self.target_support_, axis=0)
+        if not self._support.any():
+            warnings.warn(
+                f"no feature has an inclusion probability above {self.threshold}; feature {best} "
+                "is kept, which alone says most about a target",
+                UserWarning,
+                stacklevel=3,
+            )
+            self._support[best] = True
+        return self
+
+    def _run(self, problem: Scaled, batches: Iterator[Data] | None) -> Fit:
+        priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
+        if batches is None:
+            return variational_em(
+                problem.data, problem.start, priors, tol=self.tol, max_iter=self.max_iter
+            )
+        return stochastic_em(batches, problem.start, priors, tol=self.tol, max_iter=self.max_iter)
+
+    def _batches(self, X: Array, Y: Array, problem: Scaled, where: Backend) -> Iterator[Data]:
+        xp = where.xp
+        (rows,), (columns,) = xp.nonzero(problem.features), xp.nonzero(problem.targets)
+        X = xp.take(X, rows, axis=1) / problem.divisors[None, :]
+        Y = xp.take(Y, columns, axis=1) * problem.factors[None, :]
+        random = check_random_state(self.random_state)
+        n = int(X.shape[0])
+        size = min(self.batch_size, n)
+        while True:
+            some = where.asarray(random.choice(n, size, replace=False))
+            x, y = xp.take(X, some, axis=0), xp.take(Y, some, axis=0)
+            yield Data(where.gram(x), x.T @ y, xp.sum(y**2, axis=0), size)
+
+    def _centred(self, array: Array, where: Backend) -> Array:
+        if not self.fit_intercept:
+            return array
+        xp = where.xp
+        mean = xp.mean(array, axis=0)
+        centred = array - mean[None, :]
+        # What rounding leaves of a column that is constant must not be taken for a signal.
+        noise = 8 * xp.finfo(xp.float64).eps * xp.abs(mean)
+        varies = xp.max(xp.abs(centred), axis=0) > noise
+        return xp.where(varies[None, :], centred, xp.zeros_like(centred))
+
+    def _targets(self, y: NDArray[Any]) -> NDArray[np.float64]:
+        task: str = self.task
+        if y.ndim == 2 and y.shape[1] == 1 and task != "regression":
+            y = y[:, 0]
+        if task == "auto":
+            kind = type_of_target(y, input_name="y")
+            task = "classification" if kind in ("binary", "multiclass") else "regression"
+        self._forget("classes_")
+        if task == "classification":
+            if y.ndim == 2:
+                raise InputError(
+                    "y has several columns, and classes must be one column; use "
+                    "task='regression' to take each column as a target"
+                )
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            return np.eye(len(self.classes_))[codes]
+        try:
+            Y = np.asarray(y, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"y must be numbers for a regression, and holds {y.flat[0]!r}"
+            ) from error
+        return Y if Y.ndim == 2 else Y[:, None]
+
+    def _forget(self, *attributes: str) -> None:
+        """Remove what an earlier fit has learned and this one will not."""
+        for name in attributes:
+            if hasattr(self, name):
+                delattr(self, name)
+
+    def _check_parameters(self) -> None:
+        known = {
+            "scale": tuple(RULES),
+            "task": ("auto", "classification", "regression"),
+            "method": ("exact", "stochastic"),
+        }
+        for name, values in known.items():
+            if getattr(self, name) not in values:
+                raise InputError(
+                    f"{name} is {getattr(self, name)!r}; it can be {', '.join(map(repr, values))}"
+                )
+        if not 0 <= self.threshold < 1:
+            raise InputError(
+                f"threshold must be at least 0 and less than 1, not {self.threshold!r}"
+            )
+        if not self.tol > 0:
+            raise InputError(f"tol must be positive, not {self.tol!r}")
+        for name in ("max_iter", "batch_size"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
+        Priors(self.inclusion, self.noise, self.slab, self.spike)
+
+    def _get_support_mask(self) -> NDArray[np.bool_]:
+        check_is_fitted(self)
+        return self._support
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.target_tags.multi_output = True
+        return tags

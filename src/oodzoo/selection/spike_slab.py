@@ -1,0 +1,381 @@
+r"""Variational EM for a linear model with a spike and a slab (Section 3.3 and Appendix C).
+
+Each weight comes from the slab, :math:`w_i \sim N(0, \alpha_{i1}^{-1})`, if :math:`z_i = 1`, which
+has probability :math:`\pi_i`, and else from the spike, :math:`N(0, \alpha_{i2}^{-1})`; the noise
+has precision β. The paper's Gamma(ν₁, ν₂) of a precision is a Wishart distribution in one
+dimension: :math:`E\alpha = \nu_1\nu_2` and :math:`E\ln\alpha = \psi(\nu_1/2) + \ln 2\nu_2`.
+
+With all data, one iteration needs of them no more than :math:`G = \Phi^\top\Phi`,
+:math:`b = \Phi^\top y`, :math:`y^\top y` and n, so that its cost does not depend on n, and the
+paper's minibatches are not needed. (With fewer samples than features, Φ and y themselves are less
+than that: :class:`SampleData`.) Where the printed updates contradict the model, these follow
+the model:
+
+.. math::
+
+    1/\tilde\nu_{02} &= 1/\nu_{02} + y^\top y - 2m^\top b + m^\top G m + \sum_i G_{ii}/\lambda_i,
+    \qquad \tilde\nu_{01} = \nu_{01} + n \\
+    \operatorname{logit}\tilde\pi_i &= \operatorname{logit}\pi_i
+    + \tfrac12 E\ln(\alpha_{i1}/\alpha_{i2}) - \tfrac12 E(\alpha_{i1} - \alpha_{i2})\,E w_i^2,
+    \qquad E w_i^2 = m_i^2 + 1/\lambda_i \\
+    \tilde\nu_{i1} &= \nu_{i1} + \tilde\pi_i, \qquad
+    1/\tilde\nu_{i2} = 1/\nu_{i2} + \tilde\pi_i\,E w_i^2
+    \qquad\text{(the spike with } 1 - \tilde\pi_i\text{)} \\
+    \lambda_i &= G_{ii}\,E\beta + \tilde\pi_i E\alpha_{i1} + (1 - \tilde\pi_i) E\alpha_{i2}, \qquad
+    m_i = E\beta\,\bigl(b_i - \textstyle\sum_{j\ne i} G_{ij} m_j\bigr)/\lambda_i
+
+and then :math:`\pi \leftarrow \tilde\pi, \nu \leftarrow \tilde\nu`. (Printed are the opposite sign
+of m, a product for the sum in the denominator of π̃, no ½ before E ln α, and
+:math:`(E w^2)^{-1}` for :math:`E w^2` in ν̃.) Each step is the maximum of the variational bound in
+its own variables, so the bound never falls: :attr:`Fit.bounds`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.backend import Array, Backend, backend_of, to_numpy
+from oodzoo.errors import InputError
+from oodzoo.selection.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
+
+_LEAST_SQUARE = 1e-12
+"""Least m² of the start, of which λ is the inverse: a weight may be zero exactly."""
+
+_FRESH = 50
+"""Iterations after which b - Gm or y - Φm is computed anew, so that rounding errors do not gather
+in it."""
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Hyper-parameters before anything is learned, the paper's (Table of Appendix C.6).
+
+    Attributes
+    ----------
+    inclusion : float
+        π, the probability of the slab.
+    noise, slab, spike : (float, float)
+        (ν₁, ν₂) of the precision of the noise, of the slab and of the spike.
+    """
+
+    inclusion: float = 0.5
+    noise: tuple[float, float] = (1.0, 1.0)
+    slab: tuple[float, float] = (1.0, 1.0)
+    spike: tuple[float, float] = (5.0, 1.0)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.inclusion < 1:
+            raise InputError(f"the prior inclusion must be between 0 and 1, not {self.inclusion!r}")
+        for name in ("noise", "slab", "spike"):
+            pair = getattr(self, name)
+            if len(pair) != 2 or not all(0 < value < math.inf for value in pair):
+                raise InputError(f"the prior {name} must be two positive numbers, not {pair!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """What an iteration needs to know of the data: G (d, d), b (d, C), yᵀy (C,) and n."""
+
+    gram: Array
+    products: Array
+    squares: Array
+    n: int
+
+    def sweeps(self, mean: Array) -> Sweeps:
+        """Passes over the weights, from these on."""
+        return GramSweeps(self.gram, self.products, self.squares, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class SampleData:
+    """The same known by Φ (rows, d) and y (rows, C), for fewer samples than features.
+
+    n is that of the formulae; rows may be more (by the mean that was taken off them) or fewer
+    (where they are made from moments).
+    """
+
+    features: Array
+    targets: Array
+    n: int
+
+    def sweeps(self, mean: Array) -> Sweeps:
+        """Passes over the weights, from these on."""
+        return SampleSweeps(self.features, self.targets, mean)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What was learned about each feature and target.
+
+    Attributes
+    ----------
+    inclusion : array (d, C)
+        π, probability that the weight comes from the slab.
+    weights : array (d, C)
+        m, posterior mean of the weight.
+    noise : array (C,)
+        E β.
+    iterations : array of int (C,)
+    converged : array of bool (C,)
+    bounds : list of array
+        For each target the variational bound after each of its iterations, in nats.
+    """
+
+    inclusion: Array
+    weights: Array
+    noise: Array
+    iterations: NDArray[np.int64]
+    converged: NDArray[np.bool_]
+    bounds: list[NDArray[np.float64]]
+
+
+def variational_em(
+    data: Data | SampleData,
+    start: Array,
+    priors: Priors | None = None,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+) -> Fit:
+    """The exact algorithm, for all targets at once.
+
+    Parameters
+    ----------
+    data : Data or SampleData
+        The result is the same, up to rounding.
+    start : array (d, C)
+        First m. Where n is near d it matters: a ridge solution does, least squares does not.
+    priors : Priors
+    tol : float
+        A target has converged when none of its π is further than this from its mean over the last
+        three iterations. It then costs nothing more: targets do not know of each other.
+    max_iter : int
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(100, 3))
+    >>> y = X @ [[2.0], [0.0], [-1.5]] + rng.normal(size=(100, 1))
+    >>> data = Data(X.T @ X, X.T @ y, (y**2).sum(axis=0), 100)
+    >>> fit = variational_em(data, start=X.T @ y / 101)
+    >>> fit.inclusion[:, 0].round(2)
+    array([1., 0., 1.])
+    """
+    where = backend_of(start)
+    record = Record(where, *start.shape)
+    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
+    for iteration in range(1, max_iter + 1):
+        if iteration % _FRESH == 0:
+            chain.refresh()
+        chain.step()
+        done = record.note(chain, iteration, tol, last=iteration == max_iter)
+        if done.all():
+            break
+        if done.any():
+            chain.keep(where.asarray(np.flatnonzero(~done)))
+    return record.fit()
+
+
+def stochastic_em(
+    batches: Iterator[Data],
+    start: Array,
+    priors: Priors | None = None,
+    *,
+    tol: float = 1e-3,
+    max_iter: int = 1000,
+) -> Fit:
+    """The paper's form: each iteration sees a random part of the data only.
+
+    It is here for comparison. An iteration costs more than one of :func:`variational_em`, and the
+    bound, which is that of the batch, moves up and down.
+    """
+    data = next(batches)
+    where = backend_of(start)
+    record = Record(where, *start.shape)
+    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
+    for iteration in range(1, max_iter + 1):
+        chain.step()
+        # Targets share their batches, so they go on until all are done.
+        if record.note(chain, iteration, tol, last=iteration == max_iter, together=True).all():
+            break
+        chain.look_at(next(batches))
+    return record.fit()
+
+
+@dataclass(eq=False)
+class Posterior:
+    """The variational distribution of several targets.
+
+    Hyper-parameters need no place of their own: after each iteration they are equal to it.
+    """
+
+    mean: Array
+    precision: Array
+    log_odds: Array
+    slab_count: Array  # ν₁
+    slab_rate: Array  # 1/ν₂
+    spike_count: Array
+    spike_rate: Array
+    noise_count: Array
+    noise_rate: Array
+
+    @classmethod
+    def start(cls, mean: Array, priors: Priors, xp: Any) -> Posterior:
+        one, row = xp.ones_like(mean), xp.ones_like(mean[0, :])
+        return cls(
+            mean=xp.asarray(mean, copy=True),
+            precision=1 / xp.clip(mean**2, min=_LEAST_SQUARE),
+            log_odds=math.log(priors.inclusion / (1 - priors.inclusion)) * one,
+            slab_count=priors.slab[0] * one,
+            slab_rate=one / priors.slab[1],
+            spike_count=priors.spike[0] * one,
+            spike_rate=one / priors.spike[1],
+            noise_count=priors.noise[0] * row,
+            noise_rate=row / priors.noise[1],
+        )
+
+    def keep(self, columns: Array, xp: Any) -> Posterior:
+        arrays = [getattr(self, field.name) for field in fields(self)]
+        return Posterior(*(xp.take(array, columns, axis=-1) for array in arrays))
+
+
+class Chain:
+    """The iterations of the targets that have not converged."""
+
+    def __init__(self, where: Backend, data: Data | SampleData, posterior: Posterior) -> None:
+        self.backend = where
+        self.posterior = posterior
+        self.look_at(data)
+
+    def look_at(self, data: Data | SampleData) -> None:
+        """Go on with these data."""
+        self.n = data.n
+        self.sweeps = data.sweeps(self.posterior.mean)
+        self.diagonal = self.sweeps.diagonal[:, None]
+        self._expect()
+
+    def refresh(self) -> None:
+        """Forget what rounding errors have gathered."""
+        self.sweeps.look(self.posterior.mean)
+        self._expect()
+
+    def keep(self, columns: Array) -> None:
+        """Go on with these targets only."""
+        self.posterior = self.posterior.keep(columns, self.backend.xp)
+        self.sweeps.keep(columns)
+        self._expect()
+
+    def step(self) -> None:
+        """One E-step and one M-step."""
+        q = self.posterior
+        q.noise_count = q.noise_count + self.n
+        q.noise_rate = q.noise_rate + self.residual
+        q.log_odds = q.log_odds + 0.5 * (
+            self.log_slab - self.log_spike - (self.slab - self.spike) * self.second_moment
+        )
+        inclusion = self.inclusion
+        share = inclusion * self.second_moment
+        q.slab_count = q.slab_count + inclusion
+        q.slab_rate = q.slab_rate + share
+        q.spike_count = q.spike_count + (1 - inclusion)
+        q.spike_rate = q.spike_rate + (self.second_moment - share)
+        slab, spike = q.slab_count / q.slab_rate, q.spike_count / q.spike_rate
+        prior = spike + inclusion * (slab - spike)
+        noise = q.noise_count / q.noise_rate
+        q.precision = noise * self.diagonal + prior
+        q.mean = self.sweeps.sweep(prior / noise, q.mean)
+        self._expect()
+
+    @property
+    def inclusion(self) -> Array:
+        # Written with tanh, the logistic function does not overflow.
+        return 0.5 + 0.5 * self.backend.xp.tanh(0.5 * self.posterior.log_odds)
+
+    def _expect(self) -> None:
+        """Expectations that the bound and the next step have in common."""
+        q, xp, digamma = self.posterior, self.backend.xp, self.backend.digamma
+        self.second_moment = q.mean**2 + 1 / q.precision
+        self.slab, self.spike = q.slab_count / q.slab_rate, q.spike_count / q.spike_rate
+        self.log_slab = digamma(q.slab_count / 2) + math.log(2) - xp.log(q.slab_rate)
+        self.log_spike = digamma(q.spike_count / 2) + math.log(2) - xp.log(q.spike_rate)
+        spread = xp.sum(self.diagonal / q.precision, axis=0)
+        self.residual = self.sweeps.misfit(q.mean) + spread
+
+    def bound(self) -> Array:
+        r"""Variational bound of each target after the M-step, (C,).
+
+        The hyper-parameters being equal to the posterior, what π, α and β cost against them is
+        nothing, and :math:`E\ln p(y|w,\beta) + E\ln p(w|z,\alpha) - E\ln q(w)` is left.
+        """
+        q, xp = self.posterior, self.backend.xp
+        inclusion = self.inclusion
+        log_noise = self.backend.digamma(q.noise_count / 2) + math.log(2) - xp.log(q.noise_rate)
+        likelihood = self.n * (log_noise - math.log(2 * math.pi))
+        likelihood = likelihood - q.noise_count / q.noise_rate * self.residual
+        slab = self.log_slab - self.slab * self.second_moment
+        spike = self.log_spike - self.spike * self.second_moment
+        weights = 1 + spike + inclusion * (slab - spike) - xp.log(q.precision)
+        return 0.5 * (likelihood + xp.sum(weights, axis=0))
+
+
+class Record:
+    """What is kept of each target, and when it has converged."""
+
+    def __init__(self, where: Backend, d: int, n_targets: int) -> None:
+        self.backend = where
+        new = where.xp.empty
+        self.inclusion, self.weights = (
+            new((d, n_targets), dtype=where.xp.float64, device=where.device) for _ in range(2)
+        )
+        self.noise = new((n_targets,), dtype=where.xp.float64, device=where.device)
+        self.iterations = np.zeros(n_targets, dtype=np.int64)
+        self.converged = np.zeros(n_targets, dtype=np.bool_)
+        self.bounds: list[list[float]] = [[] for _ in range(n_targets)]
+        self.running = np.arange(n_targets)
+        self.last: list[Array] = []
+
+    def note(
+        self, chain: Chain, iteration: int, tol: float, *, last: bool, together: bool = False
+    ) -> NDArray[np.bool_]:
+        """Take note of an iteration; which of the running targets end with it."""
+        xp = self.backend.xp
+        for target, bound in zip(self.running, to_numpy(chain.bound()).tolist(), strict=True):
+            self.bounds[target].append(bound)
+        inclusion = chain.inclusion
+        self.last = [*self.last[-2:], inclusion]
+        calm = np.zeros(len(self.running), dtype=np.bool_)
+        if len(self.last) == 3:
+            away = xp.abs(inclusion - (self.last[0] + self.last[1] + inclusion) / 3)
+            calm = to_numpy(xp.max(away, axis=0)) < tol
+        self.converged[self.running] = calm
+        done = np.full_like(calm, last or calm.all()) if together else calm | last
+        columns = self.backend.asarray(np.flatnonzero(done))
+        ended = self.running[done]
+        if ended.size:
+            places = self.backend.asarray(ended)
+            self.inclusion[:, places] = inclusion[:, columns]
+            self.weights[:, places] = chain.posterior.mean[:, columns]
+            noise = chain.posterior.noise_count / chain.posterior.noise_rate
+            self.noise[places] = noise[columns]
+            self.iterations[ended] = iteration
+            left = self.backend.asarray(np.flatnonzero(~done))
+            self.last = [xp.take(array, left, axis=1) for array in self.last]
+            self.running = self.running[~done]
+        return done
+
+    def fit(self) -> Fit:
+        return Fit(
+            self.inclusion,
+            self.weights,
+            self.noise,
+            self.iterations,
+            self.converged,
+            [np.array(bounds) for bounds in self.bounds],
+        )

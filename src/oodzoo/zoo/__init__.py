@@ -1,0 +1,80 @@
+"""Pre-trained networks: where they come from, and how each wants its images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.catalogue import named_zoo, zoo_names
+from oodzoo.zoo.model import Network, NetworkInfo, Outputs
+from oodzoo.zoo.preprocessing import Geometry, Preprocessing
+from oodzoo.zoo.spec import (
+    SOURCES,
+    ModelSpec,
+    check_spec,
+    read_zoo_file,
+    require_unique_names,
+)
+
+__all__ = [
+    "Geometry",
+    "ModelSpec",
+    "Network",
+    "NetworkInfo",
+    "Outputs",
+    "Preprocessing",
+    "load_network",
+    "load_zoo",
+    "zoo_names",
+]
+
+
+def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
+    """List the networks of a zoo, without loading any.
+
+    Parameters
+    ----------
+    zoo : str, path or iterable of str
+        A named zoo (`demo`, …), a zoo file (TOML), a model spec `source/name`, or several specs as
+        a list or separated by commas.
+
+    Examples
+    --------
+    >>> import oodzoo
+    >>> zoo = oodzoo.load_zoo("timm/resnet50.a1_in1k, hf/facebook/dinov2-small")
+    >>> [spec.name for spec in zoo]
+    ['timm-resnet50.a1_in1k', 'hf-facebook-dinov2-small']
+    """
+    if not isinstance(zoo, str | Path):
+        specs = [_parse_spec(text) for text in zoo]
+        require_unique_names((spec.name for spec in specs), "the list of networks")
+        return specs
+    text = os.fspath(zoo).strip()
+    if text in zoo_names():
+        return named_zoo(text)
+    if text.endswith(".toml") or Path(text).is_file():
+        specs = read_zoo_file(Path(text))
+        require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
+        return specs
+    if text.partition("/")[0] in SOURCES:
+        return load_zoo([part.strip() for part in text.split(",") if part.strip()])
+    raise InputError(
+        f"{text!r} is no zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
+        "or specs such as timm/resnet50.a1_in1k, separated by commas"
+    )
+
+
+def load_network(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Network:
+    """Load a network's weights, ready to run on a device."""
+    source = import_module(f"oodzoo.zoo.{spec.kind}")
+    network: Network = source.load(spec, device=device, precision=precision)
+    return network
+
+
+def _parse_spec(text: str) -> ModelSpec:
+    kind, _, where = text.partition("/")
+    name = Path(where).stem if kind == "onnx" else text.replace("/", "-")
+    return check_spec(ModelSpec(name=name, source=text), "the list of networks")

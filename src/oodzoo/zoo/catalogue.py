@@ -1,0 +1,133 @@
+"""Named zoos: lists of public networks that come with the library."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.spec import ModelSpec, read_zoo_file
+
+_FOLDER = Path(__file__).parent / "catalogues"
+_CATALOGUES = ("paper", "modern")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One network of a catalogue.
+
+    `spec` is how to load it; None where no public checkpoint exists that a source here can load,
+    and then `missing` says why. `number` and `group` are the paper's, in its zoo alone.
+    """
+
+    name: str
+    architecture: str
+    data: str
+    method: str
+    origin: str
+    spec: ModelSpec | None = None
+    missing: str | None = None
+    number: int | None = None
+    group: int | None = None
+
+
+def zoo_names() -> tuple[str, ...]:
+    return ("demo", *_CATALOGUES)
+
+
+def named_zoo(name: str) -> list[ModelSpec]:
+    """The networks of a named zoo that can be loaded."""
+    if name == "demo":
+        from oodzoo.demo import zoo_file
+
+        return read_zoo_file(zoo_file())
+    return [entry.spec for entry in catalogue(name) if entry.spec is not None]
+
+
+def missing(name: str) -> list[Entry]:
+    """The networks of a named zoo that cannot be loaded, each with the reason.
+
+    Examples
+    --------
+    >>> [entry.name for entry in missing("paper")][:2]
+    ['resnet50-adversarial-l2', 'resnet50-adversarial-linf']
+    """
+    return [entry for entry in catalogue(name) if entry.spec is None]
+
+
+@cache
+def catalogue(name: str) -> tuple[Entry, ...]:
+    """All networks of a catalogue, the missing ones among them, in its own order."""
+    if name == "demo":
+        return ()
+    if name not in _CATALOGUES:
+        raise InputError(f"{name!r} is no named zoo; there are {', '.join(zoo_names())}")
+    text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    return tuple(_entry(table) for table in tomllib.loads(text)["network"])
+
+
+def filter_models(
+    specs: Iterable[ModelSpec],
+    *,
+    pattern: str | None = None,
+    source: str | None = None,
+    max_parameters: int | None = None,
+    pretraining: str | None = None,
+    licence: str | None = None,
+) -> list[ModelSpec]:
+    """Keep the networks that fit all that is asked.
+
+    Parameters
+    ----------
+    specs : iterable of ModelSpec
+        What to choose from, say `load_zoo("modern")`.
+    pattern : str, optional
+        Wildcards (`vit_*`) that the name, or what the source calls it, must match.
+    source : str, optional
+        The kind of source: `timm`, `hf`, …
+    max_parameters : int, optional
+        No more parameters than these; a network whose number is not known is left out.
+    pretraining, licence : str, optional
+        A part of the pre-training note or of the licence, in any case of letters.
+
+    Examples
+    --------
+    >>> small = filter_models(named_zoo("modern"), pattern="vit_*", max_parameters=50_000_000)
+    >>> [spec.name for spec in small]
+    ['vit_small_patch14_reg4_dinov2.lvd142m']
+    """
+    return [
+        spec
+        for spec in specs
+        if (pattern is None or any(fnmatchcase(text, pattern) for text in (spec.name, spec.where)))
+        and (source is None or spec.kind == source)
+        and (max_parameters is None or (spec.parameters or max_parameters + 1) <= max_parameters)
+        and _holds(spec.pretraining, pretraining)
+        and _holds(spec.licence, licence)
+    ]
+
+
+def _holds(text: str | None, part: str | None) -> bool:
+    return part is None or part.lower() in (text or "").lower()
+
+
+def _entry(table: dict[str, Any]) -> Entry:
+    known = dict(table)
+    about = {key: known.pop(key) for key in ("name", "architecture", "data", "method", "origin")}
+    apart = {key: known.pop(key, None) for key in ("missing", "number", "group")}
+    spec = None
+    if "source" in known:
+        # No input size, mean or std: those the source itself states are right.
+        spec = ModelSpec(
+            name=about["name"],
+            architecture=about["architecture"],
+            origin=about["origin"],
+            pretraining=f"{about['data']}, {about['method']}",
+            **known,
+        )
+    return Entry(**about, **apart, spec=spec)

@@ -1,0 +1,332 @@
+"""Networks in ONNX files, run by onnxruntime."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.model import Network, NetworkInfo, Outputs, Pixels
+from oodzoo.zoo.preprocessing import Preprocessing, square
+from oodzoo.zoo.spec import ModelSpec, verified_file
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class OnnxNetwork(Network):
+    """A network whose session gives features and, where it has a head, logits."""
+
+    def __init__(self, session: Any, info: NetworkInfo, outputs: list[str]) -> None:
+        self.info = info
+        self._session = session
+        self._outputs = outputs
+        self.on_cpu = session.get_providers()[0] == "CPUExecutionProvider"
+        tensor = session.get_inputs()[0]
+        self._input = tensor.name
+        self._dtype = _DTYPES[tensor.type]
+        self._batch = tensor.shape[0] if isinstance(tensor.shape[0], int) else None
+
+    def prepare(self, pixels: Pixels) -> NDArray[Any]:
+        return self.info.preprocessing.normalise(pixels).astype(self._dtype, copy=False)
+
+    def launch(self, prepared: NDArray[Any]) -> list[NDArray[Any]]:
+        if self._batch is None:
+            return self._run(prepared)
+        parts = [self._run_padded(part) for part in _parts(prepared, self._batch)]
+        return [np.concatenate(output) for output in zip(*parts, strict=True)]
+
+    def collect(self, launched: list[NDArray[Any]]) -> Outputs:
+        features, *logits = (pooled(output, self.info.name) for output in launched)
+        return Outputs(features, logits[0] if logits else None)
+
+    def _run(self, batch: NDArray[Any]) -> list[NDArray[Any]]:
+        outputs: list[NDArray[Any]] = self._session.run(self._outputs, {self._input: batch})
+        return outputs
+
+    def _run_padded(self, part: NDArray[Any]) -> list[NDArray[Any]]:
+        missing = (self._batch or 0) - len(part)
+        padded = np.concatenate([part, np.zeros((missing, *part.shape[1:]), part.dtype)])
+        return [output[: len(part)] for output in self._run(padded)]
+
+
+_DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+
+
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxNetwork:
+    """Open an ONNX file; its sha256 is checked where the zoo states it."""
+    if precision != "float32":
+        raise InputError(
+            f"network {spec.name!r}: an ONNX file runs in its own precision, not {precision!r}"
+        )
+    path, digest = verified_file(spec)
+    session = _session(path, spec.name, device)
+    content = path.read_bytes()
+    preprocessing = _preprocessing(spec, session)
+    outputs = _output_names(spec, session)
+    size = preprocessing.geometry.crop
+    probe = np.zeros((1, *size, 3), np.uint8)
+    info = NetworkInfo(
+        name=spec.name,
+        preprocessing=preprocessing,
+        feature_dim=0,
+        n_logits=None,
+        parameters=spec.parameters or count_parameters(content),
+        fingerprint=fingerprint([digest, *_external_digests(path, content)], outputs),
+        pretraining=spec.pretraining,
+    )
+    features, logits = _try(OnnxNetwork(session, info, outputs), probe)
+    if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
+        raise InputError(
+            f"network {spec.name!r} gives {features.shape[1]} features, "
+            f"its zoo states feature_dim = {spec.feature_dim}"
+        )
+    dims = {
+        "feature_dim": features.shape[1],
+        "n_logits": logits.shape[1] if logits is not None else None,
+    }
+    return OnnxNetwork(session, NetworkInfo(**{**vars(info), **dims}), outputs)
+
+
+def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
+    """An output as (n, d): a feature map (n, d, height, width) is averaged over its places."""
+    if output.ndim == 4:
+        output = output.mean(axis=(2, 3), dtype=np.float32)
+    if output.ndim != 2:
+        raise InputError(
+            f"network {name!r} gives an output of shape {output.shape}; "
+            "expected (n, d), or a feature map (n, d, height, width)"
+        )
+    return output.astype(np.float32, copy=False)
+
+
+def _session(path: Path, name: str, device: str) -> Any:
+    import onnxruntime
+
+    providers: list[Any] = ["CPUExecutionProvider"]
+    if device.startswith("cuda"):
+        if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+            number = device.partition(":")[2] or "0"
+            providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
+        else:
+            warnings.warn(
+                f"network {name!r} runs on the CPU: this onnxruntime knows no CUDA "
+                "(pip install onnxruntime-gpu)",
+                stacklevel=2,
+            )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = _usable_cores()
+    if _share_memory():
+        options.add_session_config_entry("session.use_env_allocators", "1")
+    try:
+        return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"network {name!r}: onnxruntime cannot open {str(path)!r}: {reason[:200]}"
+        ) from error
+
+
+@functools.cache
+def _share_memory() -> bool:
+    """Let all sessions work in one arena, so that memory does not grow with the zoo."""
+    import onnxruntime as ort
+
+    try:
+        where = ort.OrtMemoryInfo(
+            "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
+        )
+        ort.create_and_register_allocator(where, None)
+    except (AttributeError, RuntimeError):  # this version cannot; each session has its own
+        return False
+    return True
+
+
+def _usable_cores() -> int:
+    from joblib import cpu_count
+
+    return int(cpu_count())
+
+
+def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
+    inputs = session.get_inputs()
+    shape = inputs[0].shape if len(inputs) == 1 else []
+    if len(shape) != 4 or inputs[0].type not in _DTYPES or shape[1] != 3:
+        described = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs) or "none"
+        raise InputError(
+            f"network {spec.name!r} must take one float tensor (n, 3, height, width); "
+            f"it takes {described}"
+        )
+    size = spec.input_size or (shape[2] if isinstance(shape[2], int) else 224)
+    wrong = [side for side in shape[2:] if isinstance(side, int) and side != size]
+    if wrong:
+        raise InputError(
+            f"network {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
+            f"its zoo states input_size = {size}"
+        )
+    if spec.mean is None or spec.std is None:
+        warnings.warn(
+            f"network {spec.name!r}: an ONNX file does not tell its mean and std; ImageNet's are "
+            "taken. Give them in a zoo file if they differ",
+            stacklevel=2,
+        )
+    return square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
+
+
+def _output_names(spec: ModelSpec, session: Any) -> list[str]:
+    known = [output.name for output in session.get_outputs()]
+    features = spec.features or ("features" if "features" in known else None)
+    if features is None and len(known) == 1:
+        features = known[0]
+    if features is None:
+        raise InputError(
+            f"network {spec.name!r} has the outputs {', '.join(known)}; "
+            'say in a zoo file which are the features: features = "…"'
+        )
+    logits = spec.logits
+    if logits is None and spec.features is None and "logits" in known and features != "logits":
+        logits = "logits"  # nothing was said about outputs, and this name says it
+    wanted = [features] if logits is None else [features, logits]
+    for name in wanted:
+        if name not in known:
+            raise InputError(
+                f"network {spec.name!r} has no output {name!r}; it has {', '.join(known)}"
+            )
+    return wanted
+
+
+def _try(network: OnnxNetwork, pixels: Pixels) -> Outputs:
+    try:
+        return network(pixels)
+    except InputError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise InputError(
+            f"network {network.info.name!r} cannot run on an image of "
+            f"{pixels.shape[1]}×{pixels.shape[2]} pixels: {reason[:200]}"
+        ) from error
+
+
+def fingerprint(digests: list[str], outputs: list[str]) -> str:
+    """Of the files that make up a network, and of the outputs that are taken of it."""
+    return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
+
+
+def _external_digests(path: Path, content: bytes) -> Iterator[str]:
+    """Of the files beside an ONNX file that hold its weights; onnxruntime has found them."""
+    for name in external_files(content):
+        with (path.parent / name).open("rb") as file:
+            yield hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
+    for start in range(0, len(batch), size):
+        yield batch[start : start + size]
+
+
+# --- what a file says --------------------------------------------------------------------------
+
+# Numbers of the fields that are read, of the protobuf wire format: so the `onnx` package is not
+# needed.
+_GRAPH, _NODE, _INITIALIZER, _OUTPUT, _ATTRIBUTE, _TENSOR = 7, 1, 5, 12, 5, 5
+_DIMS, _DATA_TYPE, _EXTERNAL_DATA = 1, 2, 13
+_NO_WEIGHTS = frozenset({7, 8, 9})  # int64, text, bool: shapes, axes and masks
+
+
+def count_parameters(model: bytes) -> int:
+    """Number of weights in an ONNX file: the elements of its initializers and constants.
+
+    Shapes and indices are no weights, and neither are single numbers such as the epsilon of a
+    layer norm.
+    """
+    return sum(_weights(tensor) for tensor in _tensors(model))
+
+
+def external_files(model: bytes) -> list[str]:
+    """The files, relative to an ONNX file, in which it keeps weights."""
+    names = set()
+    for tensor in _tensors(model):
+        for entry in (value for key, value in _fields(tensor) if key == _EXTERNAL_DATA):
+            pair = dict(_fields(entry))
+            if pair.get(1) == b"location":
+                names.add(bytes(pair[2]).decode())
+    return sorted(names)
+
+
+def output_names(model: bytes) -> list[str]:
+    """The outputs of an ONNX file."""
+    return [
+        bytes(dict(_fields(value))[1]).decode()
+        for graph in (value for key, value in _fields(memoryview(model)) if key == _GRAPH)
+        for key, value in _fields(graph)
+        if key == _OUTPUT
+    ]
+
+
+def _tensors(model: bytes) -> Iterator[memoryview]:
+    for graph in (value for key, value in _fields(memoryview(model)) if key == _GRAPH):
+        for key, value in _fields(graph):
+            if key == _INITIALIZER:
+                yield value
+            elif key == _NODE:
+                for attribute in (v for k, v in _fields(value) if k == _ATTRIBUTE):
+                    yield from (
+                        v for k, v in _fields(attribute) if k == _TENSOR and not isinstance(v, int)
+                    )
+
+
+def _weights(tensor: memoryview) -> int:
+    dims: list[int] = []
+    for key, value in _fields(tensor):
+        if key == _DIMS:
+            dims += [value] if isinstance(value, int) else _varints(value)
+        elif key == _DATA_TYPE and value in _NO_WEIGHTS:
+            return 0
+    return math.prod(dims) if dims else 0
+
+
+def _fields(view: Any) -> Iterator[tuple[int, Any]]:
+    """The (field number, value) pairs of a protobuf message."""
+    at = 0
+    while at < len(view):
+        key, at = _varint(view, at)
+        kind = key & 7
+        value: Any
+        if kind == 0:
+            value, at = _varint(view, at)
+        elif kind == 2:
+            length, at = _varint(view, at)
+            value, at = view[at : at + length], at + length
+        else:
+            width = 8 if kind == 1 else 4
+            value, at = view[at : at + width], at + width
+        yield key >> 3, value
+
+
+def _varints(view: memoryview) -> Iterator[int]:
+    at = 0
+    while at < len(view):
+        value, at = _varint(view, at)
+        yield value
+
+
+def _varint(view: memoryview, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = view[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7

@@ -1,0 +1,126 @@
+"""Image towers of open_clip: `open_clip/<architecture>/<pre-training tag>`.
+
+Features are what `encode_image` gives: the image embedding, projected into the space it shares
+with texts, not scaled to length 1. It is what the network was trained to make comparable, and the
+one output all architectures there have. The text tower is thrown away, and there are no logits.
+
+Instead of a tag there may be a file (`open_clip/ViT-B-16/./weights.safetensors`). A folder in
+open_clip's own format is `open_clip/local-dir:<path>`, a repository of the hub
+`open_clip/hf-hub:<owner>/<name>`.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import replace
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.packages import optional_package
+from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
+from oodzoo.zoo.spec import ModelSpec, verified_file
+from oodzoo.zoo.torch_model import (
+    HUB_REMEDY,
+    Built,
+    Module,
+    Tensor,
+    TorchNetwork,
+    assemble,
+    cannot_load,
+    no_unpickling,
+    refuse_sha256,
+    scaled,
+)
+from oodzoo.zoo.torchvision_import import import_torchvision
+
+_EXTRA = "open-clip"
+_FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "squash"}
+
+
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
+    """Load an image tower with its pre-trained weights, from the cache or from the hub."""
+    return assemble(build(spec), spec, device=device, precision=precision)
+
+
+def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    purpose = f"network {spec.name!r} (open_clip)"
+    torch = optional_package("torch", extra=_EXTRA, purpose=purpose)
+    import_torchvision(extra=_EXTRA, purpose=purpose)
+    open_clip = optional_package("open_clip", extra=_EXTRA, purpose=purpose)
+    options = _options(open_clip, spec)
+    if spec.input_size is not None:
+        options["force_image_size"] = spec.input_size
+    if not pretrained:
+        here = torch.empty(0).device  # the meta device, where a caller only wants shapes
+        options |= {"pretrained": None, "require_pretrained": False, "device": here}
+    try:
+        with no_unpickling():
+            module = open_clip.create_model(**options).visual
+    except Exception as error:
+        raise cannot_load(spec, error, HUB_REMEDY) from error
+    architecture = spec.where.partition(":" if ":" in spec.where else "/")[0]
+    gelu = ", QuickGELU" if options.get("force_quick_gelu") else ""
+    return Built(
+        module=module,
+        forward=_embedding,
+        preprocessing=scaled(_preprocessing(module.preprocess_cfg), spec),
+        identity=f"open_clip {architecture}{gelu} image embedding",
+        pretraining=spec.where.rpartition("/")[2],
+    )
+
+
+def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
+    output = module(batch)
+    # Towers that also caption give (embedding, tokens).
+    return (output[0] if isinstance(output, tuple) else output), None
+
+
+def _preprocessing(config: dict[str, Any]) -> Preprocessing:
+    """What `open_clip.image_transform_v2(config, is_train=False)` does, as data."""
+    size = config["size"]
+    height, width = (size, size) if isinstance(size, int) else size
+    geometry = Geometry(
+        resize=(height, width),
+        crop=(height, width),
+        fit=_FITS[config["resize_mode"]],
+        interpolation=config["interpolation"],
+        fill=config["fill_color"] if config["resize_mode"] == "longest" else 0,
+    )
+    return Preprocessing(geometry, tuple(config["mean"]), tuple(config["std"]))
+
+
+def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
+    """What `open_clip.create_model` is asked for."""
+    scheme, colon, path = spec.where.partition(":")
+    if colon:
+        refuse_sha256(spec)
+        name = f"local-dir:{spec.folder / path}" if scheme == "local-dir" else spec.where
+        return {"model_name": name, "require_pretrained": True}
+    name, _, tag = spec.where.partition("/")
+    if name not in open_clip.list_models():
+        near = difflib.get_close_matches(name, open_clip.list_models(), n=3, cutoff=0.5)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(f"network {spec.name!r}: open_clip knows no architecture {name!r}{hint}")
+    options = {"model_name": name, "pretrained": tag, "require_pretrained": True}
+    if tag.startswith((".", "/")):
+        file, _ = verified_file(replace(spec, source=f"open_clip/{tag}"))
+        return {**options, "pretrained": str(file)}
+    refuse_sha256(spec)
+    known = open_clip.get_pretrained_cfg(name, tag)
+    if not known:
+        tags = ", ".join(open_clip.list_pretrained_tags_by_model(name))
+        raise InputError(
+            f"network {spec.name!r}: open_clip has no weights {tag!r} for {name}; "
+            f"{f'it has {tags}' if tags else 'it has none for this architecture'}"
+        )
+    # Weights trained with QuickGELU need it; without it open_clip only warns, and the features are
+    # those of another network.
+    return {
+        **options,
+        "force_quick_gelu": bool(known.get("quick_gelu")),
+        "force_preprocess_cfg": {
+            key: known[key]
+            for key in ("mean", "std", "interpolation", "resize_mode", "fill_color")
+            if key in known
+        },
+    }

@@ -1,0 +1,141 @@
+"""Networks of timm: `timm/<architecture>.<tag>`.
+
+Features are what timm calls pre-logits: the pooled, normalised input of the classifier. A timm
+folder on disk (`config.json` beside `model.safetensors`) is `timm/local-dir:<path>`, a repository
+of the hub `timm/hf-hub:<owner>/<name>`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.packages import optional_package
+from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
+from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_model import (
+    HUB_REMEDY,
+    Built,
+    Module,
+    Tensor,
+    TorchNetwork,
+    assemble,
+    cannot_load,
+    no_unpickling,
+    refuse_sha256,
+)
+from oodzoo.zoo.torchvision_import import import_torchvision
+
+_FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
+
+
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
+    """Load a network with its pre-trained weights, from timm's cache or from the hub."""
+    return assemble(build(spec), spec, device=device, precision=precision)
+
+
+def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    refuse_sha256(spec)
+    timm = _timm(spec)
+    where = _with_local_folder(spec)
+    fixed_size = {}
+    if ":" not in where:
+        registered = _registered(timm, where, spec.name)
+        if spec.input_size is not None and registered.fixed_input_size:
+            fixed_size["img_size"] = spec.input_size
+    try:
+        with no_unpickling():
+            module = timm.create_model(where, pretrained=pretrained, **fixed_size)
+    except Exception as error:
+        raise cannot_load(spec, error, HUB_REMEDY) from error
+    known = module.pretrained_cfg
+    return Built(
+        module=module,
+        forward=_features_and_logits if _has_classifier(module) else _features,
+        preprocessing=_preprocessing(timm, module, spec),
+        identity=f"timm {known.get('architecture')} pre-logits",
+        pretraining=known.get("description") or known.get("tag"),
+        licence=known.get("license"),
+    )
+
+
+def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
+    # The head is asked twice, and the network itself runs once: what lies between the pre-logits
+    # and the logits differs between architectures (two classifiers, a norm) and only timm knows it.
+    maps = module.forward_features(batch)
+    return module.forward_head(maps, pre_logits=True).flatten(1), module.forward_head(maps)
+
+
+def _features(module: Module, batch: Tensor) -> tuple[Tensor, None]:
+    maps = module.forward_features(batch)
+    return module.forward_head(maps, pre_logits=True).flatten(1), None
+
+
+def _has_classifier(module: Module) -> bool:
+    """Whether the head tells classes: that of a CLIP image tower projects into an embedding."""
+    known = module.pretrained_cfg
+    tag = known.get("tag") or ""
+    name = f"{known.get('architecture')}.{tag}"
+    contrastive = "clip" in name or "pe_core" in name
+    projects = contrastive and "ft_in" not in tag and not known.get("label_names")
+    return bool(module.num_classes) and not projects
+
+
+def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
+    """What `timm.data.create_transform(**config, is_training=False)` does, as data."""
+    wanted: dict[str, Any] = {"mean": spec.mean, "std": spec.std}
+    if spec.input_size is not None:
+        wanted["input_size"] = (3, spec.input_size, spec.input_size)
+    config = timm.data.resolve_model_data_config(module, args=wanted)
+    channels, height, width = config["input_size"]
+    if channels != 3:
+        raise InputError(f"network {spec.name!r} takes images of {channels} channels, not RGB")
+    resize = tuple(math.floor(side / config["crop_pct"]) for side in (height, width))
+    fit = _FITS.get(config["crop_mode"], "cover")
+    mean, std = tuple(config["mean"]), tuple(config["std"])
+    geometry = Geometry(
+        resize=resize,
+        crop=(height, width),
+        fit=fit,
+        interpolation=config["interpolation"],
+        fill=round(255 * mean[0]) if fit == "contain" else 0,
+    )
+    return Preprocessing(geometry, mean, std)
+
+
+def _registered(timm: Any, where: str, name: str) -> Any:
+    """What timm's registry knows of a network; refuse a name it has no weights for."""
+    architecture, _, tag = where.partition(".")
+    if not timm.is_model(architecture):
+        raise InputError(
+            f"network {name!r}: timm {timm.__version__} knows no architecture {architecture!r}"
+            + _near(architecture, timm.list_models())
+        )
+    tags = timm.list_models(f"{architecture}.*", pretrained=True)
+    if not tags:
+        raise InputError(f"network {name!r}: timm has no pre-trained weights for {architecture!r}")
+    if tag and where not in tags:
+        raise InputError(
+            f"network {name!r}: timm has no weights {where!r}; it has {', '.join(tags)}"
+        )
+    return timm.get_pretrained_cfg(where)
+
+
+def _near(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def _with_local_folder(spec: ModelSpec) -> str:
+    """A relative folder is relative to the zoo file that names it."""
+    scheme, _, path = spec.where.partition(":")
+    return f"local-dir:{spec.folder / path}" if scheme == "local-dir" else spec.where
+
+
+def _timm(spec: ModelSpec) -> Any:
+    purpose = f"network {spec.name!r} (timm)"
+    optional_package("torch", extra="timm", purpose=purpose)
+    import_torchvision(extra="timm", purpose=purpose)
+    return optional_package("timm", extra="timm", purpose=purpose)

@@ -1,0 +1,328 @@
+"""Networks that PyTorch runs: what timm, torchvision, transformers and open_clip share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.model import Network, NetworkInfo, Outputs, Pixels
+from oodzoo.zoo.packages import one_line
+from oodzoo.zoo.preprocessing import Preprocessing
+from oodzoo.zoo.spec import ModelSpec
+
+Module = Any  # torch.nn.Module; torch is imported only when a network needs it
+Tensor = Any  # torch.Tensor
+
+Forward = Callable[[Module, Tensor], tuple[Tensor, Tensor | None]]
+"""From a module and a normalised batch (n, 3, height, width) to its features and logits."""
+
+PRECISIONS = ("float32", "bfloat16", "float16")
+
+HUB_REMEDY = (
+    "weights are fetched from huggingface.co once and then kept: check the name and the connection "
+    "(for a gated repository also `hf auth login`), or set HF_HOME to a cache that holds them"
+)
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a source gives: a module and how to use it, before it is on a device.
+
+    `identity` says what is taken of which architecture, in words that do not change with the place
+    the weights came from; with the weights it makes the fingerprint.
+    """
+
+    module: Module
+    forward: Forward
+    preprocessing: Preprocessing
+    identity: str
+    pretraining: str | None = None
+    licence: str | None = None
+
+
+class TorchNetwork(Network):
+    """A module in eval mode on a device.
+
+    On CUDA neither `prepare` nor `launch` waits for the device: pixels go there as bytes, from
+    pinned memory and beside whatever runs, are normalised there, and the outputs are copied back
+    into pinned memory behind the forward pass. So a caller who launches the next batch before
+    collecting the last keeps the device busy.
+    """
+
+    def __init__(
+        self, built: Built, info: NetworkInfo, *, device: str = "cpu", precision: str = "float32"
+    ) -> None:
+        torch: Any = import_module("torch")
+        self.info = info
+        self._device = _device(device)
+        self.on_cpu = self._device.type == "cpu"
+        self._dtype = _dtype(precision)
+        self._forward = built.forward
+        self._module = cast(built.module.eval().requires_grad_(False), self._dtype)
+        self._module.to(self._device)
+        self._copies: Any = None
+        if self._device.type == "cuda":
+            self._module.to(memory_format=torch.channels_last)
+            self._copies = torch.cuda.Stream(self._device)
+        self._mean, self._std = (
+            torch.tensor(values, device=self._device).view(1, 3, 1, 1)
+            for values in (info.preprocessing.mean, info.preprocessing.std)
+        )
+
+    def prepare(self, pixels: Pixels) -> _Prepared:
+        import torch
+
+        tensor = torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
+        if self._copies is None:
+            return _Prepared(tensor.to(self._device), None)
+        with torch.cuda.stream(self._copies):
+            on_device = tensor.pin_memory().to(self._device, non_blocking=True)
+            return _Prepared(on_device, _mark(self._copies))
+
+    def launch(self, prepared: _Prepared) -> _Launched:
+        import torch
+
+        if prepared.event is not None:
+            stream = torch.cuda.current_stream(self._device)
+            stream.wait_event(prepared.event)
+            prepared.pixels.record_stream(stream)
+        with torch.inference_mode():
+            batch = self._normalised(prepared.pixels)
+            features, logits = self._forward(self._module, batch)
+            tensors = [t.float() for t in (features, logits) if t is not None]
+            if prepared.event is None:
+                return _Launched(tensors, None)
+            return _Launched([_to_pinned(t) for t in tensors], _mark(stream))
+
+    def collect(self, launched: _Launched) -> Outputs:
+        if launched.event is not None:
+            launched.event.synchronize()
+        # A copy on CUDA, so that pinned memory is not held for as long as a caller keeps features.
+        features, *logits = (
+            t.numpy().copy() if launched.event is not None else t.cpu().numpy()
+            for t in launched.outputs
+        )
+        return Outputs(features, logits[0] if logits else None)
+
+    def _normalised(self, pixels: Tensor) -> Tensor:
+        # Pixels lie channels last, which is what CUDA convolutions want: there they stay so. The
+        # order of the operations is torchvision's ToTensor and Normalize, for equal floats.
+        batch = pixels.permute(0, 3, 1, 2)
+        if self._device.type != "cuda":
+            batch = batch.contiguous()
+        return batch.float().div_(255).sub_(self._mean).div_(self._std).to(self._dtype)
+
+
+class _Prepared(NamedTuple):
+    pixels: Tensor
+    event: Any
+
+
+class _Launched(NamedTuple):
+    outputs: list[Tensor]
+    event: Any
+
+
+def assemble(
+    built: Built, spec: ModelSpec, *, device: str = "cpu", precision: str = "float32"
+) -> TorchNetwork:
+    """Put a module on a device, and learn its dimensions from one black image.
+
+    The fingerprint is taken from the weights as they came, before they go to a device or into
+    another precision.
+    """
+    parts = (built.identity, weights_digest(built.module))
+    info = NetworkInfo(
+        name=spec.name,
+        preprocessing=built.preprocessing,
+        feature_dim=0,
+        n_logits=None,
+        parameters=count_parameters(built.module),
+        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+        pretraining=spec.pretraining or built.pretraining,
+        licence=spec.licence or built.licence,
+    )
+    network = TorchNetwork(built, info, device=device, precision=precision)
+    features, logits = _try(network, device, precision)
+    if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
+        raise InputError(
+            f"network {spec.name!r} gives {features.shape[1]} features, "
+            f"its zoo states feature_dim = {spec.feature_dim}"
+        )
+    network.info = replace(
+        info,
+        feature_dim=features.shape[1],
+        n_logits=None if logits is None else logits.shape[1],
+    )
+    return network
+
+
+def weights_digest(module: Module) -> str:
+    """SHA-256 over the names, types, shapes and bytes of all weights and buffers."""
+    digest = hashlib.sha256()
+    for name, tensor in module.state_dict().items():
+        tensor = tensor.detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(_bytes(tensor))
+    return digest.hexdigest()
+
+
+def count_parameters(module: Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def cast(module: Module, dtype: Any) -> Module:
+    """Store the weights in a precision; batch normalisation keeps float32.
+
+    Casting once is faster than autocast, which converts the weights in every forward pass. The
+    running statistics of batch normalisation are no weights but measurements that the whole
+    network was scaled with, and its kernels take half-precision inputs beside float32 statistics.
+    """
+    import torch
+
+    if dtype == torch.float32:
+        return module.float()
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.batchnorm._BatchNorm):
+            continue
+        for tensor in (*part.parameters(recurse=False), *part.buffers(recurse=False)):
+            if tensor.is_floating_point():
+                tensor.data = tensor.data.to(dtype)
+    return module
+
+
+@contextmanager
+def no_unpickling() -> Iterator[None]:
+    """Within it, `torch.load` reads tensors and plain containers only, whoever calls it.
+
+    Libraries call `torch.load` in many places, and before torch 2.6 it unpickled unless told
+    otherwise.
+    """
+    variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+    before = os.environ.get(variable)
+    os.environ[variable] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = before
+
+
+def cannot_load(spec: ModelSpec, error: BaseException, remedy: str) -> InputError:
+    """What to raise where a library could not fetch or read the weights."""
+    return InputError(
+        f"network {spec.name!r}: cannot load {spec.source}: {one_line(error)}; {remedy}"
+    )
+
+
+def refuse_sha256(spec: ModelSpec) -> None:
+    """A checksum that nobody checks would promise what is not so."""
+    if spec.sha256 is not None:
+        raise InputError(
+            f"network {spec.name!r}: sha256 is checked for networks that are one file, not for "
+            f"{spec.source}; remove it"
+        )
+
+
+def scaled(preprocessing: Preprocessing, spec: ModelSpec) -> Preprocessing:
+    """What the source says, with the input size, mean and std that a zoo file states instead.
+
+    Another size keeps the proportion between what is resized and what is cut out.
+    """
+    geometry = preprocessing.geometry
+    if spec.input_size is not None:
+        size = spec.input_size
+        height, width = (
+            round(side * size / crop)
+            for side, crop in zip(geometry.resize, geometry.crop, strict=True)
+        )
+        geometry = replace(geometry, resize=(height, width), crop=(size, size))
+    return Preprocessing(geometry, spec.mean or preprocessing.mean, spec.std or preprocessing.std)
+
+
+def _device(name: str) -> Any:
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"{name!r} is no device; give cpu, cuda, cuda:1 or mps") from error
+    if device.type == "cuda":
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= count:
+            raise InputError(
+                f"the device {name!r} is not there: torch {torch.__version__} finds {count} CUDA "
+                "devices here"
+            )
+    elif device.type == "mps" and not torch.backends.mps.is_available():
+        raise InputError(f"the device {name!r} is not there: torch finds no Apple GPU here")
+    elif device.type not in ("cpu", "mps"):
+        raise InputError(f"{name!r} is no device; give cpu, cuda, cuda:1 or mps")
+    return device
+
+
+def _dtype(precision: str) -> Any:
+    import torch
+
+    if precision not in PRECISIONS:
+        raise InputError(f"{precision!r} is no precision; give one of {', '.join(PRECISIONS)}")
+    return getattr(torch, precision)
+
+
+def _mark(stream: Any) -> Any:
+    """An event behind everything on a CUDA stream; waiting for it does not burn a core."""
+    torch: Any = import_module("torch")
+    event = torch.cuda.Event(blocking=True)
+    event.record(stream)
+    return event
+
+
+def _to_pinned(tensor: Tensor) -> Tensor:
+    import torch
+
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+    return host.copy_(tensor, non_blocking=True)
+
+
+def _bytes(tensor: Tensor) -> memoryview:
+    import torch
+
+    array: NDArray[np.uint8] = tensor.reshape(-1).view(torch.uint8).numpy()
+    return array.data
+
+
+def _try(network: TorchNetwork, device: str, precision: str) -> Outputs:
+    height, width = network.info.preprocessing.geometry.crop
+    name = network.info.name
+    black = np.zeros((1, height, width, 3), np.uint8)
+    try:
+        outputs, again = network(black), network(black)
+    except Exception as error:
+        raise InputError(
+            f"network {name!r} cannot run on an image of {height}×{width} pixels "
+            f"on {device} in {precision}: {one_line(error)}"
+        ) from error
+    for output in outputs:
+        if output is not None and output.ndim != 2:
+            raise InputError(
+                f"network {name!r} gives an output of shape {output.shape}; expected (n, d)"
+            )
+    if not np.isfinite(outputs.features).all():
+        other = "; run it in bfloat16 or float32" if precision == "float16" else ""
+        raise InputError(
+            f"network {name!r} gives infinite or undefined features in {precision}{other}"
+        )
+    if not np.allclose(outputs.features, again.features, rtol=0.01, atol=0.01):
+        raise InputError(f"network {name!r} gives other features each time for the same image")
+    return outputs

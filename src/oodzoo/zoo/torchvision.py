@@ -1,0 +1,128 @@
+"""Networks of torchvision: `torchvision/<name>` or `torchvision/<name>.<weights>`.
+
+Features are the input of the last linear layer. Without a name of weights, those that torchvision
+calls its default are taken.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.zoo.preprocessing import Geometry, Preprocessing
+from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.torch_model import (
+    Built,
+    Module,
+    Tensor,
+    TorchNetwork,
+    assemble,
+    cannot_load,
+    no_unpickling,
+    refuse_sha256,
+    scaled,
+)
+from oodzoo.zoo.torchvision_import import import_torchvision
+
+_REMEDY = (
+    "weights are fetched from download.pytorch.org once and then kept: check the connection, or "
+    "set TORCH_HOME to a cache that holds them"
+)
+
+
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
+    """Load a network with its pre-trained weights, from torch's cache or from its server."""
+    return assemble(build(spec), spec, device=device, precision=precision)
+
+
+def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    refuse_sha256(spec)
+    purpose = f"network {spec.name!r} (torchvision)"
+    torchvision = import_torchvision(extra="torchvision", purpose=purpose)
+    name, weights = _named(torchvision, spec)
+    try:
+        with no_unpickling():
+            whole = _whole(torchvision, name, weights, pretrained)
+    except Exception as error:
+        raise cannot_load(spec, error, _REMEDY) from error
+    return Built(
+        module=_split(whole),
+        forward=_squeezenet if name.startswith("squeezenet") else _features_and_logits,
+        preprocessing=scaled(_preprocessing(weights), spec),
+        identity=f"torchvision {name} input of the last linear layer",
+        pretraining=weights.name,
+        licence=weights.meta.get("license"),
+    )
+
+
+def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
+    features = module["backbone"](batch).flatten(1)
+    return features, module["head"](features)
+
+
+def _squeezenet(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
+    """The head of a SqueezeNet is a convolution that is pooled after it."""
+    maps = module["backbone"].features(batch)
+    return maps.mean((2, 3)), module["backbone"].classifier(maps).flatten(1)
+
+
+def _split(whole: Module) -> Module:
+    """The network without its last linear layer, and that layer beside it."""
+    import torch
+
+    linear = [name for name, part in whole.named_modules() if isinstance(part, torch.nn.Linear)]
+    if not linear:
+        return torch.nn.ModuleDict({"backbone": whole})
+    parent, _, last = linear[-1].rpartition(".")
+    head = whole.get_submodule(linear[-1])
+    setattr(whole.get_submodule(parent), last, torch.nn.Identity())
+    return torch.nn.ModuleDict({"backbone": whole, "head": head})
+
+
+def _whole(torchvision: Any, name: str, weights: Any, pretrained: bool) -> Module:
+    options: dict[str, Any] = {"weights": weights}
+    if not pretrained:  # what the builder itself sets for these weights
+        options = {}
+        if name in ("googlenet", "inception_v3"):
+            options = {"transform_input": True, "aux_logits": False, "init_weights": False}
+        elif name.startswith("vit_"):
+            options = {"image_size": weights.meta["min_size"][0]}
+    whole = torchvision.models.get_model(name, **options)
+    if getattr(whole, "AuxLogits", None) is not None:  # Inception's second head, for training only
+        whole.aux_logits, whole.AuxLogits = False, None
+    return whole
+
+
+def _preprocessing(weights: Any) -> Preprocessing:
+    """What `weights.transforms()` does to a Pillow image, as data."""
+    preset = weights.transforms()
+    resize, crop = preset.resize_size[0], preset.crop_size[0]
+    geometry = Geometry(
+        resize=(resize, resize),
+        crop=(crop, crop),
+        fit="cover",
+        interpolation=preset.interpolation.value,
+    )
+    return Preprocessing(geometry, tuple(preset.mean), tuple(preset.std))
+
+
+def _named(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
+    """The name of the architecture and its weights."""
+    models = torchvision.models
+    known = models.list_models(module=models)
+    name, _, version = spec.where.partition(".")
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        raise InputError(
+            f"network {spec.name!r}: torchvision {torchvision.__version__} knows no classification "
+            f"network {name!r}{hint}"
+        )
+    versions = models.get_model_weights(name).__members__
+    if (version or "DEFAULT") not in versions:
+        raise InputError(
+            f"network {spec.name!r}: torchvision has no weights {version!r} for {name}; "
+            f"it has {', '.join(key for key in versions if key != 'DEFAULT')}"
+        )
+    return name, versions[version or "DEFAULT"]

@@ -1,0 +1,388 @@
+"""Data sets: order, counts, fingerprint, and what is said to be odd."""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from oodzoo import ImageDomains, InputError
+from oodzoo.data.dataset import Oddity
+
+WriteImage = Callable[[Path], Path]
+Row = tuple[str, str, str, str]
+
+
+def shared_data() -> Path:
+    repository = Path(__file__).parents[1]
+    return Path(os.environ.get("OODZOO_SHARED", repository.parent / "shared")) / "data"
+
+
+def messages(oddities: list[Oddity], kind: str) -> list[str]:
+    return [oddity.message for oddity in oddities if oddity.kind == kind]
+
+
+def write_table(table: Path, rows: list[Row]) -> Path:
+    with table.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([("path", "domain", "label", "group"), *rows])
+    return table
+
+
+# --- order, classes, counts -------------------------------------------------------------------
+
+
+def test_samples_are_ordered_by_domain_class_and_path(photos: Path) -> None:
+    data = ImageDomains(photos)
+    assert list(data) == sorted(data, key=lambda s: (s.domain, s.label, s.path))
+    assert (data.domains, data.classes, len(data)) == (("day", "night"), ("cat", "dog"), 8)
+    assert repr(data).endswith("8 images, 2 domains, 2 classes)")
+    assert all(data.file(sample).is_file() for sample in data)
+
+
+def test_order_does_not_come_from_the_file_system(photos: Path, tmp_path: Path) -> None:
+    images = sorted(p for p in photos.rglob("*.png"))
+    for copy, order in (("ahead", images), ("back", images[::-1])):
+        for image in order:
+            target = tmp_path / copy / image.relative_to(photos)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(image, target)
+    assert ImageDomains(tmp_path / "ahead").samples == ImageDomains(tmp_path / "back").samples
+
+
+def test_classes_are_shared_by_all_domains(photos: Path, write_image: WriteImage) -> None:
+    write_image(photos / "day/bird/1.png")
+    data = ImageDomains(photos)
+    assert data.classes == ("bird", "cat", "dog")
+    assert data.counts()["night"] == {"bird": 0, "cat": 2, "dog": 2}
+
+
+def test_source_may_be_text(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(photos.parent)
+    assert ImageDomains("photos").samples == ImageDomains(photos).samples
+
+
+# --- fingerprint ------------------------------------------------------------------------------
+
+
+def test_fingerprint_does_not_depend_on_the_place(photos: Path, tmp_path: Path) -> None:
+    shutil.copytree(photos, tmp_path / "elsewhere/renamed")
+    assert (
+        ImageDomains(photos).fingerprint == ImageDomains(tmp_path / "elsewhere/renamed").fingerprint
+    )
+
+
+def test_fingerprint_of_a_folder_and_of_the_same_table(photos: Path, tmp_path: Path) -> None:
+    data = ImageDomains(photos)
+    table = write_table(tmp_path / "t.csv", [(s.path, s.domain, s.label, "") for s in data])
+    assert ImageDomains(table, root=photos).fingerprint == data.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("day/cat/1.png", "day/cat/9.png", id="name"),
+        pytest.param("day/cat/1.png", "day/cat/10.png", id="name, same order"),
+        pytest.param("day/cat/1.png", "day/cat/deep/1.png", id="folder"),
+        pytest.param("day/cat/1.png", "day/dog/9.png", id="label of one"),
+        pytest.param("day/cat/1.png", "night/cat/9.png", id="domain of one"),
+        pytest.param("day/cat", "day/cats", id="label"),
+        pytest.param("day", "days", id="domain"),
+    ],
+)
+def test_fingerprint_changes_with_a_move(photos: Path, old: str, new: str) -> None:
+    before = ImageDomains(photos).fingerprint
+    (photos / new).parent.mkdir(exist_ok=True)
+    (photos / old).rename(photos / new)
+    assert ImageDomains(photos).fingerprint != before
+
+
+def test_fingerprint_changes_with_one_byte(photos: Path) -> None:
+    before = ImageDomains(photos).fingerprint
+    with (photos / "day/cat/1.png").open("ab") as image:
+        image.write(b"\0")
+    assert ImageDomains(photos).fingerprint != before
+
+
+def test_fingerprint_is_the_same_before_and_after_a_check(photos: Path) -> None:
+    (photos / "day/cat/broken.png").symlink_to("nowhere.png")
+    fresh, checked = ImageDomains(photos), ImageDomains(photos)
+    checked.check()
+    assert fresh.fingerprint == checked.fingerprint
+
+
+# --- properties of tables ---------------------------------------------------------------------
+
+NAMES = [f"{i}.png" for i in range(8)]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight images that tables of any kind may name."""
+    folder = tmp_path_factory.mktemp("pool")
+    for i, name in enumerate(NAMES):
+        Image.new("L", (2, 2), i).save(folder / name)
+    return folder
+
+
+words = st.text(
+    # no surrogates, which no file can hold; no NUL, which CSV readers dislike
+    st.characters(codec="utf-8", exclude_characters="\0"),
+    min_size=1,
+    max_size=5,
+).filter(lambda word: word == word.strip())
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> list[Row]:
+    domains = draw(st.lists(words, min_size=2, max_size=3, unique=True))
+    labels = draw(st.lists(words, min_size=2, max_size=3, unique=True))
+    groups = st.just("") | words
+    # two of each, or it is no data set
+    rows = [(NAMES[i], domains[i], labels[i], draw(groups)) for i in range(2)]
+    for name in draw(st.lists(st.sampled_from(NAMES[2:-1]), unique=True)):
+        domain, label = draw(st.sampled_from(domains)), draw(st.sampled_from(labels))
+        rows.append((name, domain, label, draw(groups)))
+    return rows
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=tables(), random=st.randoms(use_true_random=False))
+def test_order_of_rows_does_not_matter(pool: Path, rows: list[Row], random: Random) -> None:
+    data = ImageDomains(write_table(pool / "table.csv", rows))
+    shuffled = random.sample(rows, len(rows))
+    again = ImageDomains(write_table(pool / "table.csv", shuffled))
+    assert again.samples == data.samples
+    assert (again.domains, again.classes) == (data.domains, data.classes)
+    assert again.fingerprint == data.fingerprint
+    assert again.check() == data.check()
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=tables())
+def test_counts_add_up(pool: Path, rows: list[Row]) -> None:
+    data = ImageDomains(write_table(pool / "table.csv", rows))
+    counts = data.counts()
+    assert list(counts) == sorted({row[1] for row in rows})
+    assert all(list(row) == sorted({row[2] for row in rows}) for row in counts.values())
+    assert sum(sum(row.values()) for row in counts.values()) == len(rows) == len(data)
+    found = {(d, c): n for d, row in counts.items() for c, n in row.items() if n}
+    assert found == Counter((row[1], row[2]) for row in rows)
+
+
+@settings(max_examples=30, deadline=None)
+@given(rows=tables(), change=st.sampled_from(["domain", "label", "group"]), value=words)
+def test_fingerprint_changes_with_each_cell(
+    pool: Path, rows: list[Row], change: str, value: str
+) -> None:
+    _, domain, label, _ = rows[0]
+    last = (NAMES[-1], domain, label, "")
+    changed = (
+        NAMES[-1],
+        domain + value * (change == "domain"),
+        label + value * (change == "label"),
+        value * (change == "group"),
+    )
+    before = ImageDomains(write_table(pool / "table.csv", [*rows, last])).fingerprint
+    after = ImageDomains(write_table(pool / "table.csv", [*rows, changed])).fingerprint
+    assert before != after
+
+
+# --- what is odd ------------------------------------------------------------------------------
+
+
+def test_nothing_is_odd_about_a_sound_data_set(photos: Path) -> None:
+    assert ImageDomains(photos).check() == []
+
+
+def test_class_missing_in_a_domain(photos: Path, write_image: WriteImage) -> None:
+    write_image(photos / "day/bird/1.png")
+    data = ImageDomains(photos)
+    assert messages(data.quick_check(), "missing class") == [
+        "domain 'night' has no image of class 'bird'"
+    ]
+
+
+def test_domain_with_one_class(photos: Path, write_image: WriteImage) -> None:
+    write_image(photos / "dusk/cat/1.png")
+    (message,) = messages(ImageDomains(photos).quick_check(), "one class")
+    assert "'dusk'" in message
+    assert "'cat'" in message
+
+
+def damage(path: Path) -> None:
+    picture = Image.effect_noise((64, 64), 80).convert("RGB")
+    match path.stem:
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_text("this is no picture")
+        case "truncated":
+            picture.save(path)
+            path.write_bytes(path.read_bytes()[:-400])
+        case "float":
+            Image.new("F", (2, 2)).save(path)
+        case "dangling":
+            path.symlink_to("nowhere.png")
+        case "pipe":
+            os.mkfifo(path)
+
+
+BAD = ["empty.jpg", "text.jpg", "truncated.jpg", "truncated.png", "float.tiff", "dangling.png"]
+
+
+def test_each_unreadable_image_is_named_with_its_reason(photos: Path) -> None:
+    bad = [*BAD, "pipe.png"]
+    for name in bad:
+        damage(photos / "day/cat" / name)
+    data = ImageDomains(photos)
+    unreadable = [oddity for oddity in data.check() if oddity.kind == "unreadable"]
+    assert sorted(o.paths[0] for o in unreadable) == sorted(f"day/cat/{name}" for name in bad)
+    assert all(o.message.startswith(repr(o.paths[0]) + ": ") for o in unreadable)
+    assert all("\n" not in o.message for o in unreadable)
+
+
+def test_quick_check_opens_no_image(photos: Path) -> None:
+    for name in BAD:
+        damage(photos / "day/cat" / name)
+    assert ImageDomains(photos).quick_check() == []
+
+
+def test_identical_images_in_two_domains_are_a_leak(photos: Path) -> None:
+    shutil.copy(photos / "day/cat/1.png", photos / "night/cat/copy.png")
+    (leak,) = ImageDomains(photos).check()
+    assert leak.kind == "leak"
+    assert leak.paths == ("day/cat/1.png", "night/cat/copy.png")
+    assert "LEAK" in leak.message
+
+
+def test_domain_linked_to_another_is_a_leak(photos: Path) -> None:
+    (photos / "dusk").symlink_to("day")
+    assert len(messages(ImageDomains(photos).check(), "leak")) == 4
+
+
+def test_identical_images_with_two_labels(photos: Path) -> None:
+    shutil.copy(photos / "day/cat/1.png", photos / "day/dog/copy.png")
+    (oddity,) = ImageDomains(photos).check()
+    assert (oddity.kind, oddity.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
+
+
+def test_copies_within_a_class_and_empty_files_are_no_leak(photos: Path) -> None:
+    shutil.copy(photos / "day/cat/1.png", photos / "day/cat/copy.png")
+    for domain in ("day", "night"):
+        (photos / domain / "cat/empty.png").touch()
+    assert {oddity.kind for oddity in ImageDomains(photos).check()} == {"unreadable"}
+
+
+def test_group_in_two_domains_is_a_leak(photos: Path) -> None:
+    rows = [
+        ("day/cat/1.png", "day", "cat", "mimi"),
+        ("day/dog/1.png", "day", "dog", "rex"),
+        ("night/cat/1.png", "night", "cat", "mimi"),
+        ("night/dog/1.png", "night", "dog", ""),
+        ("day/dog/2.png", "day", "dog", ""),
+    ]
+    (leak,) = ImageDomains(write_table(photos / "table.csv", rows)).quick_check()
+    assert leak.kind == "leak"
+    assert "'mimi'" in leak.message
+    assert "rex" not in leak.message
+
+
+def test_progress_reaches_the_end(photos: Path) -> None:
+    calls: list[tuple[int, int]] = []
+    ImageDomains(photos).check(lambda done, total: calls.append((done, total)))
+    assert calls[-1] == (8, 8)
+
+
+# --- bad input --------------------------------------------------------------------------------
+
+
+def refusal(source: Path, **options: Path) -> str:
+    with pytest.raises(InputError) as caught:
+        ImageDomains(source, **options)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_path_that_does_not_exist(tmp_path: Path) -> None:
+    assert "nowhere' does not exist" in refusal(tmp_path / "nowhere")
+    # Python before 3.12 has an error of its own for a name too long
+    assert "x" * 300 in refusal(tmp_path / ("x" * 300))
+
+
+def test_link_that_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert "loop' does not exist" in refusal(tmp_path / "loop")
+
+
+def test_file_where_a_folder_is_due(photos: Path) -> None:
+    assert "1.png' is a file; give a folder" in refusal(photos / "day/cat/1.png")
+
+
+def test_folder_with_the_name_of_a_table(photos: Path) -> None:
+    renamed = photos.rename(photos.with_name("photos.csv"))
+    assert len(ImageDomains(renamed)) == 8
+
+
+def test_root_goes_with_a_table(photos: Path) -> None:
+    assert "goes with a table" in refusal(photos, root=photos)
+
+
+def test_one_domain(photos: Path) -> None:
+    shutil.rmtree(photos / "night")
+    assert "has one domain, 'day'; at least two" in refusal(photos)
+
+
+def test_one_domain_beside_an_empty_one(photos: Path) -> None:
+    shutil.rmtree(photos / "night/cat")
+    for image in (photos / "night/dog").iterdir():
+        image.unlink()
+    assert "has one domain, 'day'" in refusal(photos)
+
+
+def test_one_class(photos: Path) -> None:
+    for domain in ("day", "night"):
+        shutil.rmtree(photos / domain / "dog")
+    assert "has one class, 'cat'; at least two" in refusal(photos)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.parametrize("mode", [0o000, 0o444])  # 444: names can be listed, not looked at
+def test_folder_without_permission(photos: Path, mode: int) -> None:
+    closed = photos / "day/cat"
+    closed.chmod(mode)
+    try:
+        assert "Permission denied" in refusal(photos)
+    finally:
+        closed.chmod(0o755)
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+def test_image_without_permission_is_named(photos: Path) -> None:
+    (photos / "day/cat/1.png").chmod(0)
+    (oddity,) = ImageDomains(photos).check()
+    assert oddity == Oddity("unreadable", "'day/cat/1.png': Permission denied", ("day/cat/1.png",))
+
+
+# --- a real one -------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(
+    not (shared_data() / "pacs_mini").is_dir(),
+    reason="needs data/pacs_mini in $OODZOO_SHARED or beside the repository in shared/",
+)
+def test_pacs_mini() -> None:
+    data = ImageDomains(shared_data() / "pacs_mini")
+    assert data.domains == ("art_painting", "cartoon", "photo", "sketch")
+    assert data.classes == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
+    assert {n for row in data.counts().values() for n in row.values()} == {50}
+    assert data.check() == []

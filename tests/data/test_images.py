@@ -1,0 +1,393 @@
+"""Decoding: every usual kind of file, seen as a person would see it; every bad one named."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import subprocess
+import sys
+import warnings
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, features
+
+from oodzoo.data.images import SUFFIXES, UnreadableImageError, as_rgb, decode, read, read_bytes
+
+WHITE, BLACK = (255, 255, 255), (0, 0, 0)
+DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
+DEEP_AS_8_BIT = [0, 1, 128, 255]
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def noise(kind: str, size: int = 24) -> bytes:
+    pixels = np.random.default_rng(0).integers(0, 256, (size, size, 3), dtype=np.uint8)
+    return encoded(Image.fromarray(pixels), kind)
+
+
+def png(
+    width: int, height: int, depth: int, colour: int, rows: bytes, transparency: bytes = b""
+) -> bytes:
+    """A PNG written by hand, for what Pillow would not write."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        checksum = struct.pack(">I", zlib.crc32(kind + body))
+        return struct.pack(">I", len(body)) + kind + body + checksum
+
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + (chunk(b"tRNS", transparency) if transparency else b"")
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )
+
+
+def with_exif(jpeg: bytes, exif: bytes) -> bytes:
+    body = b"Exif\0\0" + exif
+    return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body + jpeg[2:]
+
+
+def outcome(content: bytes) -> Image.Image | str:
+    """The image, or the reason why there is none; nothing else may be raised."""
+    try:
+        return decode(content)
+    except UnreadableImageError as error:
+        return str(error)
+
+
+def is_sound(outcome: Image.Image | str) -> bool:
+    if isinstance(outcome, str):
+        return outcome != "" and "\n" not in outcome
+    return outcome.mode == "RGB"
+
+
+def reason(content: bytes) -> str:
+    text = outcome(content)
+    assert isinstance(text, str)
+    assert is_sound(text)
+    return text
+
+
+def pixel(image: Image.Image, x: int = 0, y: int = 0) -> tuple[int, int, int]:
+    value = image.getpixel((x, y))
+    assert isinstance(value, tuple)
+    red, green, blue = value
+    return int(red), int(green), int(blue)
+
+
+def nearly(found: tuple[int, int, int], wanted: tuple[int, int, int]) -> bool:
+    return all(abs(a - b) <= 3 for a, b in zip(found, wanted, strict=True))
+
+
+# --- kinds of pixels --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP"])
+def test_every_usual_format_becomes_rgb(kind: str) -> None:
+    image = decode(encoded(Image.new("RGB", (16, 8), (200, 40, 40)), kind))
+    assert (image.mode, image.size) == ("RGB", (16, 8))
+    assert nearly(pixel(image), (200, 40, 40))
+
+
+@pytest.mark.skipif(not features.check("avif"), reason="this Pillow has no AVIF")
+def test_avif_becomes_rgb() -> None:
+    assert decode(noise("AVIF")).mode == "RGB"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(encoded(Image.fromarray(DEEP), "PNG"), id="png"),
+        pytest.param(encoded(Image.fromarray(DEEP), "TIFF"), id="little-endian tiff"),
+        pytest.param(encoded(Image.fromarray(DEEP.astype(">u2")), "TIFF"), id="big-endian tiff"),
+        pytest.param(b"P5 4 1 65535\n" + DEEP.astype(">u2").tobytes(), id="pgm"),
+    ],
+)
+def test_16_bit_greyscale_is_scaled_not_clipped(content: bytes) -> None:
+    image = decode(content)
+    assert image.mode == "RGB"
+    assert np.asarray(image).tolist() == [[[grey] * 3 for grey in DEEP_AS_8_BIT]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_tiff_without_a_known_range_is_unreadable(dtype: type) -> None:
+    # 0 to 255, and 0 to 65535, are as likely as each other: a guess would be silent and wrong
+    content = encoded(Image.fromarray(np.array([[0, 1], [100, 255]], dtype=dtype)), "TIFF")
+    assert "no known range" in reason(content)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "CMYK", "YCbCr"])
+def test_every_opaque_mode_becomes_rgb(mode: str) -> None:
+    image = decode(encoded(Image.new("RGB", (4, 4), "white").convert(mode), "TIFF"))
+    assert image.mode == "RGB"
+    assert nearly(pixel(image), WHITE)
+
+
+def test_cmyk_jpeg_keeps_its_colours() -> None:
+    content = encoded(Image.new("CMYK", (8, 8), (0, 255, 255, 0)), "JPEG")
+    assert nearly(pixel(decode(content)), (255, 0, 0))
+
+
+# --- transparency -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF"])
+def test_white_shows_through_rgba(kind: str) -> None:
+    rgba = Image.new("RGBA", (2, 1), (0, 0, 0, 0))
+    rgba.putpixel((1, 0), (0, 0, 200, 255))
+    options = {"lossless": True} if kind == "WEBP" else {}
+    image = decode(encoded(rgba, kind, **options))
+    assert [pixel(image, x) for x in (0, 1)] == [WHITE, (0, 0, 200)]
+
+
+def test_half_transparent_black_is_grey() -> None:
+    layers = (Image.new("L", (2, 2), 0), Image.new("L", (2, 2), 128))
+    assert nearly(pixel(decode(encoded(Image.merge("LA", layers), "PNG"))), (127, 127, 127))
+
+
+@pytest.mark.parametrize(("kind", "transparency"), [("PNG", 0), ("PNG", b"\x00\xff"), ("GIF", 0)])
+def test_white_shows_through_a_palette(kind: str, transparency: int | bytes) -> None:
+    image = Image.new("P", (2, 1))
+    image.putpalette([0, 0, 0, 255, 0, 0])
+    image.putpixel((1, 0), 1)
+    found = decode(encoded(image, kind, transparency=transparency))
+    assert [pixel(found, x) for x in (0, 1)] == [WHITE, (255, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(png(2, 1, 8, 0, b"\0\x00\x64", b"\0\0"), id="8-bit grey"),
+        pytest.param(png(2, 1, 16, 0, b"\0\x00\x00\x64\x64", b"\0\0"), id="16-bit grey"),
+        pytest.param(png(2, 1, 8, 2, b"\0" + b"\x00" * 3 + b"\x64" * 3, b"\0" * 6), id="rgb"),
+    ],
+)
+def test_white_shows_where_one_colour_is_declared_transparent(content: bytes) -> None:
+    image = decode(content)
+    assert [pixel(image, x) for x in (0, 1)] == [WHITE, (100, 100, 100)]
+
+
+# --- orientation and animation ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_recorded_orientation_is_applied(kind: str, mode: str) -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6  # the camera was turned: what lies on the left belongs on top
+    image = Image.new(mode, (32, 16), "black")
+    image.paste("white", (0, 0, 16, 16))
+    upright = decode(encoded(image, kind, exif=exif))
+    assert upright.size == (16, 32)
+    assert nearly(pixel(upright, 8, 2), WHITE)
+    assert nearly(pixel(upright, 8, 29), BLACK)
+
+
+@pytest.mark.parametrize(
+    ("orientation", "corner"),
+    [*enumerate([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0), (1, 1), (0, 1)], start=1)],
+)
+def test_each_orientation_moves_the_first_pixel(orientation: int, corner: tuple[int, int]) -> None:
+    exif = Image.Exif()
+    exif[0x112] = orientation
+    image = Image.new("RGB", (2, 2), "black")
+    image.putpixel((0, 0), WHITE)
+    assert pixel(decode(encoded(image, "PNG", exif=exif)), *corner) == WHITE
+
+
+def test_16_bit_image_is_turned_too() -> None:
+    exif = Image.Exif()
+    exif[0x112] = 6
+    for kind in ("PNG", "TIFF"):
+        image = decode(encoded(Image.fromarray(DEEP), kind, exif=exif))
+        assert image.size == (1, 4)
+        assert [pixel(image, 0, y)[0] for y in range(4)] == DEEP_AS_8_BIT
+
+
+@pytest.mark.filterwarnings("ignore:Corrupt EXIF data")  # Pillow's own
+@pytest.mark.parametrize("exif", [b"garbage!!", b"", b"II*\0\x08\0\0\0\x05\0\x12\x01"])
+def test_damaged_metadata_do_not_make_a_jpeg_unreadable(exif: bytes) -> None:
+    assert decode(with_exif(noise("JPEG"), exif)).size == (24, 24)
+
+
+def test_damaged_metadata_do_not_make_a_png_unreadable() -> None:
+    content = noise("PNG")
+    start = content.index(b"IDAT") - 4
+    body = b"eXIfnonsense"
+    chunk = struct.pack(">I", 8) + body + struct.pack(">I", zlib.crc32(body))
+    assert decode(content[:start] + chunk + content[start:]).size == (24, 24)
+
+
+@pytest.mark.parametrize("kind", ["GIF", "PNG", "WEBP", "TIFF"])
+def test_first_frame_of_an_animation(kind: str) -> None:
+    frames = [Image.new("RGB", (4, 4), colour) for colour in ("red", "blue")]
+    content = encoded(frames[0], kind, save_all=True, append_images=frames[1:])
+    assert nearly(pixel(decode(content)), (255, 0, 0))
+
+
+# --- bad files --------------------------------------------------------------------------------
+
+
+def test_empty_file() -> None:
+    assert "0 bytes" in reason(b"")
+
+
+def test_text_is_not_an_image() -> None:
+    assert "not an image" in reason(b"this is no picture\n" * 20)
+
+
+def test_what_would_need_another_program_is_refused() -> None:
+    # Pillow would hand an EPS file, whatever its suffix, to Ghostscript
+    assert "EPS" in reason(encoded(Image.new("RGB", (4, 4)), "EPS"))
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "GIF", "BMP", "WEBP"])
+def test_half_a_file_is_unreadable(kind: str) -> None:
+    content = noise(kind, 64)
+    reason(content[: len(content) // 2])
+
+
+# Pillow refuses what is beyond twice its limit, and only warns between, as at 10,000 x 10,000
+@pytest.mark.parametrize("side", [20_000, 10_000])
+@pytest.mark.parametrize("filters", ["error", "ignore"])
+def test_image_bomb_is_refused(side: int, filters: Any) -> None:
+    bomb = png(side, side, 1, 0, b"")
+    with warnings.catch_warnings():
+        warnings.simplefilter(filters)
+        assert "89,478,485 pixels" in reason(bomb)
+
+
+def test_image_just_within_the_limit_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 24)
+    assert decode(noise("PNG")).size == (24, 24)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 24 * 24 - 1)
+    assert "575 pixels" in reason(noise("PNG"))
+
+
+def test_pillows_limit_may_be_switched_off_before_import() -> None:
+    code = "import PIL.Image; PIL.Image.MAX_IMAGE_PIXELS = None; import oodzoo.data.images"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_read_takes_text_and_path(tmp_path: Path) -> None:
+    path = tmp_path / "a name with ünusual letters.png"
+    path.write_bytes(noise("PNG"))
+    assert read(path).tobytes() == read(str(path)).tobytes()
+
+
+def test_missing_file_and_folder_are_unreadable(tmp_path: Path) -> None:
+    for path, words in [(tmp_path / "none.jpg", "No such file"), (tmp_path, "not a plain file")]:
+        with pytest.raises(UnreadableImageError, match=words):
+            read_bytes(path)
+
+
+def test_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(UnreadableImageError, match="not a plain file"):
+        read_bytes(tmp_path / "pipe.jpg")
+
+
+def test_suffixes_are_lower_case_with_dot() -> None:
+    assert {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".webp", ".bmp", ".gif"} <= SUFFIXES
+    assert all(suffix.startswith(".") and suffix == suffix.lower() for suffix in SUFFIXES)
+
+
+# --- properties -------------------------------------------------------------------------------
+
+SAMPLES = {kind: noise(kind) for kind in ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")}
+
+
+@settings(max_examples=300, deadline=None)
+@given(kind=st.sampled_from(sorted(SAMPLES)), share=st.floats(0, 1))
+def test_any_prefix_of_a_file_is_read_or_named_unreadable(kind: str, share: float) -> None:
+    whole = SAMPLES[kind]
+    found = outcome(whole[: int(share * len(whole))])
+    assert is_sound(found)
+    assert isinstance(found, str) or found.size == (24, 24)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    kind=st.sampled_from(sorted(SAMPLES)),
+    damage=st.lists(st.tuples(st.floats(0, 1), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_damaged_bytes_raise_nothing_but_unreadable(
+    kind: str, damage: list[tuple[float, int]]
+) -> None:
+    content = bytearray(SAMPLES[kind])
+    for place, value in damage:
+        content[int(place * (len(content) - 1))] = value
+    assert is_sound(outcome(bytes(content)))
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_raise_nothing_but_unreadable(content: bytes) -> None:
+    assert is_sound(outcome(content))
+
+
+# --- threads ----------------------------------------------------------------------------------
+
+
+def test_threads_agree_and_leave_the_warning_filters_alone() -> None:
+    files = [*SAMPLES.values(), png(10_000, 10_000, 1, 0, b""), b"no image"] * 30
+    before = list(warnings.filters)
+    with ThreadPoolExecutor(16) as pool:
+        together = list(pool.map(outcome, files))
+    assert together == [outcome(content) for content in files]
+    assert list(warnings.filters) == before
+
+
+def test_first_decoding_may_happen_in_many_threads(tmp_path: Path) -> None:
+    # Pillow loads its decoders with the first image, here in all threads at once
+    for kind in ("TIFF", "WEBP", "PNG", "JPEG"):
+        (tmp_path / kind).write_bytes(SAMPLES[kind])
+    code = (
+        "import sys\n"
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "from pathlib import Path\n"
+        "from oodzoo.data.images import read\n"
+        "with ThreadPoolExecutor(16) as pool:\n"
+        "    found = list(pool.map(read, sorted(Path(sys.argv[1]).iterdir()) * 8))\n"
+        "assert {image.mode for image in found} == {'RGB'}\n"
+    )
+    subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path)], check=True)
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "P", "I;16"])
+def test_an_open_image_is_seen_as_its_file_is(mode: str, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (6, 5, 4), np.uint8)
+    image = Image.fromarray(pixels)
+    if mode == "I;16":
+        image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 257)
+    else:
+        image = image.convert("RGB").convert(mode) if mode == "P" else image.convert(mode)
+    image.save(tmp_path / "image.png")
+    with Image.open(tmp_path / "image.png") as opened:
+        np.testing.assert_array_equal(as_rgb(opened), read(tmp_path / "image.png"))
+
+
+def test_an_open_image_that_ends_too_early(tmp_path: Path) -> None:
+    Image.effect_noise((64, 64), 50).save(tmp_path / "image.png")
+    content = (tmp_path / "image.png").read_bytes()
+    with (
+        Image.open(io.BytesIO(content[: len(content) // 2])) as opened,
+        pytest.raises(UnreadableImageError, match="truncated"),
+    ):
+        as_rgb(opened)

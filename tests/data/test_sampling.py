@@ -1,0 +1,130 @@
+"""A sample is stratified, exact, the same for the same seed, and grows by adding."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oodzoo.data.listing import Sample
+from oodzoo.data.sampling import apportion, stratified_sample
+from oodzoo.errors import InputError
+
+SIZES = st.dictionaries(
+    st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 20), min_size=1
+)
+
+
+def images(sizes: dict[tuple[str, str], int], per_group: int = 0) -> list[Sample]:
+    """Images of each domain and class; with groups, some of which cross classes."""
+    samples = [
+        Sample(f"{domain}/{label}/{number}", domain, label)
+        for (domain, label), size in sizes.items()
+        for number in range(size)
+    ]
+    if not per_group:
+        return samples
+    return [s._replace(group=f"g{at // per_group}") for at, s in enumerate(samples)]
+
+
+# --- sharing out ------------------------------------------------------------------------------
+
+
+@given(SIZES, st.integers(0, 200))
+def test_shares(sizes: dict[tuple[str, str], int], extra: int) -> None:
+    n = len(sizes) + extra
+    shares = apportion(sizes, n)
+    assert shares.keys() == sizes.keys()
+    assert sum(shares.values()) == min(n, sum(sizes.values()))
+    assert all(1 <= shares[cell] <= sizes[cell] for cell in sizes)
+    # who is larger never gets less
+    ordered = sorted(sizes, key=lambda cell: sizes[cell])
+    assert all(
+        shares[small] <= shares[large]
+        for small, large in pairwise(ordered)
+        if sizes[small] < sizes[large]
+    )
+    # and nobody loses by a larger sample
+    more = apportion(sizes, n + 1)
+    assert all(more[cell] >= shares[cell] for cell in sizes)
+
+
+def test_shares_are_in_proportion() -> None:
+    sizes = {("a", "x"): 600, ("a", "y"): 300, ("b", "x"): 100}
+    assert apportion(sizes, 100) == {("a", "x"): 60, ("a", "y"): 30, ("b", "x"): 10}
+    assert apportion({("a", "x"): 1000, ("b", "x"): 1}, 10) == {("a", "x"): 9, ("b", "x"): 1}
+
+
+# --- sampling ---------------------------------------------------------------------------------
+
+
+@given(SIZES, st.integers(0, 100), st.integers(0, 3))
+def test_exactly_n_of_every_cell_some(
+    sizes: dict[tuple[str, str], int], extra: int, seed: int
+) -> None:
+    samples = images(sizes)
+    n = len(sizes) + extra
+    chosen = stratified_sample(samples, n, seed)
+    assert len(set(chosen)) == len(chosen) == min(n, len(samples))
+    assert chosen == sorted(chosen)
+    found = Counter((samples[at].domain, samples[at].label) for at in chosen)
+    assert found == apportion(sizes, n)
+
+
+@given(SIZES, st.integers(0, 50), st.integers(0, 50), st.integers(0, 4))
+def test_a_larger_sample_holds_the_smaller(
+    sizes: dict[tuple[str, str], int], extra: int, more: int, per_group: int
+) -> None:
+    samples = images(sizes, per_group)
+    n = len(sizes) + extra
+    small, large = (set(stratified_sample(samples, k)) for k in (n, n + more))
+    assert small <= large
+
+
+@given(SIZES, st.integers(0, 50), st.integers(0, 4), st.randoms(use_true_random=False))
+def test_the_order_does_not_matter(
+    sizes: dict[tuple[str, str], int], extra: int, per_group: int, shuffle: object
+) -> None:
+    samples = images(sizes, per_group)
+    mixed = list(samples)
+    shuffle.shuffle(mixed)  # type: ignore[attr-defined]
+    n = len(sizes) + extra
+    assert {samples[at] for at in stratified_sample(samples, n)} == {
+        mixed[at] for at in stratified_sample(mixed, n)
+    }
+
+
+@given(SIZES, st.integers(0, 50), st.integers(1, 4))
+def test_groups_stay_whole(sizes: dict[tuple[str, str], int], extra: int, per_group: int) -> None:
+    samples = images(sizes, per_group)
+    n = len(sizes) + extra
+    chosen = set(stratified_sample(samples, n))
+    assert len(chosen) >= min(n, len(samples))
+    # a group that a person spread over domains is one in each of them
+    taken = {(samples[at].domain, samples[at].group) for at in chosen}
+    left = {(s.domain, s.group) for at, s in enumerate(samples) if at not in chosen}
+    assert not taken & left
+
+
+def test_a_seed_is_a_sample() -> None:
+    samples = images({("a", "x"): 50, ("b", "x"): 50})
+    assert stratified_sample(samples, 20, seed=1) == stratified_sample(samples, 20, seed=1)
+    assert stratified_sample(samples, 20, seed=1) != stratified_sample(samples, 20, seed=2)
+
+
+def test_an_image_more_moves_few_others() -> None:
+    """Lots are drawn for each image alone: a data set that grows keeps most of its sample."""
+    samples = images({("a", "x"): 50, ("b", "x"): 50})
+    before = {samples[at] for at in stratified_sample(samples, 20)}
+    samples.append(Sample("a/x/new", "a", "x"))
+    assert len(before - {samples[at] for at in stratified_sample(samples, 20)}) <= 1
+
+
+@pytest.mark.parametrize("n", [-1, 0, 3])
+def test_too_small_a_sample(n: int) -> None:
+    samples = images({("a", "x"): 5, ("a", "y"): 5, ("b", "x"): 5, ("b", "y"): 1})
+    with pytest.raises(InputError, match=f"a sample of {n} images is too small: there are 4 pairs"):
+        stratified_sample(samples, n)

@@ -1,0 +1,136 @@
+"""All runs at once against one run after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from oodzoo.backend import backend
+from oodzoo.heads.domainbed.protocol import Hyperparameters, Split, folds, split
+from oodzoo.heads.domainbed.training import (
+    Group,
+    Noise,
+    Problem,
+    initial_parameters,
+    sampled_batches,
+    train,
+)
+
+torch = pytest.importorskip("torch")
+
+DEVICES = [None, "cpu", pytest.param("cuda", marks=pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="no CUDA device"))]  # fmt: skip
+GROUPS = [
+    Group(0, 0, Hyperparameters(1e-3, 0.0, 4, 0.0)),
+    Group(1, 2, Hyperparameters(3e-2, 1e-1, 7, 0.0)),
+]
+
+
+def problem(device: str | None, n: int = 60, d: int = 6, n_classes: int = 3) -> Problem:
+    rng = np.random.default_rng(0)
+    domains, labels = np.arange(n) // (n // 3), np.arange(n) % n_classes
+    features = (rng.normal(size=(n, d)) + 2 * np.eye(n_classes, d)[labels]).astype(np.float32)
+    splits = {}
+    for domain in range(3):
+        rows = np.flatnonzero(domains == domain)
+        for trial in range(2):
+            inside, outside = split(len(rows), trial, domain)
+            splits[trial, domain] = Split(rows[inside], rows[outside])
+    there = backend(device)
+    return Problem(
+        there, there.asarray(features), labels, n_classes, folds(range(3), range(3)), splits,
+        (0, 1, 2), 5,
+    )  # fmt: skip
+
+
+def one_by_one(
+    given: Problem, groups: list[Group], at: int, place: int, steps: int
+) -> NDArray[Any]:
+    """PyTorch's linear layer and Adam, fed with the batches and the dropout of one run."""
+    group, fold = groups[at], given.folds[place]
+    chosen = group.hyperparameters
+    layer = torch.nn.Linear(given.features.shape[1], given.n_classes)
+    begin = torch.from_numpy(initial_parameters(given, groups)[at, :, place])
+    with torch.no_grad():
+        layer.weight.copy_(begin[:-1].T)
+        layer.bias.copy_(begin[-1])
+    adam = torch.optim.Adam(layer.parameters(), lr=chosen.lr, weight_decay=chosen.weight_decay)
+    use = [p for p, domain in enumerate(given.trained) if domain not in fold]
+    batches = sampled_batches(given, groups)(0, steps)
+    noise = Noise(given, groups, batches.shape[2] * batches.shape[3])
+    features, labels = torch.as_tensor(np.asarray(given.features)), torch.from_numpy(given.labels)
+    for step in range(steps):
+        bits = np.asarray(noise.drawn())[at].reshape(*batches.shape[2:], -1)
+        mask = torch.from_numpy((bits[use, : chosen.batch_size].astype(np.int64) + 2**15) / 2**16)
+        rows = torch.from_numpy(batches[step, at, use, : chosen.batch_size].reshape(-1))
+        x = features[rows] * (mask < 1 - chosen.dropout).reshape(len(rows), -1)
+        loss = torch.nn.functional.cross_entropy(layer(x / (1 - chosen.dropout)), labels[rows])
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    return np.vstack([layer.weight.detach().numpy().T, layer.bias.detach().numpy()])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_weights_are_those_of_single_runs(device: str | None) -> None:
+    given = problem(device)
+    *_, last = train(given, GROUPS, 40, 15)
+    given = problem(None)
+    for at in range(len(GROUPS)):
+        for place in range(len(given.folds)):
+            expected = one_by_one(given, GROUPS, at, place, 40)
+            np.testing.assert_allclose(last.parameters[at, :, place], expected, atol=2e-5)
+
+
+def test_weights_are_those_of_single_runs_with_dropout() -> None:
+    given = problem(None)
+    groups = [
+        Group(0, 1, Hyperparameters(1e-2, 1e-3, 5, 0.5)),
+        Group(0, 2, Hyperparameters(1e-2, 0.0, 3, 0.0)),
+        Group(1, 1, Hyperparameters(1e-2, 0.0, 6, 0.1)),
+    ]
+    *_, last = train(given, groups, 30, 100)
+    for at in range(len(groups)):
+        for place in range(len(given.folds)):
+            expected = one_by_one(given, groups, at, place, 30)
+            np.testing.assert_allclose(last.parameters[at, :, place], expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_dropout_leaves_out_the_part_that_is_asked_for(device: str | None) -> None:
+    noise = Noise(problem(device, d=200), GROUPS, 50)
+    bits = np.concatenate([backend(None).asarray(noise.drawn()).ravel() for _ in range(5)])
+    assert bits.dtype == np.int16
+    assert abs(np.mean(bits.astype(np.int64) + 2**15 < 0.9 * 2**16) - 0.9) < 0.005
+
+
+def test_checkpoints_are_those_of_the_reference() -> None:
+    assert [c.step for c in train(problem(None), GROUPS, 40, 15)] == [0, 15, 30, 39]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_accuracy_of_each_split(device: str | None) -> None:
+    given = problem(device)
+    (last,) = [c for c in train(given, GROUPS, 20, 50) if c.step == 19]
+    features = problem(None).features
+    for at, group in enumerate(GROUPS):
+        for place in range(len(given.folds)):
+            weights = last.parameters[at, :, place]
+            right = (features @ weights[:-1] + weights[-1]).argmax(axis=1) == given.labels
+            for domain in range(3):
+                for side in (0, 1):
+                    part = given.splits[group.trial, domain][side]
+                    assert last.right[at, place, domain, side] == right[part].mean()
+
+
+def test_batches_come_from_the_in_split() -> None:
+    given = problem(None)
+    batches = sampled_batches(given, GROUPS)(0, 100)
+    for at, group in enumerate(GROUPS):
+        for place, domain in enumerate(given.trained):
+            size = group.hyperparameters.batch_size
+            inside = given.splits[group.trial, domain].inside
+            assert set(batches[:, at, place, :size].ravel()) == set(inside)

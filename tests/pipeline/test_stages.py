@@ -1,0 +1,232 @@
+"""The whole job: real images, real networks, every stage, and what is done again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo._io import locked
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.demo import write_digits
+from oodzoo.errors import InputError
+from oodzoo.features.extract import Settings
+from oodzoo.pipeline.stages import Choices
+from oodzoo.record import read_record
+from oodzoo.zoo import ModelSpec, load_zoo
+
+NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
+ZOOD = (sys.executable, "-c", "from oodzoo.cli import main; main()")
+STAGES = ["extraction", "ranking", "selection", "evaluation", "predictor", "testbed"]
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> ImageDomains:
+    folder = write_digits(tmp_path_factory.mktemp("digits"))
+    for domain in ("tilted", "collage", "marker"):
+        shutil.rmtree(folder / domain)
+    return ImageDomains(folder).sample(240)
+
+
+@pytest.fixture(scope="module")
+def zoo() -> list[ModelSpec]:
+    known = {spec.name: spec for spec in load_zoo("demo")}
+    return [known[name] for name in NAMES]
+
+
+def choices(**changed: Any) -> Choices:
+    return Choices(top_k=2, extraction=Settings(device="cpu"), **changed)
+
+
+@pytest.fixture(scope="module")
+def done(
+    digits: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("job") / "run"
+    oodzoo.run(digits, zoo[:3], folder, choices=choices())
+    return folder
+
+
+@pytest.fixture
+def job(done: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(done, tmp_path / "run"))
+
+
+def skipped(folder: Path) -> dict[str, bool]:
+    return {stage["name"]: stage["skipped"] for stage in read_record(folder)["stages"]}
+
+
+def test_every_stage_is_recorded(done: Path) -> None:
+    record = read_record(done)
+    assert skipped(done) == dict.fromkeys(STAGES, False)
+    assert [row["rank"] for row in record["ranking"]["ranking"]] == [1, 2, 3]
+    first = [row["model"] for row in record["ranking"]["ranking"][:2]]
+    assert record["selection"]["models"] == record["predictor"]["models"] == first
+    for row in ("single", "ensemble", "selection"):
+        average, by_domain = (record["evaluation"][row][key] for key in ("average", "domains"))
+        assert set(by_domain) == {"chalk", "paper", "pencil"}
+        assert average == pytest.approx(np.mean(list(by_domain.values())))
+    assert 0 < record["evaluation"]["feature_ratio"]["average"] <= 1
+    assert record["data"]["images"] == 240
+    assert set(record["testbed"]["accuracy"]) == set(NAMES[:3])
+    assert (done / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    before = read_record(job)
+    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    after = read_record(job)
+    assert skipped(job) == dict.fromkeys(STAGES, True)
+    assert {name: after[name] for name in STAGES} == {name: before[name] for name in STAGES}
+    assert [s["seconds"] for s in after["stages"]] == [s["seconds"] for s in before["stages"]]
+
+
+def test_another_choice_repeats_what_depends_on_it(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    one = Choices(top_k=1, extraction=Settings(device="cpu"))
+    oodzoo.run(digits, zoo[:3], job, choices=one)
+    assert [name for name, was in skipped(job).items() if not was] == [
+        "selection",
+        "evaluation",
+        "predictor",
+    ]
+
+
+def test_another_network_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    shards = {p: p.stat().st_mtime_ns for p in (job / "store" / NAMES[0]).rglob("*.npy")}
+    oodzoo.run(digits, zoo, job, choices=choices())
+    assert not any(skipped(job)[name] for name in ("extraction", "ranking", "testbed"))
+    assert len(read_record(job)["ranking"]["ranking"]) == 4
+    assert {path: path.stat().st_mtime_ns for path in shards} == shards
+
+
+@pytest.mark.parametrize("what", ["model", "store"])
+def test_what_was_lost_is_made_again(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec], what: str
+) -> None:
+    shutil.rmtree(job / what)
+    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    assert not skipped(job)["extraction" if what == "store" else "predictor"]
+    assert skipped(job)["evaluation"]
+    assert oodzoo.load(job / "model").classes_.tolist() == list(digits.classes)
+
+
+def test_the_predictor_works_when_all_else_has_gone(
+    job: Path, digits: ImageDomains, tmp_path: Path
+) -> None:
+    moved = shutil.move(job / "model", tmp_path / "elsewhere")
+    shutil.rmtree(job)
+    samples = list(digits)[::8]
+    right = oodzoo.load(moved).score([digits.file(s) for s in samples], [s.label for s in samples])
+    assert right > 0.8
+
+
+def test_two_domains_have_no_evaluation(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    folder = tmp_path / "two"
+    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    record = oodzoo.run(
+        ImageDomains(folder).sample(120),
+        zoo[:2],
+        tmp_path / "run",
+        choices=choices(baselines=False),
+    )
+    assert [stage["name"] for stage in record["stages"]] == [
+        "extraction",
+        "ranking",
+        "selection",
+        "predictor",
+    ]
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"top_k": 0}, "top_k is 0"),
+        ({"protocol": "slow"}, "protocol is 'slow'"),
+        ({"score": "zodo"}, "unknown score 'zodo'"),
+        ({"seed": -1}, "seed is -1; it must be 0 or more"),
+    ],
+)
+def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        Choices(**wrong)
+
+
+def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    with locked(job), pytest.raises(InputError, match="being written by another process"):
+        oodzoo.run(digits, zoo, job)
+
+
+def test_the_command(tmp_path: Path, digits: ImageDomains) -> None:
+    command = [
+        *ZOOD, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"),
+        "--limit", "90", "--device", "cpu", "--no-baselines", "--json",
+    ]  # fmt: skip
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert document["ranking"]["ranking"][0]["rank"] == 1
+    assert document["evaluation"]["selection"]["average"] > 0
+    assert Path(document["report"]).is_file()
+    assert "Predict with: oodzoo predict" in ended.stderr
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.stderr.count("done before") == 5
+
+
+def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -> None:
+    ended = subprocess.run(
+        [*ZOOD, "run", digits.root, "--zoo", "demo", "--out", tmp_path / "run", "--top-k", "three"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "--top-k is 'three'" in ended.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_networks_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    """With one network of three there is no order to judge, and the others have no part."""
+    with pytest.warns(UserWarning, match="there are 1 networks, fewer than 2"):
+        record = oodzoo.run(digits, zoo[:1], job, choices=choices())
+    assert [row["model"] for row in record["ranking"]["ranking"]] == [NAMES[0]]
+    assert record["predictor"]["models"] == [NAMES[0]]
+    assert "testbed" not in record
+    assert (job / "report.html").is_file()
+
+
+def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    shutil.rmtree(job / "store" / NAMES[1] / "paper")
+    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    assert not skipped(job)["extraction"]
+    assert oodzoo.FeatureStore(job / "store").is_there()
+
+
+def test_the_predictor_knows_the_scores(done: Path) -> None:
+    document = json.loads((done / "model" / "predictor.json").read_text())
+    assert set(document["origin"]["scores"]) == set(NAMES[:3])
+
+
+def test_a_domain_that_cannot_be_read_is_left_out(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    for label in "01":
+        (folder / "broken" / label).mkdir(parents=True)
+        (folder / "broken" / label / "a.png").write_text("no image")
+    with pytest.warns(UserWarning, match="'broken': no samples, left out"):
+        record = oodzoo.run(folder, zoo[:2], tmp_path / "run", choices=choices(baselines=False))
+    assert "evaluation" not in record
+    assert record["data"]["skipped"] == 2

@@ -1,0 +1,371 @@
+"""Discriminability, and the accuracy that comes with it, against the paper's literal formulae."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.oracles import bayes
+from threadpoolctl import threadpool_limits
+
+from oodzoo import moments as moments_module
+from oodzoo.backend import Backend
+from oodzoo.errors import InputError
+from oodzoo.evidence import Spectrum, decompose, maximise_evidence
+from oodzoo.moments import Moments
+from oodzoo.ranking.discriminability import discriminability
+from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread() -> Iterator[None]:
+    """The matrices are small: more threads than idle cores make the tests many times slower."""
+    with threadpool_limits(1):
+        yield
+
+
+Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
+
+
+def simulate(
+    sizes: Iterable[int], d: int, n_classes: int = 3, rank: int | None = None, seed: int = 0
+) -> Data:
+    """Domains that differ in mean, with labels that depend on the features."""
+    rng = np.random.default_rng(seed)
+    latent = rank or d
+    mix = np.eye(d) if rank is None else rng.normal(size=(latent, d))
+    W = rng.normal(size=(latent, n_classes))
+    data = {}
+    for number, n in enumerate(sizes):
+        Z = rng.normal(size=(n, latent)) + 0.5 * rng.normal(size=latent) + 1
+        y = (Z @ W + rng.normal(size=(n, n_classes))).argmax(1)
+        data["abcdef"[number]] = (Z @ mix, y)
+    return data
+
+
+def moments_of(data: Data, n_classes: int, device: str | None = None) -> dict[str, Moments]:
+    return {name: Moments.of(*data[name], n_classes, device=device) for name in data}
+
+
+def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[Fold]:
+    domains = moments_of(data, n_classes, device)
+    return leave_one_domain_out(domains, lambda name: [data[name]], device=device)
+
+
+def dominated() -> Data:
+    data = simulate([500, 12, 15], 6)
+    return {name: (Phi * (1e3 if name == "a" else 1), y) for name, (Phi, y) in data.items()}
+
+
+def lacking() -> Data:
+    data = simulate([60, 50, 40], 8)
+    keep = data["a"][1] != 2
+    data["a"] = (data["a"][0][keep], data["a"][1][keep])
+    data["b"] = (data["b"][0], np.where(data["b"][1] == 2, 1, data["b"][1]))
+    return data  # class 2 is in c alone
+
+
+CASES: dict[str, Callable[[], Data]] = {
+    "n > d": lambda: simulate([60, 50, 40], 8),
+    "n < d": lambda: simulate([20, 25, 15], 100),
+    "rank-deficient": lambda: simulate([60, 50, 40], 20, rank=4),
+    "a dominating domain": dominated,
+    "a class absent from some domains": lacking,
+    "four domains": lambda: simulate([30, 20, 40, 10], 5),
+    "two domains": lambda: simulate([30, 40], 5),
+    "a domain with one class": lambda: {
+        **simulate([60, 50], 8),
+        "c": (np.ones((9, 8)), np.zeros(9, int)),
+    },
+    "one sample": lambda: simulate([60, 50, 1], 8),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_equals_the_evidence_ratio_and_the_remark(case: str) -> None:
+    data = CASES[case]()
+    for fold in folds_of(data):
+        assert fold.unconverged == ()
+        Phi_i, y_i = data[fold.domain]
+        Phi = np.vstack([data[name][0] for name in data if name != fold.domain])
+        y = np.concatenate([data[name][1] for name in data if name != fold.domain])
+        classes = np.unique(y)
+        assert fold.skipped == tuple(sorted({0, 1, 2} - set(classes.tolist())))
+        Y_i, Y = bayes.one_hot(y_i, 3), bayes.one_hot(y, 3)
+
+        def mean(
+            formula: Any, Phi_i: Any = Phi_i, Phi: Any = Phi, Y_i: Any = Y_i, Y: Any = Y,
+            fold: Fold = fold, classes: Any = classes,
+        ) -> Any:  # fmt: skip
+            values = [
+                formula(Phi_i, Y_i[:, c], Phi, Y[:, c], fold.alpha[c], fold.beta[c])
+                for c in classes
+            ]
+            return np.mean(values, axis=0)
+
+        n_i = len(y_i)
+        assert fold.discriminability == pytest.approx(mean(bayes.ratio) / n_i, rel=1e-8)
+        assert fold.discriminability == pytest.approx(mean(bayes.remark) / n_i, rel=1e-8)
+        marginals = mean(bayes.marginals)
+        np.testing.assert_allclose(fold.label_log_density, marginals, rtol=1e-8, atol=1e-10)
+        assert fold.label_spread == pytest.approx(np.std(marginals), rel=1e-7, abs=1e-12)
+
+        means = np.full((n_i, 3), -np.inf)
+        for c in classes:
+            means[:, c] = Phi_i @ bayes.posterior(Phi, Y[:, c], fold.alpha[c], fold.beta[c])[0]
+        correct = means.argmax(1) == y_i
+        np.testing.assert_array_equal(fold.correct, correct)
+        np.testing.assert_array_equal(fold.labels, y_i)
+        assert fold.accuracy == pytest.approx(correct.mean())
+        recalls = [correct[y_i == c].mean() for c in np.unique(y_i)]
+        assert fold.balanced_accuracy == pytest.approx(np.mean(recalls))
+
+
+def test_a_class_of_one_domain_alone_is_skipped_there() -> None:
+    folds = {fold.domain: fold for fold in folds_of(lacking())}
+    assert folds["a"].skipped == folds["b"].skipped == ()
+    fold = folds["c"]
+    assert fold.skipped == (2,)
+    assert np.isnan(fold.alpha[2])
+    assert not fold.correct[fold.labels == 2].any()
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_does_not_depend_on_shards_and_blocks(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = simulate([60, 50, 40], 8)
+    expected = folds_of(data)
+    monkeypatch.setattr(moments_module, "_LEAST_ROWS", 7)
+    monkeypatch.setattr(Backend, "block_bytes", 0)
+
+    def pieces(name: str) -> Any:
+        Phi, y = data[name]
+        return zip(np.array_split(Phi, shards), np.array_split(y, shards), strict=True)
+
+    domains = {name: Moments.stream(pieces(name), 3) for name in data}
+    for fold, same in zip(leave_one_domain_out(domains, pieces), expected, strict=True):
+        assert fold.discriminability == pytest.approx(same.discriminability, rel=1e-11)
+        np.testing.assert_allclose(fold.label_log_density, same.label_log_density, rtol=1e-9)
+        np.testing.assert_allclose(fold.feature_log_density, same.feature_log_density, rtol=1e-9)
+
+
+# --- invariance ---------------------------------------------------------------------------------
+
+settings.register_profile("folds", max_examples=15, deadline=None)
+quick = settings.get_profile("folds")
+seeds = st.integers(0, 10_000)
+
+
+def discriminabilities(data: Data) -> dict[str, float]:
+    return {fold.domain: fold.discriminability for fold in folds_of(data)}
+
+
+@given(seed=seeds)
+@quick
+def test_invariant_to_the_order_of_samples_classes_and_domains(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = simulate([30, 20, 25], 6, seed=seed)
+    expected = discriminabilities(data)
+    samples = {name: rng.permutation(len(y)) for name, (_, y) in data.items()}
+    names = rng.permutation(3)
+    changed = {
+        name: (data[name][0][samples[name]], names[data[name][1]][samples[name]])
+        for name in rng.permutation(list(data))
+    }
+    assert discriminabilities(changed) == pytest.approx(expected, rel=1e-8)
+
+
+@given(seed=seeds, d=st.sampled_from([5, 80]))
+@quick
+def test_invariant_to_rotation_and_to_a_common_scale(seed: int, d: int) -> None:
+    rng = np.random.default_rng(seed)
+    data = simulate([30, 20, 25], d, seed=seed)
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0] * 10 ** rng.uniform(-3, 3)
+    changed = {name: (Phi @ rotation, y) for name, (Phi, y) in data.items()}
+    assert discriminabilities(changed) == pytest.approx(discriminabilities(data), rel=1e-8)
+
+
+# --- degenerate features: the decided answer ----------------------------------------------------
+
+
+def noise_alone(y_i: NDArray[Any], y: NDArray[Any]) -> float:
+    """Mean log-density of the labels under N(0, share of the class)."""
+    terms = []
+    for c in np.unique(y):
+        variance = np.mean(y == c)
+        share = np.mean(y_i == c)
+        terms.append(-0.5 * (np.log(2 * np.pi * variance) + share / variance))
+    return float(np.mean(terms))
+
+
+def test_zero_features_leave_noise_alone() -> None:
+    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate([60, 50, 40], 8).items()}
+    for fold in folds_of(data):
+        y = np.concatenate([data[name][1] for name in data if name != fold.domain])
+        expected = noise_alone(data[fold.domain][1], y)
+        assert fold.discriminability == pytest.approx(expected, rel=1e-9)
+        assert np.isinf(fold.alpha).all()
+
+
+def test_zero_features_in_training_alone_ignore_those_left_out() -> None:
+    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate([60, 50, 40], 8).items()}
+    data["c"] = simulate([60, 50, 40], 8)["c"]
+    fold = folds_of(data)[2]
+    y = np.concatenate([data["a"][1], data["b"][1]])
+    assert fold.discriminability == pytest.approx(noise_alone(data["c"][1], y), rel=1e-9)
+
+
+def test_constant_features_are_worse_than_informative_ones() -> None:
+    data = simulate([60, 50, 40], 8)
+    flat = {name: (np.full_like(Phi, 3.0), y) for name, (Phi, y) in data.items()}
+    informative, constant = discriminabilities(data), discriminabilities(flat)
+    for name, (_, y_i) in data.items():
+        y = np.concatenate([data[other][1] for other in data if other != name])
+        assert noise_alone(y_i, y) < constant[name] < informative[name]
+
+
+def test_labels_as_features_are_as_good_as_the_noise_floor_allows() -> None:
+    labels = {name: y for name, (_, y) in simulate([60, 50, 40], 8).items()}
+    folds = folds_of({name: (bayes.one_hot(y, 3), y) for name, y in labels.items()})
+    for fold in folds:
+        assert fold.accuracy == fold.balanced_accuracy == 1
+        assert np.isfinite(fold.discriminability)
+        assert fold.discriminability > 5
+
+
+# --- storage, backends --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_storage_type_changes_nothing_but_the_values_stored(dtype: str) -> None:
+    stored = {k: (Phi.astype(dtype), y) for k, (Phi, y) in simulate([60, 50, 40], 8).items()}
+    exact = {k: (Phi.astype(float), y) for k, (Phi, y) in stored.items()}
+    assert discriminabilities(stored) == pytest.approx(discriminabilities(exact), rel=1e-12)
+
+
+def assert_same(one: Fold, other: Fold) -> None:
+    for name, value in vars(one).items():
+        if name in ("alpha", "beta"):  # free along a flat maximum
+            continue
+        same = getattr(other, name)
+        if isinstance(value, float | np.ndarray):
+            np.testing.assert_allclose(value, same, rtol=1e-9, atol=1e-11, err_msg=name)
+        else:
+            assert value == same
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_pytorch_agrees(case: str) -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    data = CASES[case]()
+    for fold, same in zip(folds_of(data, device="cpu"), folds_of(data), strict=True):
+        assert_same(fold, same)
+
+
+# --- protocols ----------------------------------------------------------------------------------
+
+
+def test_setting_a_test_domain_aside_equals_never_having_seen_it() -> None:
+    data = simulate([30, 20, 40, 10], 5)
+    found = leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
+    assert list(found) == list(data)
+    for test, folds in found.items():
+        rest = {name: data[name] for name in data if name != test}
+        for fold, same in zip(folds, folds_of(rest), strict=True):
+            assert fold.domain == same.domain
+            assert_same(fold, same)
+
+
+def test_test_and_left_out_domain_share_a_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def counted(*args: Any) -> Any:
+        calls.append(args)
+        return decompose(*args)
+
+    monkeypatch.setattr("oodzoo.ranking.folds.decompose", counted)
+    data = simulate([30, 20, 40, 10], 5)
+    leave_one_domain_out(moments_of(data, 3), lambda name: [data[name]])
+    assert len(calls) == 4 + 1
+    calls.clear()
+    leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
+    assert len(calls) == 6 + 4
+
+
+def test_too_few_domains() -> None:
+    data = simulate([30, 20], 5)
+    with pytest.raises(InputError, match=r"2 domains are given \('a', 'b'\).* at least 3"):
+        leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
+    with pytest.raises(InputError, match="at least 2"):
+        leave_one_domain_out({}, lambda name: [data[name]])
+
+
+def test_a_second_pass_that_differs_from_the_first() -> None:
+    data = simulate([30, 20], 5)
+    with pytest.raises(InputError, match="moments are of 30 samples and the second pass found 0"):
+        leave_one_domain_out(moments_of(data, 3), lambda name: [])
+    with pytest.raises(InputError, match="moments are of 5 features and the second pass found 4"):
+        leave_one_domain_out(
+            moments_of(data, 3), lambda name: [(data[name][0][:, 1:], data[name][1])]
+        )
+
+
+def test_domains_that_do_not_fit_together() -> None:
+    domains = moments_of(simulate([30, 20], 5), 3) | {
+        "d": moments_of(simulate([9], 4), 3)["a"],
+    }
+    said = "domain 'a' has 5 features and 3 classes, and domain 'd' 4 and 3"
+    with pytest.raises(InputError, match=said):
+        leave_one_domain_out(domains, lambda name: [])
+
+
+# --- the paper's Appendix B.5, simulated --------------------------------------------------------
+
+
+def regression(Phi: NDArray[Any], y: NDArray[Any]) -> Spectrum:
+    return decompose(Phi.T @ Phi, (Phi.T @ y)[:, None], np.array([y @ y]), len(y))[0]
+
+
+def cross_domain_score(domains: list[tuple[Any, Any]], features: tuple[int, ...]) -> float:
+    """Mean over left-out domains, for a continuous response and some of the features."""
+    chosen = [(Phi[:, list(features)], y) for Phi, y in domains]
+    union = regression(np.vstack([p for p, _ in chosen]), np.concatenate([y for _, y in chosen]))
+    terms = []
+    for i in range(len(chosen)):
+        rest = chosen[:i] + chosen[i + 1 :]
+        kept = regression(np.vstack([p for p, _ in rest]), np.concatenate([y for _, y in rest]))
+        terms.append(discriminability(kept, union, maximise_evidence(kept)))
+    return float(np.mean(terms))
+
+
+def test_cross_domain_validation_selects_the_invariant_features() -> None:
+    # Invariant features: orthogonal, the same in every domain. Specific ones: x_iv A + e, with A
+    # drawn anew for each domain. The response depends on the invariant ones alone.
+    invariant, specific, n, repeats = 3, 2, 100, 12
+    d = invariant + specific
+    subsets = list(chain.from_iterable(combinations(range(d), k) for k in range(1, d + 1)))
+    scores = dict.fromkeys(subsets, 0.0)
+    for seed in range(repeats):
+        rng = np.random.default_rng(seed)
+        X_iv = np.linalg.qr(rng.normal(size=(n, invariant)))[0] * np.sqrt(n)
+        domains = []
+        for _ in range(4):
+            A = rng.normal(size=(invariant, specific))
+            X_D = X_iv @ A + 0.5 * rng.normal(size=(n, specific))
+            y = X_iv @ np.array([1.0, -1.5, 2.0]) + rng.normal(size=n)
+            domains.append((np.hstack([X_iv, X_D]), y))
+        for subset in subsets:
+            scores[subset] += cross_domain_score(domains, subset) / repeats
+    best = (0, 1, 2)
+    others = {subset: score for subset, score in scores.items() if subset != best}
+    assert scores[best] > max(others.values())
+    # Dropping one costs much, adding one little, as in the appendix.
+    dropped = [scores[best] - scores[s] for s in subsets if set(s) < set(best) and len(s) == 2]
+    added = [scores[best] - scores[s] for s in subsets if set(s) > set(best) and len(s) == 4]
+    assert min(dropped) > 0.1
+    assert 0 < min(added) < max(added) < 0.1

@@ -1,0 +1,345 @@
+"""Ranking from arrays and from a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import oodzoo
+from oodzoo.cli import main
+from oodzoo.features.importing import import_features
+from oodzoo.ranking.ranker import rank_for_test_domains
+
+Arrays = dict[str, NDArray[np.float64]]
+
+
+def simulate(
+    noise: dict[str, float], *, n: int = 40, n_domains: int = 4, d: int = 6, seed: int = 0
+) -> tuple[Arrays, NDArray[np.int64], NDArray[Any]]:
+    """Networks whose features tell three classes apart through more or less noise."""
+    rng = np.random.default_rng(seed)
+    domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
+    y = np.tile(np.arange(n) % 3, n_domains)
+    shifts = dict(zip(np.unique(domains), rng.normal(size=(n_domains, d)), strict=True))
+    features = {}
+    for name, level in noise.items():
+        signal = np.eye(3)[y] @ rng.normal(size=(3, d))
+        moved = 0.3 * np.stack([shifts[domain] for domain in domains])
+        features[name] = signal + moved + level * rng.normal(size=(len(y), d))
+    return features, y, domains
+
+
+def saved(folder: Path, *data: Any, **logits: Any) -> oodzoo.FeatureStore:
+    features, y, domains = data
+    np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features, **logits)
+    return import_features([folder / "f.npz"], folder / "store")
+
+
+def test_less_noise_ranks_higher() -> None:
+    data = simulate({"poor": 4.0, "best": 0.3, "fair": 1.5})
+    ranking = oodzoo.rank(*data)
+    assert [row.model for row in ranking.rows] == ["best", "fair", "poor"]
+    assert [row.rank for row in ranking.rows] == [1, 2, 3]
+    assert ranking.best == "best"
+    accuracies = [row.expected_accuracy for row in ranking.rows]
+    assert accuracies == sorted(accuracies, reverse=True)
+    for row in ranking.rows:
+        low, high = row.accuracy_interval
+        assert 0 <= low <= row.expected_accuracy <= high <= 100
+
+
+def test_score_is_made_of_its_two_terms() -> None:
+    ranking = oodzoo.rank(*simulate({"a": 0.5, "b": 2.0}))
+    for row in ranking.rows:
+        assert row.score == pytest.approx(row.discriminability + row.stability / 9)
+        assert row.score == pytest.approx(np.mean([fold.score for fold in row.folds]))
+        assert [fold.domain for fold in row.folds] == ["d0", "d1", "d2", "d3"]
+
+
+@pytest.mark.parametrize("score", ["discriminability", "stability", "accuracy"])
+def test_its_parts_rank_too(score: str) -> None:
+    ranking = oodzoo.rank(*simulate({"a": 0.5, "b": 2.0, "c": 1.0}), score=score)
+    scores = [row.score for row in ranking.rows]
+    assert scores == sorted(scores, reverse=True)
+    shown = {"accuracy": [row.expected_accuracy / 100 for row in ranking.rows]}.get(
+        score, [getattr(row, score, None) for row in ranking.rows]
+    )
+    assert scores == pytest.approx(shown)
+
+
+def test_printed_formula() -> None:
+    from oodzoo.moments import Moments
+    from oodzoo.ranking.folds import leave_one_domain_out
+
+    features, y, domains = simulate({"a": 0.5})
+    parts = {d: (features["a"][domains == d], y[domains == d]) for d in np.unique(domains)}
+    folds = leave_one_domain_out(
+        {d: Moments.of(*part, n_classes=3) for d, part in parts.items()},
+        lambda d: [parts[d]],
+        stability="paper",
+    )
+    ranking = oodzoo.rank(features, y, domains, stability="paper")
+    expected = np.mean([fold.paper_score for fold in folds])
+    assert ranking.rows[0].score == pytest.approx(expected)
+
+
+def test_the_same_network_twice_is_tied() -> None:
+    features, y, domains = simulate({"a": 0.5, "far": 8.0})
+    ranking = oodzoo.rank({**features, "twin": features["a"].copy()}, y, domains)
+    rows = {row.model: row for row in ranking.rows}
+    assert rows["a"].tied == ("twin",)
+    assert rows["a"].rank_interval == rows["twin"].rank_interval == (1, 2)
+    assert rows["far"].rank_interval == (3, 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_rotated_network_is_tied_with_itself(seed: int) -> None:
+    """Their scores differ by rounding alone."""
+    features, y, domains = simulate({"a": 0.5, "far": 8.0}, seed=seed)
+    rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
+    ranking = oodzoo.rank({**features, "turned": features["a"] @ rotation}, y, domains)
+    (row,) = (row for row in ranking.rows if row.model == "turned")
+    assert row.tied == ("a",)
+
+
+@given(seed=st.integers(0, 10**6))
+@settings(max_examples=15, deadline=None)
+def test_order_of_samples_models_and_names_does_not_matter(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    features, y, domains = simulate({"a": 0.5, "b": 1.5, "c": 1.0}, n=24, seed=seed)
+    order = rng.permutation(len(y))
+    shuffled = {name: features[name][order] for name in rng.permutation(list(features))}
+    classes = np.array(["z", "x", "y"])  # also another order of the classes
+    one = oodzoo.rank(features, y, domains)
+    other = oodzoo.rank(shuffled, classes[y][order], domains[order])
+    assert [row.model for row in one.rows] == [row.model for row in other.rows]
+    for row, same in zip(one.rows, other.rows, strict=True):
+        assert row.score == pytest.approx(same.score, rel=1e-8)
+        assert row.rank_interval == same.rank_interval
+
+
+def test_a_network_more_changes_no_score() -> None:
+    features, y, domains = simulate({"a": 0.5, "b": 1.5})
+    alone = oodzoo.rank({"a": features["a"]}, y, domains).rows[0]
+    (beside,) = (row for row in oodzoo.rank(features, y, domains).rows if row.model == "a")
+    assert alone.score == beside.score
+
+
+def test_groups_widen_the_intervals() -> None:
+    features, y, domains = simulate({"a": 1.0, "b": 1.2}, n=60, n_domains=2)
+    repeated = {name: np.repeat(f, 4, axis=0) for name, f in features.items()}
+    groups = [str(g) for g in np.repeat(np.arange(len(y)), 4)]
+    data = (repeated, np.repeat(y, 4), np.repeat(domains, 4))
+    one, other = (
+        oodzoo.rank(*data, score="accuracy"),
+        oodzoo.rank(*data, score="accuracy", groups=groups),
+    )
+
+    def widths(ranking: oodzoo.Ranking) -> list[float]:
+        return [row.accuracy_interval[1] - row.accuracy_interval[0] for row in ranking.rows]
+
+    assert all(w <= v for w, v in zip(widths(one), widths(other), strict=True))
+
+
+def test_groups_are_taken_by_position() -> None:
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    features, y, domains = simulate({"a": 1.0}, n=30)
+    groups = np.random.default_rng(0).integers(0, 20, len(y)).astype(str)
+    series = pandas.Series(groups, index=np.random.default_rng(1).permutation(len(y)))
+    assert oodzoo.rank(features, y, domains, groups=series) == oodzoo.rank(
+        features, y, domains, groups=groups.tolist()
+    )
+
+
+def test_lists_and_frames_are_arrays_too() -> None:
+    features, y, domains = simulate({"a": 1.0})
+    expected = oodzoo.rank(features, y, domains)
+    assert oodzoo.rank({"a": features["a"].tolist()}, y.tolist(), domains.tolist()) == expected
+    pandas = pytest.importorskip("pandas", reason="pandas is an extra")
+    frame, labels = pandas.DataFrame(features["a"]), pandas.Series(y)
+    assert oodzoo.rank({"a": frame}, labels, pandas.Series(domains)) == expected
+
+
+def test_a_class_of_one_domain_is_reported() -> None:
+    features, y, domains = simulate({"a": 0.5})
+    y = y.copy()
+    y[np.flatnonzero(domains == "d1")[:5]] = 7
+    (row,) = oodzoo.rank(features, y, domains).rows
+    assert {fold.domain: fold.skipped for fold in row.folds if fold.skipped} == {"d1": ("7",)}
+
+
+def test_store_and_arrays_agree(tmp_path: Path) -> None:
+    data = simulate({"a": 0.5, "b": 1.5})
+    data = ({k: v.astype(np.float32) for k, v in data[0].items()}, *data[1:])
+    from_arrays, from_store = oodzoo.rank(*data), oodzoo.rank(saved(tmp_path, *data))
+    for row, same in zip(from_arrays.rows, from_store.rows, strict=True):
+        assert row.score == pytest.approx(same.score, rel=1e-9)
+
+
+def test_second_ranking_reads_the_cache(tmp_path: Path) -> None:
+    store = saved(tmp_path, *simulate({"a": 0.5, "b": 1.5}))
+    first = oodzoo.rank(store)
+    files = sorted((store.path / "cache").rglob("*.npz"))
+    before = [file.stat().st_mtime_ns for file in files]
+    assert oodzoo.rank(store) == first
+    assert [file.stat().st_mtime_ns for file in files] == before
+    assert {file.name for file in files} >= {"folds-robust.npz", "moments-d0.npz"}
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a zip file"])
+def test_damaged_cache_is_made_anew(tmp_path: Path, damage: bytes) -> None:
+    store = saved(tmp_path, *simulate({"a": 0.5}))
+    first = oodzoo.rank(store)
+    for file in (store.path / "cache").rglob("*.npz"):
+        file.write_bytes(damage)
+    assert oodzoo.rank(store) == first
+
+
+def test_cache_does_not_outlive_the_labels(tmp_path: Path) -> None:
+    features, y, domains = simulate({"a": 0.5})
+    store = saved(tmp_path, features, y, domains)
+    oodzoo.rank(store)
+    index = json.loads((store.path / "images.json").read_text())
+    index["domains"][0]["label"].reverse()
+    (store.path / "images.json").write_text(json.dumps(index))
+    flipped = y.copy()
+    flipped[:40] = flipped[:40][::-1]
+    expected = oodzoo.rank({"a": features["a"].astype(np.float32)}, flipped, domains)
+    again = oodzoo.rank(oodzoo.FeatureStore(store.path))
+    assert again.rows[0].score == pytest.approx(expected.rows[0].score, rel=1e-9)
+
+
+def test_ranking_without_each_test_domain() -> None:
+    features, y, domains = simulate({"a": 0.5, "b": 1.5, "c": 4.0})
+    rankings = rank_for_test_domains(features, y, domains)
+    for test, ranking in rankings.items():
+        keep = domains != test
+        alone = oodzoo.rank({k: v[keep] for k, v in features.items()}, y[keep], domains[keep])
+        for row, same in zip(ranking.rows, alone.rows, strict=True):
+            assert row.model == same.model
+            assert row.score == pytest.approx(same.score, rel=1e-9)
+
+
+def test_peer_scores_rank_a_store(tmp_path: Path) -> None:
+    features, y, domains = simulate({"a": 0.5, "b": 3.0})
+    good = 4 * np.eye(3)[y]
+    store = saved(tmp_path, features, y, domains, **{"a.logits": good})
+    for name in oodzoo.scores.names():
+        if name in ("leep", "nce"):
+            ranking = oodzoo.rank(store, score=name)
+            assert [row.model for row in ranking.rows] == ["a"]
+            assert "classifier head" in ranking.left_out["b"]
+        else:
+            ranking = oodzoo.rank(store, score=name)
+            assert len(ranking) == 2
+            assert ranking.rows[0].rank_interval is None
+    X = np.concatenate([store.features("a", d) for d in store.domains])
+    labels = np.concatenate([store.labels(d) for d in store.domains])
+    (row,) = (row for row in oodzoo.rank(store, score="logme").rows if row.model == "a")
+    assert row.score == pytest.approx(oodzoo.scores.logme(X, labels))
+
+
+def test_models_on_the_front_are_not_beaten(tmp_path: Path) -> None:
+    store = saved(tmp_path, *simulate({"good": 0.3, "bad": 5.0, "middle": 1.0}))
+    speeds = {"good": 10.0, "bad": 20.0, "middle": 1.0}
+    local = {"models": {k: {"milliseconds_per_image": v} for k, v in speeds.items()}}
+    (store.path / "local.json").write_text(json.dumps(local))
+    front = {row.model for row in oodzoo.rank(store).rows if row.on_front}
+    assert front == {"good", "middle"}
+
+
+def test_frame(tmp_path: Path) -> None:
+    pytest.importorskip("pandas", reason="pandas is an extra")
+    frame = oodzoo.rank(*simulate({"a": 0.5, "b": 1.5})).to_frame()
+    assert list(frame["model"]) == ["a", "b"]
+    assert "accuracy d0" in frame.columns
+
+
+def test_pytorch_agrees() -> None:
+    pytest.importorskip("torch", reason="PyTorch is an extra")
+    data = simulate({"a": 0.5, "b": 1.5})
+    for row, same in zip(
+        oodzoo.rank(*data).rows, oodzoo.rank(*data, device="cpu").rows, strict=True
+    ):
+        assert row.score == pytest.approx(same.score, rel=1e-9)
+        assert row.rank_interval == same.rank_interval
+
+
+def test_domain_with_one_class_and_class_of_one_domain() -> None:
+    features, y, domains = simulate({"a": 0.5})
+    y = y.copy()
+    y[domains == "d0"] = 2
+    y[np.flatnonzero(domains == "d1")[:5]] = 7
+    (row,) = oodzoo.rank(features, y, domains).rows
+    assert np.isfinite(row.score)
+    assert np.isfinite(row.expected_accuracy)
+
+
+# --- bad input ---------------------------------------------------------------------------------
+
+
+def features_with(value: float) -> Arrays:
+    features = simulate({"a": 0.5})[0]
+    features["a"][3, 2] = value
+    return features
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f, y, d: ({}, y, d), "the dict is empty"),
+        (lambda f, y, d: (f, y[:-1], d), "y has 159 rows, and 'domains' has 160"),
+        (lambda f, y, d: (f, y, None), "needs the label"),
+        (lambda f, y, d: (f["a"], y, d), "must be a dict"),
+        (lambda f, y, d: ({"a": f["a"][:, 0]}, y, d), r"must be \(n, d\)"),
+        (lambda f, y, d: (features_with(np.nan), y, d), "'a', domain 'd0'.*is NaN"),
+        (lambda f, y, d: (features_with(np.inf), y, d), "is infinite"),
+        (lambda f, y, d: (f, y, np.full(len(y), "x")), "1 domains are given"),
+        (lambda f, y, d: (f, y + 0.5, d), "texts or integers, and holds 0.5"),
+        (lambda f, y, d: (f, [None, *y.astype(str)[1:]], d), "holds None"),
+        (lambda f, y, d: ({"a": None}, y, d), r"must be \(n, d\)"),
+        (lambda f, y, d: ({"a": [[1.0], [1.0, 2.0]]}, y, d), "are no array"),
+        (lambda f, y, d: ({"domains": f["a"]}, y, d[:-1]), "'domains' has 159"),
+    ],
+)
+def test_bad_input_gets_one_clear_line(change: Any, message: str) -> None:
+    with pytest.raises(oodzoo.InputError, match=message) as caught:
+        oodzoo.rank(*change(*simulate({"a": 0.5})))
+    assert "\n" not in str(caught.value)
+
+
+def test_unknown_score_and_stability() -> None:
+    data = simulate({"a": 0.5})
+    with pytest.raises(oodzoo.InputError, match="unknown score 'logmee'; did you mean logme"):
+        oodzoo.rank(*data, score="logmee")
+    with pytest.raises(oodzoo.InputError, match="unknown score 'acuracy'; did you mean accuracy"):
+        oodzoo.rank(*data, score="acuracy")
+    with pytest.raises(oodzoo.InputError, match="stability is 'mild'"):
+        oodzoo.rank(*data, stability="mild")  # type: ignore[arg-type]
+
+
+# --- the command line --------------------------------------------------------------------------
+
+
+def test_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = saved(tmp_path, *simulate({"a": 0.5, "b": 1.5}))
+    monkeypatch.setattr("sys.argv", ["oodzoo", "rank", str(store.path), "--json"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["score"] == "zood"
+    assert [row["model"] for row in document["ranking"]] == ["a", "b"]
+    assert {"rank", "model", "score", "discriminability", "stability"} <= set(
+        document["ranking"][0]
+    )
+    assert set(document["ranking"][0]["folds"]) == {"d0", "d1", "d2", "d3"}

@@ -1,0 +1,74 @@
+"""What a network is trained on: draw something, then look at it once or more often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+from oodzoo.demo.making.appearance import Appearance, render
+from oodzoo.demo.making.glyphs import Atlas, glyph_atlas, letter_atlas, script_atlas
+from oodzoo.demo.making.photos import Photos
+from oodzoo.demo.making.shapes import shape_atlas
+from torch import Tensor
+
+__all__ = ["SOURCES", "Inked", "Source", "open_source"]
+
+
+class Source(Protocol):
+    """Draws originals with labels; each view of an original is another random image of it."""
+
+    @property
+    def classes(self) -> int: ...
+
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]: ...
+
+    def view(self, originals: Tensor, generator: torch.Generator) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Inked:
+    """Glyphs or shapes, coloured as an :class:`Appearance` says."""
+
+    ink: Tensor
+    labels: Tensor
+    classes: int
+    appearance: Appearance
+
+    def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        which = torch.randint(len(self.ink), (n,), device=self.ink.device, generator=generator)
+        return self.ink[which], self.labels[which]
+
+    def view(self, originals: Tensor, generator: torch.Generator) -> Tensor:
+        return render(originals, self.appearance, generator)
+
+
+SOURCES: dict[str, str] = {
+    "letters": "Latin letters of the fonts below, 37 classes",
+    "glyphs": "printed digits and Latin letters of the fonts below, 47 classes",
+    "scripts": "hiragana, Armenian, Devanagari, Georgian, Hebrew and Thai letters, 279 classes",
+    "shapes": "synthetic geometric figures, 12 classes",
+    "photos": "patches of scikit-learn's two sample photographs",
+    "none": "nothing",
+}
+"""The sources by name, in words."""
+
+
+def open_source(
+    name: str, appearance: Appearance | None, fonts: Path, device: torch.device
+) -> tuple[Source, Inked | None]:
+    """Load the source to train on, and the part of it held out for measuring accuracy."""
+    if name == "photos":
+        return Photos.load(device), None
+    if appearance is None:
+        raise ValueError(f"the source {name!r} needs an appearance to be seen with")
+    atlases = {"letters": letter_atlas, "glyphs": glyph_atlas, "scripts": script_atlas}
+    atlas: Atlas = atlases[name](fonts) if name in atlases else shape_atlas()
+    ink = torch.from_numpy(atlas.ink).to(device).float().div(255.0).unsqueeze(1)
+    labels, held_out = torch.from_numpy(atlas.labels), torch.from_numpy(atlas.held_out)
+
+    def part(where: Tensor) -> Inked:
+        return Inked(ink[where.to(device)], labels[where].to(device), atlas.classes, appearance)
+
+    return part(~held_out), part(held_out)
