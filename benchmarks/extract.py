@@ -3,8 +3,8 @@
     python benchmarks/extract.py [--shared ../shared] [--images 280] [--all]
 
 The floor of a run is the time to read, decode and resize every image once with all threads, plus
-bare `InferenceSession.run` on ready-made tensors for each network with all threads. Measured for
-one network of middle size and for the whole zoo; floor and extraction alternate in one run.
+bare `InferenceSession.run` on ready-made tensors for each model with all threads. Measured for
+one model of middle size and for the whole zoo; floor and extraction alternate in one run.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ def main() -> None:
         return
     data = ImageDomains(folder)
     zoo = load_zoo(arguments.shared / "zoo" / "zoo.toml")
-    one = compare("one network", data, [s for s in zoo if s.name == MIDDLE], arguments.repeats)
+    one = compare("one model", data, [s for s in zoo if s.name == MIDDLE], arguments.repeats)
     part = data if arguments.all else data.sample(arguments.images)
-    whole = compare(f"{len(zoo)} networks", part, zoo, 1 if arguments.all else 2)
+    whole = compare(f"{len(zoo)} models", part, zoo, 1 if arguments.all else 2)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-    print(f"median ratio: one network {one:.2f}, whole zoo {whole:.2f} (target {TARGET})")
+    print(f"median ratio: one model {one:.2f}, whole zoo {whole:.2f} (target {TARGET})")
     print(f"peak memory of this process: {peak:.1f} GB")
 
 

@@ -5,7 +5,7 @@
 Ranking: 586,575 × 2,048 features in float64 on the GPU, 345 classes, 6 domains; the floor is one
 Gram matrix, one projection, the class variances and 7 eigendecompositions, measured in the same
 run. Extraction: a timm ResNet-50 and a ViT-B/16 with random weights in bfloat16, images ready in
-memory, against the same forward passes on a batch that lies on the GPU. Selection: three networks
+memory, against the same forward passes on a batch that lies on the GPU. Selection: three models
 of 2,048 features, 345 classes, from moments.
 """
 
@@ -25,7 +25,7 @@ from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.index import SHARD_ROWS
 from oodzoo.moments import Moments
 from oodzoo.ranking.folds import leave_one_domain_out
-from oodzoo.zoo.model import Network
+from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
 
 try:
@@ -102,7 +102,7 @@ def rank_at_full_size() -> None:
 
 
 def selection() -> None:
-    """Three networks of 2,048 features side by side, 345 classes, from moments on the GPU."""
+    """Three models of 2,048 features side by side, 345 classes, from moments on the GPU."""
     generator = torch.Generator("cuda").manual_seed(0)
     n, d = 100_000, 3 * DIM
     labels = torch.randint(0, N_CLASSES, (n,), device="cuda", generator=generator)
@@ -129,22 +129,22 @@ def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
     from oodzoo.zoo.torch_model import assemble
 
     spec = ModelSpec(name, f"timm/{name}")
-    network: Network = assemble(
+    model: Model = assemble(
         build(spec, pretrained=False), spec, device="cuda", precision="bfloat16"
     )
-    height, width = network.info.preprocessing.geometry.crop
+    height, width = model.info.preprocessing.geometry.crop
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (batch_size * batches, height, width, 3), dtype=np.uint8)
-    ready = network.prepare(pixels[:batch_size])
+    ready = model.prepare(pixels[:batch_size])
 
     def bare() -> None:
         for _ in range(batches):
-            network.launch(ready)
+            model.launch(ready)
 
     def extract() -> None:
         """Shard by shard, as an extraction does."""
         starts = range(0, len(pixels), SHARD_ROWS)
-        jobs = (Job(at, network, pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
+        jobs = (Job(at, model, pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
         for done in run_jobs(jobs):
             assert done.error is None
 

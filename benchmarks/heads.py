@@ -1,8 +1,8 @@
 """Heads: DomainBed's sweep against one run after another, the fast head against scikit-learn.
 
-    python benchmarks/heads.py [--store STORE] [--networks 8] [--device cuda] [--steps 5001]
+    python benchmarks/heads.py [--store STORE] [--models 8] [--device cuda] [--steps 5001]
 
-The sweep: 10 draws x 3 trials x all folds of one 1,280-dimensional network on PACS' size (from a
+The sweep: 10 draws x 3 trials x all folds of one 1,280-dimensional model on PACS' size (from a
 store, or planted features of that shape), all at once, against the same runs one after another in
 PyTorch on the same device, of which a sample is timed and scaled up by steps and runs. Without
 --steps a CPU times 200 steps of both, since the whole takes minutes; a GPU does all.
@@ -26,7 +26,7 @@ from sklearn.linear_model import LogisticRegressionCV
 from sklearn.model_selection import PredefinedSplit
 from threadpoolctl import threadpool_limits
 
-from oodzoo.features.columns import Kept, Samples
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.heads.domainbed import cell, sweep
 from oodzoo.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
 from oodzoo.heads.linear import STRENGTHS, fit_head
@@ -48,13 +48,13 @@ def planted() -> Samples:
 
 
 def stored(store: str) -> dict[str, Samples]:
-    """The features of the networks with 1,280 dimensions."""
+    """The features of the models with 1,280 dimensions."""
     from oodzoo.features.source import StoreSource
     from oodzoo.features.store import FeatureStore
 
     source = StoreSource(FeatureStore(store))
     names = [m for m in source.models if source.facts(m).feature_dim == DIM]
-    return {m: Kept.all_of(source, [m]).samples(source, source.domains) for m in names}
+    return {m: Columns.all_of(source, [m]).samples(source, source.domains) for m in names}
 
 
 def one_after_another(samples: Samples, device: str, steps: int) -> float:
@@ -69,10 +69,8 @@ def one_after_another(samples: Samples, device: str, steps: int) -> float:
 
     def run(chosen: Hyperparameters, left_out: tuple[int, ...]) -> None:
         layer = torch.nn.Linear(X.shape[1], N_CLASSES).to(device)
-        network = torch.nn.Sequential(torch.nn.Dropout(chosen.dropout), layer)
-        adam = torch.optim.Adam(
-            network.parameters(), lr=chosen.lr, weight_decay=chosen.weight_decay
-        )
+        model = torch.nn.Sequential(torch.nn.Dropout(chosen.dropout), layer)
+        adam = torch.optim.Adam(model.parameters(), lr=chosen.lr, weight_decay=chosen.weight_decay)
         parts = [rows for domain, rows in enumerate(fold) if domain not in left_out]
         drawn = np.concatenate(
             [rng.choice(rows, (steps, chosen.batch_size)) for rows in parts], axis=1
@@ -80,7 +78,7 @@ def one_after_another(samples: Samples, device: str, steps: int) -> float:
         batches = torch.from_numpy(drawn).to(device)
         for step in range(steps):
             rows = batches[step]
-            loss: Any = torch.nn.functional.cross_entropy(network(X[rows]), y[rows])
+            loss: Any = torch.nn.functional.cross_entropy(model(X[rows]), y[rows])
             adam.zero_grad()
             loss.backward()
             adam.step()
@@ -169,13 +167,13 @@ def show(name: str, found: tuple[float, float, float, float]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--store", help="a store of PACS' size; planted features without it")
-    parser.add_argument("--networks", type=int, default=1, help="of the store, for the fast head")
+    parser.add_argument("--models", type=int, default=1, help="of the store, for the fast head")
     parser.add_argument("--device", help="where PyTorch trains the sweep; NumPy without it")
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()
     known = stored(arguments.store) if arguments.store else {"planted features": planted()}
     results = []
-    for name in list(known)[: arguments.networks]:
+    for name in list(known)[: arguments.models]:
         # With more threads than free cores a small product takes many times as long.
         with threadpool_limits(1):
             results.append(fast(known[name]))

@@ -5,7 +5,7 @@
 
 Without a store, one is made of the embedded digits and zoo.
 
-Everything a predictor is made of (which networks, which features, the Gaussians, the limit) is
+Everything a predictor is made of (which models, which features, the Gaussians, the limit) is
 made anew from the images that are not held out:
 
 - left-out domains: ranked and fitted without the domain, on 80 % of the images of the others;
@@ -33,11 +33,11 @@ from sklearn.metrics import roc_auc_score
 import oodzoo
 from oodzoo.demo import write_digits
 from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
-from oodzoo.features.columns import Kept, Samples
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
 from oodzoo.predictor import gaussian
 from oodzoo.predictor.images import features_of, image_files
-from oodzoo.predictor.models import network_of
+from oodzoo.predictor.models import model_of
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.selection.select import select_features
 from oodzoo.zoo import load_zoo
@@ -60,7 +60,7 @@ class Data:
             for m in models
         }
 
-    def kept(self, models: Sequence[str], rows: NDArray[np.bool_]) -> tuple[Kept, Samples]:
+    def kept(self, models: Sequence[str], rows: NDArray[np.bool_]) -> tuple[Columns, Samples]:
         """What is selected from some images, and the kept features of all."""
         features = self.features(models)
         source = ArraySource(
@@ -68,8 +68,8 @@ class Data:
             self.labels[rows],
             self.domains[rows],
         )
-        kept = select_features(source, models).kept
-        together = [features[name][:, kept.columns[name]] for name in kept.models]
+        kept = select_features(source, models).columns
+        together = [features[name][:, kept.by_model[name]] for name in kept.models]
         return kept, Samples(np.concatenate(together, axis=1), self.labels, self.domains)
 
 
@@ -139,8 +139,8 @@ def others(data: Data, arguments: argparse.Namespace) -> None:
         rng, arguments.images, digits=bool(arguments.store) and arguments.images is None
     )
     specs = load_zoo(arguments.zoo) if arguments.zoo else []
-    networks = {name: network_of(data.store, name, specs).load("cpu") for name in models}
-    whole = Kept({name: np.arange(networks[name].info.feature_dim) for name in models}).columns
+    networks = {name: model_of(data.store, name, specs).load("cpu") for name in models}
+    whole = Columns({name: np.arange(networks[name].info.feature_dim) for name in models}).by_model
     seen = {
         kind: np.concatenate([p.features for p in features_of(images, networks, whole, 16)])
         for kind, images in kinds.items()
@@ -155,7 +155,7 @@ def others(data: Data, arguments: argparse.Namespace) -> None:
         if seed == 0:
             starts = np.cumsum([0, *(networks[name].info.feature_dim for name in models)])
             columns = np.concatenate(
-                [kept.columns[name] + at for name, at in zip(models, starts, strict=False)]
+                [kept.by_model[name] + at for name, at in zip(models, starts, strict=False)]
             )
             for kind, features in seen.items():
                 row(kind, home, model.distances(features[:, columns]))

@@ -1,4 +1,4 @@
-"""Ranking one network against its floor, the literal formula and the public LogME.
+"""Ranking one model against its floor, the literal formula and the public LogME.
 
     python benchmarks/rank.py [--rows 20000] [--features 1024] [--repeats 3]
 

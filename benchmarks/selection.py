@@ -11,7 +11,7 @@ simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of 
     rate of 5 % (Benjamini and Hochberg).
 odd: correlated features, heavy noise, targets that are noise, one-hot targets, 10 repeats.
 rules: accuracy on left-out domains of a store, of a linear head on the features that each scale
-    rule keeps, on as many random ones and on as many with the greatest ridge weights. Networks are
+    rule keeps, on as many random ones and on as many with the greatest ridge weights. Models are
     chosen without the test domain, and the strength of the head on all their features, once for
     each test domain, by leaving training domains out. "0.5 of weights" multiplies targets by half
     of what the rule "weights" does.
@@ -296,14 +296,14 @@ def odd(page: Page, options: argparse.Namespace) -> None:
     print(table + "\n", flush=True)
 
 
-# --- scale rules on real networks --------------------------------------------------------------
+# --- scale rules on real models --------------------------------------------------------------
 
 
 def rules(page: Page, options: argparse.Namespace) -> None:
     import oodzoo
     from oodzoo.ranking.ranker import rank_for_test_domains
 
-    page.begin(f"Scale rules on networks: the best {options.top_k}, accuracy on left-out domains")
+    page.begin(f"Scale rules on models: the best {options.top_k}, accuracy on left-out domains")
     rankings = rank_for_test_domains(oodzoo.FeatureStore(options.store))
     tasks = []
     for test, ranking in rankings.items():
@@ -331,7 +331,7 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
     import oodzoo
     from oodzoo import target_scale
-    from oodzoo.features.columns import Kept
+    from oodzoo.features.columns import Columns
     from oodzoo.features.source import StoreSource
     from oodzoo.heads.linear import fit_head
 
@@ -341,14 +341,14 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
         target_scale.RULES[f"{share} of weights"] = functools.partial(_less, share)
     source = StoreSource(oodzoo.FeatureStore(path), models)
     n_classes = len(source.classes)
-    everything = Kept.all_of(source, models)
+    everything = Columns.all_of(source, models)
     train = everything.samples(source, [d for d in source.domains if d != test])
     unseen = everything.samples(source, [test])
-    strength = fit_head(train, n_classes, strengths=STRENGTHS).strength
+    C = fit_head(train, n_classes, strengths=STRENGTHS).C
 
     def accuracy(mask: Any) -> float:
         some = train._replace(features=train.features[:, mask])
-        logits = fit_head(some, n_classes, strength=strength).logits(unseen.features[:, mask])
+        logits = fit_head(some, n_classes, C=C).logits(unseen.features[:, mask])
         return 100 * float((logits.argmax(axis=1) == unseen.labels).mean())
 
     full = accuracy(np.ones(len(everything), dtype=np.bool_))
@@ -462,7 +462,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=1e6, help="of the simulation")
     parser.add_argument("--paper", type=Path, default=here / "selection_simulation.csv")
     parser.add_argument("--store", type=Path, help="of rules")
-    parser.add_argument("--top-k", type=int, default=3, help="networks side by side in rules")
+    parser.add_argument("--top-k", type=int, default=3, help="models side by side in rules")
     parser.add_argument("--draws", type=int, default=5, help="random subsets of each size in rules")
     parser.add_argument("--device", help="of speed: NumPy without it")
     parser.add_argument("--out", type=Path, help="a Markdown file to write")

@@ -1,4 +1,4 @@
-"""What stability does to the order of networks, against linear probes on left-out domains.
+"""What stability does to the order of models, against linear probes on left-out domains.
 
     python benchmarks/stability.py STORE [STORE ...]
 
@@ -44,7 +44,7 @@ def probe(store: oodzoo.FeatureStore, model: str) -> float:
 
 
 def probes(store: oodzoo.FeatureStore) -> dict[str, float]:
-    """Probes of all networks; they take minutes, so they are kept beside the store."""
+    """Probes of all models; they take minutes, so they are kept beside the store."""
     path = store.path.with_name(f"{store.path.name}.probes.json")
     if path.is_file():
         found: dict[str, float] = json.loads(path.read_text())
@@ -72,7 +72,7 @@ def main() -> None:
             return float(weightedtau([scores[m] for m in models], [truth[m] for m in models])[0])
 
         ranking = oodzoo.rank(store)
-        print(f"{path.name}: {len(store.models)} networks, {store.n_images} images")
+        print(f"{path.name}: {len(store.models)} models, {store.n_images} images")
         for share in SHARES:
             scores = {
                 r.model: r.discriminability + share / n_classes * r.stability for r in ranking.rows

@@ -1,4 +1,4 @@
-"""Choose and combine pre-trained networks for data from a domain nobody has seen."""
+"""Choose and combine pre-trained models for data from a domain nobody has seen."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, evaluate
     from oodzoo.features.extract import extract
     from oodzoo.features.store import FeatureStore
-    from oodzoo.pipeline.stages import Choices, run
+    from oodzoo.pipeline.stages import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
     from oodzoo.selection.selector import SpikeSlabSelector
     from oodzoo.zoo import load_zoo
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
-    "Choices",
+    "RunConfig",
     "Evaluation",
     "FeatureStore",
     "ImageDomains",
@@ -45,7 +45,7 @@ __all__ = [
 # A public name is imported when it is first used, so that `import oodzoo` and `oodzoo --help` load
 # neither NumPy nor Pillow.
 _HOME = {
-    "Choices": "oodzoo.pipeline.stages",
+    "RunConfig": "oodzoo.pipeline.stages",
     "Evaluation": "oodzoo.evaluation",
     "FeatureStore": "oodzoo.features.store",
     "ImageDomains": "oodzoo.data.dataset",

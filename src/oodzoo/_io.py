@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.errors import DiskError, InputError
 
 _TEMPORARY = ".tmp-"
+
+T = TypeVar("T")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
@@ -61,6 +65,31 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise InputError(f"{what} {str(path)!r} is damaged: it holds no JSON object")
     return document
+
+
+def structured(document: Any, kind: type[T], what: str) -> T:
+    """Convert a JSON document to a typed object; `what` names it in the message if that fails."""
+    try:
+        return msgspec.convert(document, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{what} is damaged: {error}") from error
+
+
+def require_schema(document: dict[str, Any], known: int, what: str, advice: str) -> None:
+    """Reject a document of another schema; `advice` is for one that is older."""
+    found = document.get("schema")
+    if found != known:
+        newer = isinstance(found, int) and found > known
+        raise InputError(
+            f"{what} has the schema {found!r}, this version of oodzoo reads {known}; "
+            f"{'upgrade oodzoo' if newer else advice}"
+        )
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of the content of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_temporaries(folder: Path) -> None:

@@ -225,7 +225,7 @@ def _checked_features(features: Array, where_to: Backend, here: str, start: int)
         value = "NaN" if bool(xp.isnan(block[int(row), int(column)])) else "infinite"
         raise InputError(
             f"{here}: feature {column} of sample {start + row} is {value}; leave the sample out, "
-            "or look for what went wrong in the network"
+            "or look for what went wrong in the model"
         )
     return block
 

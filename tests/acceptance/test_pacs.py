@@ -1,6 +1,6 @@
-"""Real networks on real images, from the command line.
+"""Real models on real images, from the command line.
 
-Run by `make acceptance` (all networks) and `.ci/run` (six small ones); the images and networks
+Run by `make acceptance` (all models) and `.ci/run` (six small ones); the images and models
 cannot be part of the project, so everything here is skipped where they are absent.
 """
 
@@ -49,8 +49,8 @@ def oodzoo(*arguments: str | Path) -> Any:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All networks, or a zoo file of six small ones."""
-    if os.environ.get("OODZOO_NETWORKS", "small") == "all":
+    """All models, or a zoo file of six small ones."""
+    if os.environ.get("OODZOO_MODELS", "small") == "all":
         return ZOO
     tables = ZOO.read_text(encoding="utf-8").split("[[model]]")[1:]
     chosen = [t for t in tables if any(f'name = "{name}"' in t for name in SMALL)]
@@ -72,7 +72,7 @@ def store(run: tuple[Path, dict[str, Any]]) -> Path:
     return run[0] / "store"
 
 
-def test_every_network_has_features(zoo: Path, run: tuple[Path, dict[str, Any]]) -> None:
+def test_every_model_has_features(zoo: Path, run: tuple[Path, dict[str, Any]]) -> None:
     extraction = run[1]["extraction"]
     assert len(extraction["models"]) == zoo.read_text(encoding="utf-8").count("[[model]]")
     assert not extraction["failed"]

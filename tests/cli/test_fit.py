@@ -96,7 +96,7 @@ def test_wrong_use(run: Run, saved: Path, store: oodzoo.FeatureStore, photos: Pa
     assert "top_k" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
 
 
-def test_fit_with_named_networks(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
+def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     arguments = ("--models", "mlp_glyphs_augmented", "--no-select", "--out", tmp_path / "model")
     done = run("fit", store.path, *arguments)
     assert done.code == 0

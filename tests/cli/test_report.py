@@ -38,7 +38,7 @@ def job(tmp_path: Path) -> Path:
 def test_the_page(run: Run, job: Path) -> None:
     code, out, err = run("report", job)
     assert (code, out.split(), err) == (0, [str(job / "report.html")], "")
-    assert "network_000_imagenet" in (job / "report.html").read_text(encoding="utf-8")
+    assert "model_000_imagenet" in (job / "report.html").read_text(encoding="utf-8")
 
 
 def test_page_elsewhere_and_pictures(run: Run, job: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_store(run: Run, folder: Path, tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
     shown = [line.split()[0] for line in lines if line and line[0].isalpha()]
     assert {"zood", "logme", "feature_dim"} <= set(shown)
-    assert "leep: 5 networks do not have it" in outcome.err
+    assert "leep: 5 models do not have it" in outcome.err
     document = run("testbed", folder, "--json").document
     assert json.loads(out.read_text()) == document
     assert picture.read_text().startswith("<?xml")
@@ -92,8 +92,8 @@ def test_scores_from_a_table(run: Run, folder: Path, tmp_path: Path) -> None:
         ("model,a,a\nbest,1,2\n", "names a score twice"),
         ("model,a\nbest,1,2\n", "row 2: 3 cells, not 2"),
         ("model,a\nbest,x\n", "row 2: 'x' is no number"),
-        ("model,a\nbest,1\nbest,1\n", "row 3: the network 'best' comes twice"),
-        ("model,a\nother,1\n", "no network 'other'"),
+        ("model,a\nbest,1\nbest,1\n", "row 3: the model 'best' comes twice"),
+        ("model,a\nother,1\n", "no model 'other'"),
         ("model,zood\nbest,1\n", "'zood' is computed already"),
     ):
         table.write_text(content)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oodzoo import ImageDomains, InputError
-from oodzoo.data.dataset import Oddity
+from oodzoo.data.dataset import Issue
 
 WriteImage = Callable[[Path], Path]
 Row = tuple[str, str, str, str]
@@ -27,8 +27,8 @@ def shared_data() -> Path:
     return Path(os.environ.get("OODZOO_SHARED", repository.parent / "shared")) / "data"
 
 
-def messages(oddities: list[Oddity], kind: str) -> list[str]:
-    return [oddity.message for oddity in oddities if oddity.kind == kind]
+def messages(issues: list[Issue], kind: str) -> list[str]:
+    return [issue.message for issue in issues if issue.kind == kind]
 
 
 def write_table(table: Path, rows: list[Row]) -> Path:
@@ -244,7 +244,7 @@ def test_each_unreadable_image_is_named_with_its_reason(photos: Path) -> None:
     for name in bad:
         damage(photos / "day/cat" / name)
     data = ImageDomains(photos)
-    unreadable = [oddity for oddity in data.check() if oddity.kind == "unreadable"]
+    unreadable = [issue for issue in data.check() if issue.kind == "unreadable"]
     assert sorted(o.paths[0] for o in unreadable) == sorted(f"day/cat/{name}" for name in bad)
     assert all(o.message.startswith(repr(o.paths[0]) + ": ") for o in unreadable)
     assert all("\n" not in o.message for o in unreadable)
@@ -271,15 +271,15 @@ def test_domain_linked_to_another_is_a_leak(photos: Path) -> None:
 
 def test_identical_images_with_two_labels(photos: Path) -> None:
     shutil.copy(photos / "day/cat/1.png", photos / "day/dog/copy.png")
-    (oddity,) = ImageDomains(photos).check()
-    assert (oddity.kind, oddity.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
+    (issue,) = ImageDomains(photos).check()
+    assert (issue.kind, issue.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
 
 
 def test_copies_within_a_class_and_empty_files_are_no_leak(photos: Path) -> None:
     shutil.copy(photos / "day/cat/1.png", photos / "day/cat/copy.png")
     for domain in ("day", "night"):
         (photos / domain / "cat/empty.png").touch()
-    assert {oddity.kind for oddity in ImageDomains(photos).check()} == {"unreadable"}
+    assert {issue.kind for issue in ImageDomains(photos).check()} == {"unreadable"}
 
 
 def test_group_in_two_domains_is_a_leak(photos: Path) -> None:
@@ -369,8 +369,8 @@ def test_folder_without_permission(photos: Path, mode: int) -> None:
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
 def test_image_without_permission_is_named(photos: Path) -> None:
     (photos / "day/cat/1.png").chmod(0)
-    (oddity,) = ImageDomains(photos).check()
-    assert oddity == Oddity("unreadable", "'day/cat/1.png': Permission denied", ("day/cat/1.png",))
+    (issue,) = ImageDomains(photos).check()
+    assert issue == Issue("unreadable", "'day/cat/1.png': Permission denied", ("day/cat/1.png",))
 
 
 # --- a real one -------------------------------------------------------------------------------

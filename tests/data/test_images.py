@@ -19,7 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from oodzoo.data.images import SUFFIXES, UnreadableImageError, as_rgb, decode, read, read_bytes
+from oodzoo.data.images import UnreadableImageError, as_rgb, decode, read, read_bytes
+from oodzoo.data.listing import SUFFIXES
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from oodzoo.demo.making.probe import Digits, Probed, model_features, probe, read_digits
+from tools.demo_zoo.probe import Digits, Probed, model_features, probe, read_digits
 
 from oodzoo.demo import write_digits, zoo_file
 
@@ -69,7 +69,7 @@ def test_the_listing_has_exactly_the_known_keys_and_the_right_hash(model: dict[s
 
 @each_model
 @pytest.mark.parametrize("batch", [1, 5])
-def test_each_network_runs_at_any_batch_with_the_stated_outputs(
+def test_each_model_runs_at_any_batch_with_the_stated_outputs(
     model: dict[str, Any], batch: int
 ) -> None:
     session = onnxruntime.InferenceSession(file_of(model), providers=["CPUExecutionProvider"])
@@ -94,7 +94,7 @@ def test_an_image_is_computed_alike_alone_and_in_a_batch(digits: Digits) -> None
         np.testing.assert_allclose(together[3:4], alone, rtol=1e-3, atol=1e-4)
 
 
-def test_no_two_networks_share_weights(digits: Digits) -> None:
+def test_no_two_models_share_weights(digits: Digits) -> None:
     """No two compute features that are the same up to scale, order or sign."""
     seen = [model_features(model, FOLDER, digits.pixels[::30]) for model in MODELS]
     units = [(x - x.mean(axis=0)) / (x.std(axis=0) + 1e-12) / np.sqrt(len(x)) for x in seen]
@@ -103,7 +103,7 @@ def test_no_two_networks_share_weights(digits: Digits) -> None:
         assert alike.mean() < 0.97, (MODELS[i]["name"], MODELS[j]["name"])
 
 
-def test_the_card_names_every_network() -> None:
+def test_the_card_names_every_model() -> None:
     card = (FOLDER / "README.md").read_text(encoding="utf-8")
     for model in MODELS:
         assert f"`{model['name']}`" in card
@@ -124,12 +124,12 @@ def test_the_ranking_is_worth_having(probed: dict[str, Probed]) -> None:
     means = sorted(row.mean for name, row in probed.items() if name != "raw pixels")
     assert means[-1] >= raw + 10
     assert means[-1] - means[0] >= 40
-    # spread out: networks in every third of the range, none of them in one crowd
+    # spread out: models in every third of the range, none of them in one crowd
     thirds = np.linspace(means[0], means[-1], 4)
     assert (np.histogram(means, thirds)[0] >= 3).all(), means
 
 
-def test_what_the_networks_learned_is_what_tells_them_apart(probed: dict[str, Probed]) -> None:
+def test_what_the_models_learned_is_what_tells_them_apart(probed: dict[str, Probed]) -> None:
     def mean(name: str) -> float:
         return probed[name].mean
 
@@ -142,17 +142,17 @@ def test_what_the_networks_learned_is_what_tells_them_apart(probed: dict[str, Pr
 
 
 def test_no_domain_is_solved_by_all_or_by_none(probed: dict[str, Probed]) -> None:
-    networks = [row for name, row in probed.items() if name != "raw pixels"]
-    for domain in networks[0].domains:
-        accuracies = [row.domains[domain] for row in networks]
+    models = [row for name, row in probed.items() if name != "raw pixels"]
+    for domain in models[0].domains:
+        accuracies = [row.domains[domain] for row in models]
         assert max(accuracies) > 75, domain
         assert min(accuracies) < 50, domain
 
 
-def test_different_domains_prefer_different_networks(probed: dict[str, Probed]) -> None:
-    networks = [row for name, row in probed.items() if name != "raw pixels"]
+def test_different_domains_prefer_different_models(probed: dict[str, Probed]) -> None:
+    models = [row for name, row in probed.items() if name != "raw pixels"]
     orders = {
-        domain: tuple(row.name for row in sorted(networks, key=lambda r: -r.domains[domain])[:5])
-        for domain in networks[0].domains
+        domain: tuple(row.name for row in sorted(models, key=lambda r: -r.domains[domain])[:5])
+        for domain in models[0].domains
     }
     assert len(set(orders.values())) > 1

@@ -13,7 +13,7 @@ Arrays = dict[str, NDArray[np.float64]]
 def zoo(
     *, n: int = 30, n_domains: int = 4, n_classes: int = 3, seed: int = 0
 ) -> tuple[Arrays, NDArray[np.int64], NDArray[Any]]:
-    """Four networks through more or less noise, each with some features that say nothing."""
+    """Four models through more or less noise, each with some features that say nothing."""
     rng = np.random.default_rng(seed)
     domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
     y = np.tile(np.arange(n) % n_classes, n_domains)

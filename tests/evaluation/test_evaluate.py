@@ -73,7 +73,7 @@ def _reached(features: Any, y: Any, domains: Any, test: str) -> list[float]:
     ]
 
 
-def test_random_features_are_as_many_and_from_the_same_networks() -> None:
+def test_random_features_are_as_many_and_from_the_same_models() -> None:
     result = oodzoo.evaluate(*zoo(), top_k=2, baselines=[])
     for test, cell in result.baselines["random_features"].cells.items():
         assert cell.n_features == result.selection.cells[test].n_features
@@ -86,21 +86,21 @@ def test_random_features_are_as_many_and_from_the_same_networks() -> None:
 def test_random_features_are_the_mean_of_five_draws() -> None:
     from oodzoo.evaluation.choice import random_features
     from oodzoo.evaluation.metrics import measures
-    from oodzoo.features.columns import Kept
+    from oodzoo.features.columns import Columns
     from oodzoo.features.source import ArraySource
     from oodzoo.heads.linear import fit_head
 
     features, y, domains = zoo()
     result = oodzoo.evaluate(features, y, domains, top_k=2, baselines=[], seed=3)
     source = ArraySource(features, y, domains)
-    kept = Kept.all_of(source, result.ensemble.cells["d0"].models)
-    draws = random_features(kept, result.selection.cells["d0"].n_features, 3)
+    columns = Columns.all_of(source, result.ensemble.cells["d0"].models)
+    draws = random_features(columns, result.selection.cells["d0"].n_features, 3)
     found = []
     for draw in draws:
         head = fit_head(draw.samples(source, ["d1", "d2", "d3"]), 3)
         test = draw.samples(source, ["d0"])
         found.append(measures(head.probabilities(test.features), test.labels).accuracy)
-    assert len({str(draw.columns) for draw in draws}) > 1
+    assert len({str(draw.by_model) for draw in draws}) > 1
     row = result.baselines["random_features"]
     assert row.measure("accuracy")["d0"] == pytest.approx(np.mean(found))
 
@@ -114,7 +114,7 @@ def test_selection_that_is_no_better_than_random_features_is_called_so() -> None
     assert chance == (not better)
 
 
-def test_several_numbers_of_networks() -> None:
+def test_several_numbers_of_models() -> None:
     data = zoo()
     result = oodzoo.evaluate(*data, top_k=(1, 3), baselines=False)
     assert list(result.ablation) == [1, 3]
@@ -124,13 +124,13 @@ def test_several_numbers_of_networks() -> None:
     alone = oodzoo.evaluate(*data, top_k=1, baselines=False)
     assert alone.selection == result.ablation[1].selection
     assert alone.ablation == {}
-    document = result.document()
+    document = result.to_dict()
     assert [each["top_k"] for each in document["ablation"]] == [1, 3]
     assert document["ablation"][1]["selection"] == document["selection"]
 
 
-def test_training_domains_choose_the_number_of_networks() -> None:
-    """Where one network says all and the others are misleading, one is enough."""
+def test_training_domains_choose_the_number_of_models() -> None:
+    """Where one model says all and the others are misleading, one is enough."""
     rng = np.random.default_rng(0)
     y, domains = np.tile([0, 1], 80), np.repeat(["a", "b", "c", "d"], 40)
     good = np.stack([y, 1 - y], 1) + 0.1 * rng.normal(size=(160, 2))
@@ -144,11 +144,11 @@ def test_training_domains_choose_the_number_of_networks() -> None:
     together = oodzoo.evaluate(views, parts, domains, top_k="auto", baselines=False)
     assert together.top_k == dict.fromkeys("abcd", 3)
     assert together.ensemble.average > together.single.average + 20
-    assert together.document()["top_k"] == {"a": 3, "b": 3, "c": 3, "d": 3}
+    assert together.to_dict()["top_k"] == {"a": 3, "b": 3, "c": 3, "d": 3}
 
 
-def test_more_networks_than_there_are() -> None:
-    with pytest.warns(UserWarning, match="there are 4 networks, fewer than 9"):
+def test_more_models_than_there_are() -> None:
+    with pytest.warns(UserWarning, match="there are 4 models, fewer than 9"):
         result = oodzoo.evaluate(*zoo(), top_k=9, baselines=False)
     assert len(result.ensemble.cells["d0"].models) == result.top_k == 4
 
@@ -156,9 +156,9 @@ def test_more_networks_than_there_are() -> None:
 def test_trials_have_a_spread() -> None:
     data = zoo()
     one = oodzoo.evaluate(*data, baselines=False)
-    assert one.document()["single"]["error"] is None
+    assert one.to_dict()["single"]["error"] is None
     three = oodzoo.evaluate(*data, baselines=False, trials=3)
-    error = three.document()["single"]["error"]
+    error = three.to_dict()["single"]["error"]
     trials = np.array([[m.accuracy for m in c.measures] for c in three.single.cells.values()])
     assert trials.shape == (4, 3)
     assert error["average"] == pytest.approx(trials.mean(axis=0).std() / np.sqrt(3))
@@ -177,7 +177,7 @@ def test_domainbed_scores_the_in_split_of_the_test_domain() -> None:
         features, y, domains, top_k=1, protocol="domainbed", trials=2, draws=2, steps=60,
         baselines=False, seed=5,
     )  # fmt: skip
-    assert result.document()["protocol"] == "domainbed"
+    assert result.to_dict()["protocol"] == "domainbed"
     for number, test in enumerate(result.domains):
         array = features[result.single.cells[test].models[0]].astype(np.float32)
         samples = Samples(array, y, np.unique(domains, return_inverse=True)[1])
@@ -324,8 +324,8 @@ def test_a_domain_without_a_readable_image_is_left_out(tmp_path: Path) -> None:
                 Image.fromarray(pixels).save(path)
                 if domain == "broken":
                     path.write_bytes(b"no image")
-    networks = [spec for spec in oodzoo.load_zoo("demo") if spec.name == "mixer_random"]
-    store = oodzoo.extract(tmp_path / "photos", networks, tmp_path / "store")
+    models = [spec for spec in oodzoo.load_zoo("demo") if spec.name == "mixer_random"]
+    store = oodzoo.extract(tmp_path / "photos", models, tmp_path / "store")
     with pytest.warns(UserWarning, match="'broken': no samples, left out"):
         result = oodzoo.evaluate(store, top_k=1, baselines=False)
     assert result.domains == ("a", "b", "c")

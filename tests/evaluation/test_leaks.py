@@ -48,7 +48,7 @@ def decided(source: FeatureSource, protocol: str, auto: bool, trials: int = 1) -
 
 
 def require_identical(one: tuple[Ranking, Choice], two: tuple[Ranking, Choice]) -> None:
-    assert one[0] == two[0]  # every figure of every network, bit by bit
+    assert one[0] == two[0]  # every figure of every model, bit by bit
     first, second = one[1], two[1]
     assert (first.best, first.top_k, first.best_by) == (second.best, second.top_k, second.best_by)
     for kind in ("ensembles", "selections", "singles"):
@@ -62,13 +62,13 @@ def require_identical(one: tuple[Ranking, Choice], two: tuple[Ranking, Choice]) 
 
 
 def require_same_part(one: Part, two: Part) -> None:
-    assert list(one.kept.columns) == list(two.kept.columns)
-    for model, columns in one.kept.columns.items():
-        assert np.array_equal(columns, two.kept.columns[model])
+    assert list(one.columns.by_model) == list(two.columns.by_model)
+    for model, columns in one.columns.by_model.items():
+        assert np.array_equal(columns, two.columns.by_model[model])
     for (head, rows), (other, same_rows) in zip(one.trained, two.trained, strict=True):
         assert np.array_equal(head.weights, other.weights)
         assert np.array_equal(head.bias, other.bias)
-        assert head.strength == other.strength
+        assert head.C == other.C
         assert np.array_equal(rows, same_rows)
 
 

@@ -1,4 +1,4 @@
-"""Handwritten digits, networks of the embedded zoo, and ways to look at what lies on disk."""
+"""Handwritten digits, models of the embedded zoo, and ways to look at what lies on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo.digits import deal_domains, draw_digit
 from oodzoo.features.extract import Extraction, Settings, run_extraction
-from oodzoo.zoo import ModelSpec, Network, NetworkInfo, Outputs, load_zoo
+from oodzoo.zoo import Model, ModelInfo, ModelSpec, Outputs, load_zoo
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import square
 
@@ -52,7 +52,7 @@ def data(digits: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def zoo() -> Callable[..., list[ModelSpec]]:
-    """Networks of the embedded zoo, by name; without names two small ones."""
+    """Models of the embedded zoo, by name; without names two small ones."""
     known = {spec.name: spec for spec in load_zoo("demo")}
 
     def zoo(*names: str) -> list[ModelSpec]:
@@ -76,7 +76,7 @@ pretraining = "{0.pretraining}"
 
 @pytest.fixture
 def zoo_file(tmp_path: Path) -> Callable[[list[ModelSpec]], Path]:
-    """A zoo file of networks, for the command line."""
+    """A zoo file of models, for the command line."""
 
     def zoo_file(specs: list[ModelSpec]) -> Path:
         entries = []
@@ -97,7 +97,7 @@ def extract() -> Callable[..., Extraction]:
     """Extract, and say what was done."""
 
     def extract(
-        data: Path | ImageDomains, zoo: list[ModelSpec | Network], store: Path, **settings: Any
+        data: Path | ImageDomains, zoo: list[ModelSpec | Model], store: Path, **settings: Any
     ) -> Extraction:
         dataset = ImageDomains(data) if isinstance(data, Path) else data
         return run_extraction(dataset, zoo, store, Settings(**settings))
@@ -148,10 +148,10 @@ def stamps() -> Callable[[Path], dict[str, tuple[int, int]]]:
     }
 
 
-class FunctionNetwork(Network):
-    """A network that is a function of the normalised batch."""
+class FunctionModel(Model):
+    """A model that is a function of the normalised batch."""
 
-    def __init__(self, function: Callable[[NDArray[np.float32]], Any], info: NetworkInfo) -> None:
+    def __init__(self, function: Callable[[NDArray[np.float32]], Any], info: ModelInfo) -> None:
         self.info = info
         self._function = function
 
@@ -166,18 +166,18 @@ class FunctionNetwork(Network):
 
 
 @pytest.fixture(scope="session")
-def network() -> Callable[..., Network]:
-    """A network made of a function; by default three features, the mean of each channel."""
+def model() -> Callable[..., Model]:
+    """A model made of a function; by default three features, the mean of each channel."""
 
-    def network(
+    def model(
         function: Callable[[NDArray[np.float32]], Any] = lambda batch: batch.mean(axis=(2, 3)),
         *,
         name: str = "function",
         feature_dim: int = 3,
-    ) -> Network:
-        return FunctionNetwork(function, NetworkInfo(name, PLAIN, feature_dim, None, None, name))
+    ) -> Model:
+        return FunctionModel(function, ModelInfo(name, PLAIN, feature_dim, None, None, name))
 
-    return network
+    return model
 
 
 @pytest.fixture

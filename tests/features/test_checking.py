@@ -15,7 +15,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.checking import check_store
 from oodzoo.features.extract import Extraction
 from oodzoo.features.store import FeatureStore
-from oodzoo.zoo import ModelSpec, Network
+from oodzoo.zoo import Model, ModelSpec
 
 Extract = Callable[..., Extraction]
 Run = Callable[..., Any]
@@ -110,14 +110,14 @@ def test_a_reader_names_what_is_missing(store: Path) -> None:
     shutil.copy(store / LOGITS, store / SHARD)
     with pytest.raises(InputError, match=r"holds float32 \(15, \d+\) instead of float32 \(15, \d+"):
         FeatureStore(store).features("separable_shapes", "marker")
-    # the other network is not concerned
+    # the other model is not concerned
     assert FeatureStore(store).features("mlp_glyphs_augmented", "marker").shape[0] == 15
 
 
 def test_an_extraction_does_not_hide_damage(
     store: Path, data: Path, zoo: Zoo, extract: Extract
 ) -> None:
-    """A flipped bit must not get a checksum of its own when a network comes."""
+    """A flipped bit must not get a checksum of its own when a model comes."""
     flip(store / SHARD)
     extract(data, zoo("cnn_photos"), store)
     assert [d.path for d in check_store(store).damage] == [SHARD]
@@ -134,14 +134,14 @@ def test_everything_lost_is_made_again(
     assert tree(store) == whole
 
 
-def test_a_network_that_is_not_finished(
-    store: Path, data: Path, network: Callable[..., Network], extract: Extract
+def test_a_model_that_is_not_finished(
+    store: Path, data: Path, model: Callable[..., Model], extract: Extract
 ) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
-    with pytest.raises(InputError, match="no network could be used"):
-        extract(data, [network(fail, name="begun")], store)
+    with pytest.raises(InputError, match="no model could be used"):
+        extract(data, [model(fail, name="begun")], store)
     found = check_store(store)
     assert (found.files, found.damage, found.unfinished) == (12, (), ("begun",))
 

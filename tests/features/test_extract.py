@@ -20,10 +20,10 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.features.extract import Extraction, Settings, run_extraction
 from oodzoo.features.store import FeatureStore
-from oodzoo.zoo import ModelSpec, Network
+from oodzoo.zoo import Model, ModelSpec
 
 Extract = Callable[..., Extraction]
-MakeNetwork = Callable[..., Network]
+MakeModel = Callable[..., Model]
 Run = Callable[..., Any]
 Stamps = Callable[[Path], dict[str, tuple[int, int]]]
 Tree = Callable[[Path], dict[str, str]]
@@ -108,19 +108,19 @@ def test_float16(made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path:
         np.testing.assert_array_equal(features, whole.features(name, "paper").astype(np.float16))
 
 
-def test_a_network_too_large_for_float16_is_left_out(
-    digits: Path, network: MakeNetwork, extract: Extract, tmp_path: Path
+def test_a_model_too_large_for_float16_is_left_out(
+    digits: Path, network: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     large = network(lambda batch: np.full((len(batch), 3), 1e5), name="large")
     done = extract(digits, [large, network()], tmp_path / "s", dtype="float16")
     assert done.failed == {
-        "large": "network 'large': values up to 1e+05 do not fit float16; store them as float32"
+        "large": "model 'large': values up to 1e+05 do not fit float16; store them as float32"
     }
     assert FeatureStore(tmp_path / "s").models == ("function",)
     assert not list((tmp_path / "s/large").rglob("*.npy"))
 
 
-def test_onnx_networks_do_not_depend_on_the_precision_of_others(
+def test_onnx_models_do_not_depend_on_the_precision_of_others(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
 ) -> None:
     before = tree(store)
@@ -132,8 +132,8 @@ def test_onnx_networks_do_not_depend_on_the_precision_of_others(
 # --- once ------------------------------------------------------------------------------------
 
 
-def test_an_image_is_decoded_once_for_all_networks(
-    digits: Path, zoo: Zoo, network: MakeNetwork, extract: Extract, tmp_path: Path
+def test_an_image_is_decoded_once_for_all_models(
+    digits: Path, zoo: Zoo, network: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     done = extract(digits, [*zoo(), network()], tmp_path / "s")
     assert (done.decoded, done.shards) == (45, 9)
@@ -153,7 +153,7 @@ print(len(opens), *set(opens.values()))
 """
 
 
-def test_files_are_opened_as_often_for_one_network_as_for_many(
+def test_files_are_opened_as_often_for_one_model_as_for_many(
     digits: Path, process: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     runs = [process(COUNT_OPENS, digits, tmp_path / f"s{n}", f"{n}") for n in (1, 4)]
@@ -162,9 +162,9 @@ def test_files_are_opened_as_often_for_one_network_as_for_many(
 
 
 def test_images_are_given_in_batches_of_bounded_size(
-    tmp_path: Path, network: MakeNetwork, extract: Extract, write_image: Callable[[Path], Path]
+    tmp_path: Path, network: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
 ) -> None:
-    """Memory does not grow with the data: no network ever sees more than a batch."""
+    """Memory does not grow with the data: no model ever sees more than a batch."""
     for number in range(300):
         write_image(tmp_path / "data" / "ab"[number % 2] / "xy"[number % 3 % 2] / f"{number}.png")
     seen: list[int] = []
@@ -178,11 +178,11 @@ def test_images_are_given_in_batches_of_bounded_size(
     assert max(seen) == 32
 
 
-# --- networks that fail -----------------------------------------------------------------------
+# --- models that fail -----------------------------------------------------------------------
 
 
 def dark_is_nan(batch: NDArray[np.float32]) -> Any:
-    """As a network that divides by the brightness of an image: one image in the middle of a run."""
+    """As a model that divides by the brightness of an image: one image in the middle of a run."""
     features = batch.mean(axis=(2, 3))
     features[features.max(axis=1) <= -1] = np.nan
     return features
@@ -192,11 +192,11 @@ def blacken(path: Path) -> None:
     Image.new("RGB", (32, 32)).save(path)
 
 
-def test_a_network_that_fails_does_not_stop_the_others(
-    data: Path, zoo: Zoo, network: MakeNetwork, extract: Extract, tmp_path: Path
+def test_a_model_that_fails_does_not_stop_the_others(
+    data: Path, zoo: Zoo, network: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     blacken(one_of(data, "marker/1"))
-    (tmp_path / "broken.onnx").write_bytes(b"no network")
+    (tmp_path / "broken.onnx").write_bytes(b"no model")
     calls = []
 
     def raises(batch: NDArray[np.float32]) -> Any:
@@ -218,7 +218,7 @@ def test_a_network_that_fails_does_not_stop_the_others(
         batch_size=4,
     )
     name = one_of(data, "marker/1").relative_to(data).as_posix()
-    assert done.failed.pop("nan") == f"network 'nan' gives NaN or infinite features for {name!r}"
+    assert done.failed.pop("nan") == f"model 'nan' gives NaN or infinite features for {name!r}"
     assert done.failed.pop("raises") == "RuntimeError: out of luck"
     assert "absent.onnx': No such file" in done.failed.pop("absent")
     assert "onnxruntime cannot open" in done.failed.pop("broken")
@@ -232,33 +232,29 @@ def test_a_network_that_fails_does_not_stop_the_others(
     assert store.n_images == 45
 
 
-def test_a_warning_names_a_network_that_failed(
-    data: Path, network: MakeNetwork, tmp_path: Path
+def test_a_warning_names_a_model_that_failed(
+    data: Path, network: MakeModel, tmp_path: Path
 ) -> None:
     blacken(one_of(data, "marker/1"))
-    with pytest.warns(UserWarning, match="network 'nan' is left out: .* gives NaN"):
+    with pytest.warns(UserWarning, match="model 'nan' is left out: .* gives NaN"):
         store = oodzoo.extract(data, [network(dark_is_nan, name="nan"), network()], tmp_path / "s")
     assert store.models == ("function",)
 
 
-def test_no_network_is_left(
-    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path
-) -> None:
+def test_no_model_is_left(data: Path, network: MakeModel, extract: Extract, tmp_path: Path) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
     with pytest.raises(
-        InputError, match=r"no network could be used; the first, 'a': Runtime.*broken"
+        InputError, match=r"no model could be used; the first, 'a': Runtime.*broken"
     ):
         extract(data, [network(fail, name="a"), network(fail, name="b")], tmp_path / "s")
-    with pytest.raises(InputError, match="no finished network yet"):
+    with pytest.raises(InputError, match="no finished model yet"):
         FeatureStore(tmp_path / "s")
 
 
-def test_images_are_not_decoded_for_nobody(
-    data: Path, network: MakeNetwork, tmp_path: Path
-) -> None:
-    """A long data set is not read to its end when every network has failed."""
+def test_images_are_not_decoded_for_nobody(data: Path, network: MakeModel, tmp_path: Path) -> None:
+    """A long data set is not read to its end when every model has failed."""
     said: list[str] = []
 
     class Listener:
@@ -273,7 +269,7 @@ def test_images_are_not_decoded_for_nobody(
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
-    with pytest.raises(InputError, match="no network could be used"):
+    with pytest.raises(InputError, match="no model could be used"):
         run_extraction(ImageDomains(data), [network(fail)], tmp_path / "s", Settings(), Listener())
     assert said == ["function"]
     assert not (tmp_path / "s/skipped").exists()
@@ -286,8 +282,8 @@ def test_an_empty_zoo(data: Path, tmp_path: Path, zoo: Any) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_two_networks_of_one_name(data: Path, network: MakeNetwork, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the zoo names two networks 'function'"):
+def test_two_models_of_one_name(data: Path, network: MakeModel, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the zoo names two models 'function'"):
         oodzoo.extract(data, [network(), network()], tmp_path / "s")
 
 
@@ -337,7 +333,7 @@ def test_an_unreadable_image_has_no_row_anywhere(
         np.testing.assert_allclose(
             store.features(model, "marker"), whole.features(model, "marker")[keep], atol=1e-5
         )
-    # a network that comes later does not try the image again
+    # a model that comes later does not try the image again
     assert extract(data, zoo("cnn_photos"), tmp_path / "s").decoded == 44
     assert FeatureStore(tmp_path / "s").features("cnn_photos", "marker").shape[0] == 14
 
@@ -380,7 +376,7 @@ def test_an_image_that_stays_unreadable_is_not_tried_again(
 
 
 def test_a_skipped_image_that_goes_leaves_no_class_behind(
-    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path
+    data: Path, network: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     (data / "marker/7").mkdir()
     (data / "marker/7/only.png").write_bytes(b"no image")
@@ -435,7 +431,7 @@ def test_fail_then_skip(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, 
 def test_an_image_that_vanishes_under_our_hands(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
 ) -> None:
-    """Other networks have its features: without it the rows would not be aligned."""
+    """Other models have its features: without it the rows would not be aligned."""
     dataset = ImageDomains(data)
     assert dataset.digests  # read now; what happens later it does not know
     before = tree(store)
@@ -452,7 +448,7 @@ def test_an_image_that_vanishes_under_our_hands(
 
 @pytest.fixture
 def three(tmp_path: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path]) -> Path:
-    """A zoo file of the two small networks, and one that cannot be opened."""
+    """A zoo file of the two small models, and one that cannot be opened."""
     path = zoo_file(zoo())
     (tmp_path / "broken.onnx").write_bytes(b"broken")
     path.write_text(f'{path.read_text()}[[model]]\nname = "broken"\nsource = "onnx/broken.onnx"\n')
@@ -472,7 +468,7 @@ def test_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None:
     assert list(document["skipped"]) == [bad.relative_to(data).as_posix()]
     assert (document["images"], document["decoded"], document["shards_written"]) == (44, 45, 6)
     assert document["limit"] in ("decode", "forward")
-    assert "warning: network 'broken'" in outcome.err
+    assert "warning: model 'broken'" in outcome.err
     assert f"warning: skipped 'marker/1/{bad.name}'" in outcome.err
     again = run(*arguments)
     assert (again.code, again.document["decoded"], again.document["shards_written"]) == (0, 0, 0)

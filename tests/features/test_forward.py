@@ -1,4 +1,4 @@
-"""Running networks over shards: what is charged to whom, and what is kept."""
+"""Running models over shards: what is charged to whom, and what is kept."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ import numpy as np
 import pytest
 
 from oodzoo.features.forward import Job, run_jobs
-from oodzoo.zoo.callable import network_from_callable
-from oodzoo.zoo.model import Network
+from oodzoo.zoo.callable import model_from_callable
+from oodzoo.zoo.model import Model
 from oodzoo.zoo.preprocessing import square
 
 
-def network(name: str, seconds: float = 0.0) -> Network:
+def model(name: str, seconds: float = 0.0) -> Model:
     def features(batch: Any) -> Any:
         time.sleep(seconds)
         return batch.mean(axis=(2, 3))
 
     shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    return network_from_callable(features, name=name, preprocessing=shape, version="1")
+    return model_from_callable(features, name=name, preprocessing=shape, version="1")
 
 
-def jobs(*networks: Network) -> Iterator[Job[str]]:
+def jobs(*models: Model) -> Iterator[Job[str]]:
     pixels = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
-    for one in networks:
+    for one in models:
         yield Job(one.info.name, one, pixels, batch_size=4)
 
 
-def test_outputs_are_those_of_the_network() -> None:
-    one = network("one")
+def test_outputs_are_those_of_the_model() -> None:
+    one = model("one")
     (done,) = run_jobs(jobs(one))
     assert done.outputs is not None
     (job,) = jobs(one)
     np.testing.assert_allclose(done.outputs.features, job.pixels.mean(axis=(1, 2)) / 255, rtol=1e-5)
 
 
-def test_time_is_charged_to_the_network_that_took_it() -> None:
-    fast, slow = network("fast"), network("slow", seconds=0.05)
+def test_time_is_charged_to_the_model_that_took_it() -> None:
+    fast, slow = model("fast"), model("slow", seconds=0.05)
     spent = {"fast": 0.0, "slow": 0.0}
     for done in run_jobs(jobs(*[fast, slow] * 3)):
         spent[done.job.tag] += done.seconds
@@ -49,7 +49,7 @@ def test_time_is_charged_to_the_network_that_took_it() -> None:
 
 def test_what_was_launched_is_kept_when_no_more_jobs_come() -> None:
     def stopping() -> Iterator[Job[str]]:
-        yield from jobs(network("a"), network("b"), network("c"))
+        yield from jobs(model("a"), model("b"), model("c"))
         raise OSError("the disk has gone")
 
     results = run_jobs(stopping())
@@ -58,15 +58,15 @@ def test_what_was_launched_is_kept_when_no_more_jobs_come() -> None:
         next(results)
 
 
-def test_a_network_that_fails_does_not_stop_the_others() -> None:
+def test_a_model_that_fails_does_not_stop_the_others() -> None:
     def broken(batch: Any) -> Any:
         if len(batch) > 2:  # not on the first probe
             raise RuntimeError("out of order")
         return batch.mean(axis=(2, 3))
 
     shape = square(4, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-    bad = network_from_callable(broken, name="bad", preprocessing=shape, version="1")
-    ends = {done.job.tag: done for done in run_jobs(jobs(network("a"), bad, network("b")))}
+    bad = model_from_callable(broken, name="bad", preprocessing=shape, version="1")
+    ends = {done.job.tag: done for done in run_jobs(jobs(model("a"), bad, model("b")))}
     assert "out of order" in str(ends["bad"].error)
     assert ends["a"].outputs is not None
     assert ends["b"].outputs is not None

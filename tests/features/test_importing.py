@@ -138,7 +138,7 @@ def test_float16(tmp_path: Path) -> None:
 # --- a store that is there --------------------------------------------------------------------
 
 
-def test_a_second_network_comes(tmp_path: Path, stamps: Stamps) -> None:
+def test_a_second_model_comes(tmp_path: Path, stamps: Stamps) -> None:
     import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
     times = stamps(tmp_path / "s")
     store = import_features(
@@ -170,11 +170,11 @@ SHORTER = {"net": None, "two": np.ones((N - 1, 2)), "labels": LABELS[1:], "domai
     [
         ({"labels": LABELS[::-1]}, "the store has the label 'cat' for 'row-0000000', .* has 'dog'"),
         ({"domains": DOMAINS[::-1]}, "not in the store"),
-        ({"net": FEATURES + 1}, r"another network under the name 'net' \(fingerprint"),
-        ({"net": FEATURES[:, :3]}, "another network under the name 'net'"),
-        ({"net.logits": LOGITS}, "another network under the name 'net'"),
+        ({"net": FEATURES + 1}, r"another model under the name 'net' \(fingerprint"),
+        ({"net": FEATURES[:, :3]}, "another model under the name 'net'"),
+        ({"net.logits": LOGITS}, "another model under the name 'net'"),
         ({"paths": [f"{at}.png" for at in range(N)]}, "another data set"),
-        # the rows of the network that is there would end before the others'
+        # the rows of the model that is there would end before the others'
         (LONGER, "1 rows that are not in the store, the first is 'row-0000012' of 'day'"),
         (SHORTER, "not in th"),
     ],
@@ -353,7 +353,7 @@ def test_files_that_do_not_go_together(tmp_path: Path) -> None:
         ([], {}, "cannot import"),
         ([twice[0]], {}, "needs a table of its rows: --table"),
         ([good], {"table": rows}, "goes with .npy files"),
-        (twice, {"table": rows}, "names two networks 'net'"),
+        (twice, {"table": rows}, "names two models 'net'"),
         ([good], {"dtype": "float64"}, "dtype is 'float64'"),
     ):
         with pytest.raises(InputError, match=complaint):

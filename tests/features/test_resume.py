@@ -199,8 +199,8 @@ def test_killed_at_random_many_times(
         path = tmp_path / "data" / domains[index] / str(bunch.target[index]) / f"{index}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(draw_digit(bunch.images[index] / 16, domains[index], index)).save(path)
-    networks = zoo("separable_shapes", "cnn_photos", "mlp_glyphs_augmented")
-    file = zoo_file(networks)
+    models = zoo("separable_shapes", "cnn_photos", "mlp_glyphs_augmented")
+    file = zoo_file(models)
     start = time.monotonic()
     extract(tmp_path / "data", load_zoo(file), tmp_path / "whole")
     span = time.monotonic() - start
@@ -219,7 +219,7 @@ def test_killed_at_random_many_times(
     last = process("from oodzoo.cli import main; main()", *command)
     out, err = last.communicate()
     assert (last.returncode, err) == (0, "")
-    assert "3 networks, 240 images, 6 domains" in out
+    assert "3 models, 240 images, 6 domains" in out
     assert stamps(store).items() >= finished.items()
     assert tree(store) == tree(tmp_path / "whole")
     assert FeatureStore(store).domains == tuple(sorted(DOMAINS))
@@ -246,5 +246,5 @@ def test_an_unfinished_store_says_so(
     few: Path, zoo: Zoo, killed: Callable[..., bool], tmp_path: Path
 ) -> None:
     assert killed(20, few, tmp_path / "s", zoo())
-    with pytest.raises(InputError, match=r"no finished network yet; run the same .* again"):
+    with pytest.raises(InputError, match=r"no finished model yet; run the same .* again"):
         FeatureStore(tmp_path / "s")

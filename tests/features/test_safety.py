@@ -17,18 +17,18 @@ import pytest
 import oodzoo
 from oodzoo.demo import write_digits
 from oodzoo.features.checking import check_store
-from oodzoo.zoo.callable import network_from_callable
-from oodzoo.zoo.model import Network
+from oodzoo.zoo.callable import model_from_callable
+from oodzoo.zoo.model import Model
 from oodzoo.zoo.preprocessing import square
 
 
-def mean_colour(name: str) -> Network:
+def mean_colour(name: str) -> Model:
     shape = square(8, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
 
     def features(batch: Any) -> Any:
         return batch.mean(axis=(2, 3))
 
-    return network_from_callable(features, name=name, preprocessing=shape, version="1")
+    return model_from_callable(features, name=name, preprocessing=shape, version="1")
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def test_no_name_leads_out_of_the_store(
     digits: oodzoo.ImageDomains, tmp_path: Path, name: str
 ) -> None:
     before = set(tmp_path.iterdir())
-    with pytest.raises(oodzoo.InputError, match="no network could be used"):
+    with pytest.raises(oodzoo.InputError, match="no model could be used"):
         oodzoo.extract(digits, [mean_colour(name)], tmp_path / "store")
     assert set(tmp_path.iterdir()) - before <= {tmp_path / "store"}
 
 
-def test_a_function_is_no_network(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
-    with pytest.raises(oodzoo.InputError, match="network_from_callable"):
+def test_a_function_is_no_model(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
+    with pytest.raises(oodzoo.InputError, match="model_from_callable"):
         oodzoo.extract(digits, [print], tmp_path / "store")  # type: ignore[list-item]
 
 

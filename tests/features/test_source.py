@@ -40,9 +40,19 @@ def test_only_some_domains_and_their_classes(tmp_path: Path) -> None:
         assert part.only(["b"]).classes == ("1", "2")
 
 
-def test_the_fingerprint_of_a_part_is_that_of_its_domains(tmp_path: Path) -> None:
+def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
     _, source = both(tmp_path)
     assert isinstance(source, StoreSource)
-    one, two = source.only(["a", "b"]), source.only(["b", "c"])
-    assert one.fingerprint("net") != two.fingerprint("net") != source.fingerprint("net")
-    assert one.fingerprint("net") == source.only(["a", "b"]).fingerprint("net")
+    calls: list[tuple[str, ...]] = []
+
+    def sizes(view: FeatureSource) -> None:
+        def compute() -> dict[str, np.ndarray]:
+            calls.append(view.domains)
+            return {"n": np.array(len(view.domains))}
+
+        assert view.cached("sizes", ["net"], compute)["n"] == len(view.domains)
+
+    for _ in range(2):
+        for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
+            sizes(view)
+    assert calls == [source.domains, ("a", "b"), ("b", "c")]

@@ -20,10 +20,10 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.features.extract import Extraction
 from oodzoo.features.store import SCHEMA, FeatureStore
-from oodzoo.zoo import ModelSpec, Network
+from oodzoo.zoo import Model, ModelSpec
 
 Extract = Callable[..., Extraction]
-MakeNetwork = Callable[..., Network]
+MakeModel = Callable[..., Model]
 Stamps = Callable[[Path], dict[str, tuple[int, int]]]
 Tree = Callable[[Path], dict[str, str]]
 Zoo = Callable[..., list[ModelSpec]]
@@ -87,7 +87,7 @@ def test_readers(made: Path, digits: Path) -> None:
         assert features.shape == (15, model.feature_dim)
         assert store.logits(name, "chalk").shape == (15, model.n_logits)
         assert (store.milliseconds_per_image(name) or 0) > 0
-    with pytest.raises(InputError, match="has no network 'x'; it has mlp_glyphs_augmented, sep"):
+    with pytest.raises(InputError, match="has no model 'x'; it has mlp_glyphs_augmented, sep"):
         store.model("x")
     with pytest.raises(InputError, match="there is no domain 'x'"):
         store.features("separable_shapes", "x")
@@ -101,7 +101,7 @@ def test_shards_are_read_only_memory_maps(made: Path) -> None:
 
 
 def test_many_shards_in_a_domain(
-    tmp_path: Path, network: MakeNetwork, extract: Extract, write_image: Callable[[Path], Path]
+    tmp_path: Path, network: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
 ) -> None:
     for number in range(520):
         write_image(tmp_path / "data" / "a" / f"{number % 2}" / f"{number:03}.png")
@@ -121,7 +121,7 @@ def test_many_shards_in_a_domain(
 def test_a_store_does_not_depend_on_where_it_was_made(
     made: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
 ) -> None:
-    elsewhere = shutil.copytree(zoo()[0].folder, tmp_path / "networks")
+    elsewhere = shutil.copytree(zoo()[0].folder, tmp_path / "models")
     specs = oodzoo.load_zoo(elsewhere / "zoo.toml")
     chosen = [s for s in reversed(specs) if s.name in {m.name for m in zoo()}]
     done = extract(data, chosen, tmp_path / "other" / "place")
@@ -153,7 +153,7 @@ ODD_DOMAINS = ["a/b", "..", "höhle 7", "日本 " * 40 + "!", "model.json", "ski
 
 
 def test_domains_may_have_any_name(
-    data: Path, tmp_path: Path, network: MakeNetwork, extract: Extract
+    data: Path, tmp_path: Path, network: MakeModel, extract: Extract
 ) -> None:
     rows = [
         (path, ODD_DOMAINS[at % len(ODD_DOMAINS)], label)
@@ -184,7 +184,7 @@ def test_the_same_command_again_does_nothing(
     assert (tree(store), stamps(store)) == (content, times)
 
 
-def test_a_network_comes(
+def test_a_model_comes(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, stamps: Stamps, tmp_path: Path
 ) -> None:
     times = stamps(store)
@@ -223,7 +223,7 @@ def _rows(store: FeatureStore, domain: str) -> Iterator[tuple[str, Any]]:
     return zip(store.paths(domain), store.features("separable_shapes", domain), strict=True)
 
 
-def test_networks_that_lack_new_images_are_named_and_left_out(
+def test_models_that_lack_new_images_are_named_and_left_out(
     store: Path, data: Path, zoo: Zoo, extract: Extract, stamps: Stamps
 ) -> None:
     another_digit(data, "chalk/0/new.png")
@@ -287,7 +287,7 @@ def test_another_data_set_is_an_error(
     assert tree(store) == before
 
 
-def test_another_network_of_the_same_name_is_refused(
+def test_another_model_of_the_same_name_is_refused(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
 ) -> None:
     before = tree(store)
@@ -300,15 +300,15 @@ def test_another_network_of_the_same_name_is_refused(
             "fingerprint|prep",
         ),
     ):
-        with pytest.raises(InputError, match=f"another network under the name .*({why})"):
+        with pytest.raises(InputError, match=f"another model under the name .*({why})"):
             extract(data, [other], store)
     assert tree(store) == before
     with pytest.raises(InputError, match="dtype float32, now float16"):
         extract(data, [mlp], store, dtype="float16")
 
 
-def test_a_network_of_which_nothing_was_stored_may_change(
-    data: Path, tmp_path: Path, network: MakeNetwork, extract: Extract
+def test_a_model_of_which_nothing_was_stored_may_change(
+    data: Path, tmp_path: Path, network: MakeModel, extract: Extract
 ) -> None:
     """Its name is not taken by features that are not there."""
 
@@ -344,7 +344,7 @@ class Stop(BaseException):
 
 
 def test_readers_see_the_old_state_while_a_store_grows(
-    store: Path, data: Path, network: MakeNetwork, extract: Extract, zoo: Zoo, tree: Tree
+    store: Path, data: Path, network: MakeModel, extract: Extract, zoo: Zoo, tree: Tree
 ) -> None:
     before = {
         d: (FeatureStore(store).paths(d), FeatureStore(store).labels(d).tolist())
@@ -364,7 +364,7 @@ def test_readers_see_the_old_state_while_a_store_grows(
     for name in seen.models:
         for domain in seen.domains:
             assert len(seen.features(name, domain)) == len(seen.labels(domain)) == 15
-    # and the images that no network has seen may still change, or go
+    # and the images that no model has seen may still change, or go
     another_digit(data, "pencil/9/new.png").unlink()
     another_digit(data, "marker/0/other.png")
     done = extract(data, zoo(), store)
@@ -373,7 +373,7 @@ def test_readers_see_the_old_state_while_a_store_grows(
 
 
 def test_readers_see_labels_of_known_classes_while_a_store_grows(
-    store: Path, data: Path, network: MakeNetwork, extract: Extract
+    store: Path, data: Path, network: MakeModel, extract: Extract
 ) -> None:
     """The new labels of old images may name a class that the last finished run did not know."""
 
@@ -483,7 +483,7 @@ def test_a_foreign_manifest_is_no_manifest(
 
 
 def test_an_empty_folder_is_taken(
-    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path
+    data: Path, network: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
     extract(data, [network()], tmp_path / "empty")
@@ -492,10 +492,10 @@ def test_an_empty_folder_is_taken(
 
 @pytest.mark.parametrize("name", ["skipped", "images.json", "manifest.json", "local.json", ".lock"])
 def test_names_that_the_store_needs_itself(
-    data: Path, network: MakeNetwork, extract: Extract, tmp_path: Path, name: str
+    data: Path, network: MakeModel, extract: Extract, tmp_path: Path, name: str
 ) -> None:
     done = extract(data, [network(), network(name=name)], tmp_path / "s")
-    assert done.failed == {name: f"a network cannot be named {name!r}: the store uses that name"}
+    assert done.failed == {name: f"a model cannot be named {name!r}: the store uses that name"}
     assert FeatureStore(tmp_path / "s").models == ("function",)
 
 
@@ -537,7 +537,7 @@ def test_a_full_disk_loses_nothing(
 
 
 def test_too_small_a_disk_is_noticed_before_the_work(
-    small_disk: Callable[[str], Path], data: Path, network: MakeNetwork, extract: Extract
+    small_disk: Callable[[str], Path], data: Path, network: MakeModel, extract: Extract
 ) -> None:
     disk = small_disk("size=256k")
     wide = network(lambda batch: np.ones((len(batch), 5000)), feature_dim=5000)

@@ -45,25 +45,25 @@ def in_standard_units(head: LinearHead, samples: Samples) -> NDArray[Any]:
 @given(
     shape=st.sampled_from([(60, 5), (30, 80), (40, 1), (24, 24)]),
     n_classes=st.integers(2, 4),
-    strength=st.sampled_from([1e-4, 1e-2, 0.3]),
+    C=st.sampled_from([1e-4, 1e-2, 0.3]),
     seed=st.integers(0, 99),
 )
 def test_minimises_the_written_objective(
-    shape: tuple[int, int], n_classes: int, strength: float, seed: int
+    shape: tuple[int, int], n_classes: int, C: float, seed: int
 ) -> None:
     samples = planted(*shape, n_classes, 2, seed)
-    head = fit_head(samples, n_classes, strength=strength)
+    head = fit_head(samples, n_classes, C=C)
     X, y = standardised(samples), samples.labels
-    best = minimum(X, y, strength, n_classes)
+    best = minimum(X, y, C, n_classes)
     found = in_standard_units(head, samples)
     # J bends by 1/C at least: where its gradient is small, so is what can be gained, and the way.
     at_zero = (1 / n_classes - np.eye(n_classes)[y]).T @ np.column_stack([X, np.ones(len(X))])
     gradient = TOLERANCE * np.linalg.norm(at_zero)
-    least = objective(best[:, :-1], best[:, -1], X, y, strength)
-    reached = objective(found[:, :-1], found[:, -1], X, y, strength)
+    least = objective(best[:, :-1], best[:, -1], X, y, C)
+    reached = objective(found[:, :-1], found[:, -1], X, y, C)
     # The penalty bounds the curvature of the weights from below, not that of the bias: hence the 4.
-    assert reached <= least + 4 * strength * gradient**2 + 1e-4 * least
-    assert np.linalg.norm(found[:, :-1] - best[:, :-1]) <= 4 * strength * gradient + 1e-3
+    assert reached <= least + 4 * C * gradient**2 + 1e-4 * least
+    assert np.linalg.norm(found[:, :-1] - best[:, :-1]) <= 4 * C * gradient + 1e-3
 
 
 @pytest.mark.parametrize(("n", "d"), [(90, 8), (60, 100)])
@@ -71,11 +71,11 @@ def test_strength_is_that_of_leaving_domains_out(n: int, d: int) -> None:
     samples = planted(n, d, 3, 3, seed=5)
     X = standardised(samples)
     values = []
-    for strength in STRENGTHS:
+    for C in STRENGTHS:
         right, likelihood = [], []
         for domain in range(3):
             train = samples.domains != domain
-            both = minimum(X[train], samples.labels[train], strength, 3)
+            both = minimum(X[train], samples.labels[train], C, 3)
             outputs, labels = X[~train] @ both[:, :-1].T + both[:, -1], samples.labels[~train]
             probabilities = np.exp(outputs) / np.exp(outputs).sum(axis=1, keepdims=True)
             right.append(np.mean(outputs.argmax(axis=1) == labels))
@@ -84,17 +84,17 @@ def test_strength_is_that_of_leaving_domains_out(n: int, d: int) -> None:
     best = max(accuracy for accuracy, _ in values)
     least = best - np.sqrt(best * (1 - best) / n) - 1e-9
     good = {v: s for v, s in zip(values, STRENGTHS, strict=True) if v[0] >= least}
-    assert fit_head(samples, 3).strength == good[max(good, key=lambda value: value[1])]
+    assert fit_head(samples, 3).C == good[max(good, key=lambda value: value[1])]
 
 
 def test_among_equals_the_greatest_likelihood_in_whatever_order() -> None:
     """Every penalty separates these classes; the weakest is the surest of what is right."""
     labels, domains = np.array([0, 1] * 10), np.repeat([0, 1], 10)
     samples = Samples((10.0 * labels[:, None]).astype(np.float32), labels, domains)
-    assert fit_head(samples, 2, strengths=(1.0, 0.1, 10.0)).strength == 10.0
+    assert fit_head(samples, 2, strengths=(1.0, 0.1, 10.0)).C == 10.0
     # Of which some are wrong in one domain: too sure is then less likely.
     flipped = np.where(np.arange(20) < 4, 1 - labels, labels)
-    assert fit_head(samples._replace(labels=flipped), 2, strengths=(1e-2, 1e3)).strength == 1e-2
+    assert fit_head(samples._replace(labels=flipped), 2, strengths=(1e-2, 1e3)).C == 1e-2
 
 
 def test_the_same_twice() -> None:
@@ -108,7 +108,7 @@ def test_both_forms_agree() -> None:
     """One feature more or less than samples changes the form, and constant ones nothing else."""
     samples = planted(40, 30, 3, 2)
     wide = Samples(np.hstack([samples.features, np.full((40, 20), 7, np.float32)]), *samples[1:])
-    narrow, broad = fit_head(samples, 3, strength=0.1), fit_head(wide, 3, strength=0.1)
+    narrow, broad = fit_head(samples, 3, C=0.1), fit_head(wide, 3, C=0.1)
     np.testing.assert_allclose(
         broad.logits(wide.features), narrow.logits(samples.features), atol=2e-3
     )
@@ -125,7 +125,7 @@ def test_a_constant_feature_has_no_weight() -> None:
 def test_nothing_varies() -> None:
     labels = np.array([0, 0, 0, 1])
     samples = Samples(np.ones((4, 3), np.float32), labels, np.array([0, 0, 1, 1]))
-    probabilities = fit_head(samples, 2, strength=1.0).probabilities(samples.features)
+    probabilities = fit_head(samples, 2, C=1.0).probabilities(samples.features)
     np.testing.assert_allclose(probabilities, np.tile([0.75, 0.25], (4, 1)), atol=1e-3)
 
 
@@ -133,7 +133,7 @@ def test_units_do_not_matter() -> None:
     samples = planted(50, 6, 3, 2)
     other = Samples((samples.features * 1024 - 5).astype(np.float32), *samples[1:])
     one, two = fit_head(samples, 3), fit_head(other, 3)
-    assert one.strength == two.strength
+    assert one.C == two.C
     np.testing.assert_allclose(
         one.probabilities(samples.features), two.probabilities(other.features), atol=1e-3
     )
@@ -165,14 +165,14 @@ def test_a_class_without_samples_is_never_predicted() -> None:
 def test_one_domain_is_left_out_in_parts() -> None:
     samples = planted(60, 5, 3, 1)
     head = fit_head(samples, 3)
-    assert head.strength in STRENGTHS
+    assert head.C in STRENGTHS
     assert np.mean(head.logits(samples.features).argmax(axis=1) == samples.labels) > 0.8
 
 
 def test_nothing_to_choose_by() -> None:
     """One sample of each class in one domain: no part can be left out and predicted."""
     samples = Samples(np.eye(3, dtype=np.float32), np.arange(3), np.zeros(3, np.int64))
-    assert fit_head(samples, 3).strength == STRENGTHS[0]
+    assert fit_head(samples, 3).C == STRENGTHS[0]
 
 
 def test_one_class_only() -> None:
@@ -194,7 +194,7 @@ def test_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     copied = fit_head(samples, 3)
     monkeypatch.setattr("oodzoo.heads.linear._COPY_BYTES", 0)
     found = fit_head(samples, 3)
-    assert found.strength == copied.strength
+    assert found.C == copied.C
     np.testing.assert_allclose(
         found.probabilities(samples.features), copied.probabilities(samples.features), atol=2e-3
     )
@@ -213,7 +213,7 @@ def test_what_cannot_be_fitted() -> None:
     with pytest.raises(InputError, match="labels go from 0 to 2"):
         fit_head(samples, 2)
     with pytest.raises(InputError, match=r"strengths \[-1.0\]"):
-        fit_head(samples, 3, strength=-1.0)
+        fit_head(samples, 3, C=-1.0)
     with pytest.raises(InputError, match=r"strengths \[\]"):
         fit_head(samples, 3, strengths=())
     with pytest.raises(InputError, match=r"shape \(20, 3\) with 19 labels"):

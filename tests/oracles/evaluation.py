@@ -1,4 +1,4 @@
-"""The evaluation of chosen networks written out step by step, with loops and scikit-learn."""
+"""The evaluation of chosen models written out step by step, with loops and scikit-learn."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
     scaler = StandardScaler().fit(features)
     features = scaler.transform(features)
     scores, likelihoods = [], []
-    for strength in STRENGTHS:
+    for C in STRENGTHS:
         right, likelihood = [], []
         for domain in sorted(set(domains)):
             train, test = domains != domain, domains == domain
-            model = LogisticRegression(C=strength, max_iter=300)
+            model = LogisticRegression(C=C, max_iter=300)
             model.fit(features[train], labels[train])
             right.append(model.score(features[test], labels[test]))
             likelihood.append(-log_loss(labels[test], model.predict_proba(features[test])))
@@ -64,6 +64,6 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
     best = max(scores)
     least = best - np.sqrt(best * (1 - best) / len(labels)) - 1e-9
     good = [at for at, score in enumerate(scores) if score >= least]
-    strength = STRENGTHS[max(good, key=lambda at: likelihoods[at])]
-    model = LogisticRegression(C=strength, max_iter=300)
+    C = STRENGTHS[max(good, key=lambda at: likelihoods[at])]
+    model = LogisticRegression(C=C, max_iter=300)
     return scaler, model.fit(features, labels)

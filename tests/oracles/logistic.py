@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 
 def objective(
-    weights: NDArray[Any], bias: NDArray[Any], X: NDArray[Any], y: NDArray[Any], strength: float
+    weights: NDArray[Any], bias: NDArray[Any], X: NDArray[Any], y: NDArray[Any], C: float
 ) -> float:
     """Sum of -ln p(y|x) plus the penalty, on features as given."""
     total = 0.0
     for x, label in zip(X, y, strict=True):
         logits = weights @ x + bias
         total += np.log(np.sum(np.exp(logits - logits.max()))) + logits.max() - logits[label]
-    return float(total + np.sum(weights**2) / (2 * strength))
+    return float(total + np.sum(weights**2) / (2 * C))
 
 
-def minimum(X: NDArray[Any], y: NDArray[Any], strength: float, n_classes: int) -> NDArray[Any]:
+def minimum(X: NDArray[Any], y: NDArray[Any], C: float, n_classes: int) -> NDArray[Any]:
     """Weights and, in the last column, bias, by a solver that knows nothing of the problem."""
     d = X.shape[1]
     onehot = np.eye(n_classes)[y]
@@ -30,10 +30,10 @@ def minimum(X: NDArray[Any], y: NDArray[Any], strength: float, n_classes: int) -
         logits = X @ both[:, :-1].T + both[:, -1]
         logits -= logits.max(axis=1, keepdims=True)
         logp = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-        value = -np.sum(logp * onehot) + np.sum(both[:, :-1] ** 2) / (2 * strength)
+        value = -np.sum(logp * onehot) + np.sum(both[:, :-1] ** 2) / (2 * C)
         gradient = np.empty_like(both)
         residuals = np.exp(logp) - onehot
-        gradient[:, :-1] = residuals.T @ X + both[:, :-1] / strength
+        gradient[:, :-1] = residuals.T @ X + both[:, :-1] / C
         gradient[:, -1] = residuals.sum(axis=0)
         return value, gradient.ravel()
 

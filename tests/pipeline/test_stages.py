@@ -1,4 +1,4 @@
-"""The whole job: real images, real networks, every stage, and what is done again."""
+"""The whole job: real images, real models, every stage, and what is done again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
 from oodzoo.errors import InputError
 from oodzoo.features.extract import Settings
-from oodzoo.pipeline.stages import Choices
+from oodzoo.pipeline.stages import RunConfig
 from oodzoo.record import read_record
 from oodzoo.zoo import ModelSpec, load_zoo
 
@@ -41,8 +41,8 @@ def zoo() -> list[ModelSpec]:
     return [known[name] for name in NAMES]
 
 
-def choices(**changed: Any) -> Choices:
-    return Choices(top_k=2, extraction=Settings(device="cpu"), **changed)
+def config(**changed: Any) -> RunConfig:
+    return RunConfig(top_k=2, extraction=Settings(device="cpu"), **changed)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def done(
     digits: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     folder = tmp_path_factory.mktemp("job") / "run"
-    oodzoo.run(digits, zoo[:3], folder, choices=choices())
+    oodzoo.run(digits, zoo[:3], folder, config=config())
     return folder
 
 
@@ -81,7 +81,7 @@ def test_every_stage_is_recorded(done: Path) -> None:
 
 def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     before = read_record(job)
-    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    oodzoo.run(digits, zoo[:3], job, config=config())
     after = read_record(job)
     assert skipped(job) == dict.fromkeys(STAGES, True)
     assert {name: after[name] for name in STAGES} == {name: before[name] for name in STAGES}
@@ -91,8 +91,8 @@ def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[
 def test_another_choice_repeats_what_depends_on_it(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
-    one = Choices(top_k=1, extraction=Settings(device="cpu"))
-    oodzoo.run(digits, zoo[:3], job, choices=one)
+    one = RunConfig(top_k=1, extraction=Settings(device="cpu"))
+    oodzoo.run(digits, zoo[:3], job, config=one)
     assert [name for name, was in skipped(job).items() if not was] == [
         "selection",
         "evaluation",
@@ -100,9 +100,9 @@ def test_another_choice_repeats_what_depends_on_it(
     ]
 
 
-def test_another_network_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+def test_another_model_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     shards = {p: p.stat().st_mtime_ns for p in (job / "store" / NAMES[0]).rglob("*.npy")}
-    oodzoo.run(digits, zoo, job, choices=choices())
+    oodzoo.run(digits, zoo, job, config=config())
     assert not any(skipped(job)[name] for name in ("extraction", "ranking", "testbed"))
     assert len(read_record(job)["ranking"]["ranking"]) == 4
     assert {path: path.stat().st_mtime_ns for path in shards} == shards
@@ -113,7 +113,7 @@ def test_what_was_lost_is_made_again(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec], what: str
 ) -> None:
     shutil.rmtree(job / what)
-    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    oodzoo.run(digits, zoo[:3], job, config=config())
     assert not skipped(job)["extraction" if what == "store" else "predictor"]
     assert skipped(job)["evaluation"]
     assert oodzoo.load(job / "model").classes_.tolist() == list(digits.classes)
@@ -138,7 +138,7 @@ def test_two_domains_have_no_evaluation(
         ImageDomains(folder).sample(120),
         zoo[:2],
         tmp_path / "run",
-        choices=choices(baselines=False),
+        config=config(baselines=False),
     )
     assert [stage["name"] for stage in record["stages"]] == [
         "extraction",
@@ -160,7 +160,7 @@ def test_two_domains_have_no_evaluation(
 )
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
-        Choices(**wrong)
+        RunConfig(**wrong)
 
 
 def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
@@ -196,10 +196,10 @@ def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -
     assert not (tmp_path / "run").exists()
 
 
-def test_only_networks_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    """With one network of three there is no order to judge, and the others have no part."""
-    with pytest.warns(UserWarning, match="there are 1 networks, fewer than 2"):
-        record = oodzoo.run(digits, zoo[:1], job, choices=choices())
+def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
+    """With one model of three there is no order to judge, and the others have no part."""
+    with pytest.warns(UserWarning, match="there are 1 models, fewer than 2"):
+        record = oodzoo.run(digits, zoo[:1], job, config=config())
     assert [row["model"] for row in record["ranking"]["ranking"]] == [NAMES[0]]
     assert record["predictor"]["models"] == [NAMES[0]]
     assert "testbed" not in record
@@ -208,7 +208,7 @@ def test_only_networks_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[Mo
 
 def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     shutil.rmtree(job / "store" / NAMES[1] / "paper")
-    oodzoo.run(digits, zoo[:3], job, choices=choices())
+    oodzoo.run(digits, zoo[:3], job, config=config())
     assert not skipped(job)["extraction"]
     assert oodzoo.FeatureStore(job / "store").is_there()
 
@@ -227,6 +227,6 @@ def test_a_domain_that_cannot_be_read_is_left_out(
         (folder / "broken" / label).mkdir(parents=True)
         (folder / "broken" / label / "a.png").write_text("no image")
     with pytest.warns(UserWarning, match="'broken': no samples, left out"):
-        record = oodzoo.run(folder, zoo[:2], tmp_path / "run", choices=choices(baselines=False))
+        record = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
     assert "evaluation" not in record
     assert record["data"]["skipped"] == 2

@@ -1,4 +1,4 @@
-"""Handwritten digits, a store of them, and a predictor; real networks throughout."""
+"""Handwritten digits, a store of them, and a predictor; real models throughout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.torchvision_import import import_torchvision
 
-NETWORKS = ("resnet_glyphs_augmented", "separable_glyphs_colour", "mlp_glyphs_augmented")
+MODELS = ("resnet_glyphs_augmented", "separable_glyphs_colour", "mlp_glyphs_augmented")
 DOMAINS = ("chalk", "marker", "paper")
 
 
@@ -46,11 +46,11 @@ def drawn() -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def zoo(tmp_path_factory: pytest.TempPathFactory) -> list[ModelSpec]:
-    """Three networks of the embedded zoo, in a folder of their own."""
+    """Three models of the embedded zoo, in a folder of their own."""
     folder = tmp_path_factory.mktemp("zoo")
     known = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
     specs = []
-    for name in NETWORKS:
+    for name in MODELS:
         spec = known[name]
         shutil.copyfile(spec.file, folder / spec.file.name)
         specs.append(ModelSpec(**{**vars(spec), "folder": folder}))
@@ -91,7 +91,7 @@ def store(
 
 @pytest.fixture(scope="session")
 def predictor(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
-    """Fitted with two of the three networks."""
+    """Fitted with two of the three models."""
     return oodzoo.fit(store, top_k=2)
 
 

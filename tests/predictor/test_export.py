@@ -27,7 +27,7 @@ def _run(file: Path, predictor: oodzoo.Predictor, images: list[Path]) -> Any:
 
 
 def _written(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
-    """A network that was changed, as another one of the zoo."""
+    """A model that was changed, as another one of the zoo."""
     folder.mkdir(exist_ok=True)
     onnx.save(change(onnx.load(spec.file)), folder / f"{name}.onnx")
     fields = {"name": name, "source": f"onnx/{name}.onnx", "folder": folder, "sha256": None}
@@ -49,15 +49,15 @@ def test_it_equals_the_predictor(
     assert json.loads(facts["inputs"])["pixels"]["crop"] == [32, 32]
 
 
-def test_heads_of_the_networks_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+def test_heads_of_the_models_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
-    whole = [onnx.load(network.spec.file) for network in predictor.networks]
+    whole = [onnx.load(network.spec.file) for network in predictor.models]
     assert all(len(model.graph.output) == 2 for model in whole)  # features and logits
     names = {name for node in exported.graph.node for name in node.output}
     assert not any(name.endswith("_logits") for name in names)
 
 
-def test_networks_of_other_sizes_opsets_types_and_shapes(
+def test_models_of_other_sizes_opsets_types_and_shapes(
     digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
 ) -> None:
     def older(model: Any) -> Any:
@@ -97,7 +97,7 @@ def test_networks_of_other_sizes_opsets_types_and_shapes(
     np.testing.assert_allclose(_run(file, fitted, unseen), fitted.predict_proba(unseen), atol=1e-5)
 
 
-def test_a_network_for_one_batch_size(
+def test_a_model_for_one_batch_size(
     digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
 ) -> None:
     def fixed(size: int) -> Callable[[Any], Any]:
@@ -142,8 +142,8 @@ def test_a_file_that_would_differ_is_not_written(
     other = oodzoo.load(model, device="cpu")
     other.loaded()
     other.head = replace(other.head, weights=1000 * other.head.weights)  # sure of what it says
-    # Behind the predictor's back, the file of a network changes.
-    one = other.networks[0].spec.file
+    # Behind the predictor's back, the file of a model changes.
+    one = other.models[0].spec.file
     changed = onnx.load(one)
     for tensor in changed.graph.initializer:
         array = onnx.numpy_helper.to_array(tensor)

@@ -72,7 +72,7 @@ def test_it_works_when_store_and_zoo_are_gone_and_it_has_moved(
 
 def test_nothing_in_it_is_a_pickle_or_names_a_place(saved: Path, zoo: list[ModelSpec]) -> None:
     names = {path.relative_to(saved).as_posix() for path in saved.rglob("*") if path.is_file()}
-    kept = {name for name in names if name.startswith("networks/")}
+    kept = {name for name in names if name.startswith("models/")}
     assert names - kept == {"predictor.json", "head.safetensors", "gaussian.safetensors"}
     assert all(name.endswith(".onnx") for name in kept)
     assert str(zoo[0].folder) not in (saved / "predictor.json").read_text()
@@ -85,7 +85,7 @@ def test_saving_again_replaces_a_predictor_and_nothing_else(
     predictor.save(model)
     assert oodzoo.load(model).predict(unseen[:1]).tolist() == predictor.predict(unseen[:1]).tolist()
     own = oodzoo.load(model)
-    own.save(model)  # into the folder that its networks come from
+    own.save(model)  # into the folder that its models come from
     assert own.predict(unseen[:1]).tolist() == predictor.predict(unseen[:1]).tolist()
     (tmp_path / "empty").mkdir()
     predictor.save(tmp_path / "empty")
@@ -113,7 +113,7 @@ def test_a_disk_that_refuses_leaves_what_was_there(
     [
         "head.safetensors",
         "gaussian.safetensors",
-        "networks/resnet_glyphs_augmented.onnx",
+        "models/resnet_glyphs_augmented.onnx",
     ],
 )
 def test_a_file_that_is_missing_or_changed(model: Path, name: str) -> None:
@@ -223,16 +223,16 @@ def test_weights_beside_an_onnx_file_come_along(
     shutil.rmtree(file.parent)
     np.testing.assert_array_equal(oodzoo.load(model).predict_proba(unseen[:3]), expected)
     (model / "networks" / spec.name / "weights.bin").unlink()
-    with pytest.raises(InputError, match=r"lacks 'networks/.*/weights.bin'"):
+    with pytest.raises(InputError, match=r"lacks 'models/.*/weights.bin'"):
         oodzoo.load(model)
 
 
-# --- networks of PyTorch -------------------------------------------------------------------------
+# --- models of PyTorch -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="session")
 def timm_folder(timm: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny network of timm with random weights, as timm saves it."""
+    """A tiny model of timm with random weights, as timm saves it."""
     network = timm.create_model("test_vit.r160_in1k", pretrained=False)
     folder = tmp_path_factory.mktemp("timm") / "tiny"
     timm.models._hub.save_for_hf(network, folder, safe_serialization=True)
@@ -243,7 +243,7 @@ def _timm_spec(folder: Path) -> ModelSpec:
     return ModelSpec(name="tiny", source=f"timm/local-dir:{folder.name}", folder=folder.parent)
 
 
-def test_a_network_of_timm_comes_along(
+def test_a_model_of_timm_comes_along(
     digits: Path, unseen: list[Path], timm_folder: Path, extract: Any, tmp_path: Path
 ) -> None:
     folder = shutil.copytree(timm_folder, tmp_path / "tiny")
@@ -254,29 +254,29 @@ def test_a_network_of_timm_comes_along(
     shutil.rmtree(folder)
     shutil.rmtree(store.path)
     np.testing.assert_array_equal(oodzoo.load(model).predict_proba(unseen[:3]), expected)
-    with pytest.raises(InputError, match="comes from timm; only networks that are ONNX"):
+    with pytest.raises(InputError, match="comes from timm; only models that are ONNX"):
         oodzoo.load(model).export(tmp_path / "model.onnx")
-    # a network of a hub has no files: what is loaded is known by its fingerprint
+    # a model of a hub has no files: what is loaded is known by its fingerprint
     _edit(model, lambda document: document["networks"][0].update(fingerprint="0" * 64))
     with pytest.raises(InputError, match=r"fitted with 000000000000…; its weights have changed"):
         oodzoo.load(model).predict(unseen[:1])
 
 
-def test_a_network_of_a_hub_is_named_by_its_id(
+def test_a_model_of_a_hub_is_named_by_its_id(
     digits: Path, timm_folder: Path, extract: Any, tmp_path: Path
 ) -> None:
     store = extract(digits, [_timm_spec(timm_folder)], tmp_path / "store")
     fitted = oodzoo.fit(store, top_k=1)
-    (network,) = fitted.networks
+    (network,) = fitted.models
     hub = ModelSpec(name="tiny", source="timm/hf-hub:owner/tiny")
-    fitted.networks = (type(network)(**{**vars(network), "spec": hub}),)
+    fitted.models = (type(network)(**{**vars(network), "spec": hub}),)
     model = fitted.save(tmp_path / "model")
     (entry,) = json.loads((model / "predictor.json").read_text())["networks"]
     assert (entry["source"], entry["files"]) == ("timm/hf-hub:owner/tiny", {})
     assert entry["fingerprint"] == store.model("tiny").fingerprint
 
 
-def test_another_size_than_the_networks_own_is_found_again(
+def test_another_size_than_the_models_own_is_found_again(
     digits: Path, unseen: list[Path], timm: Any, extract: Any, tmp_path: Path
 ) -> None:
     folder = tmp_path / "cnn"
@@ -285,7 +285,7 @@ def test_another_size_than_the_networks_own_is_found_again(
     stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
     spec = ModelSpec(**{**vars(_timm_spec(folder)), **stated})
     fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
-    assert fitted.networks[0].preprocessing.geometry.crop == (64, 64)
+    assert fitted.models[0].preprocessing.geometry.crop == (64, 64)
     model = fitted.save(tmp_path / "model")
     assert not list(model.rglob("*.bin"))
     loaded = oodzoo.load(model)

@@ -18,22 +18,22 @@ from oodzoo import InputError
 from oodzoo.heads.linear import fit_head
 from oodzoo.predictor import Unreadable
 from oodzoo.predictor.images import image_files
-from oodzoo.zoo import ModelSpec, load_network
+from oodzoo.zoo import ModelSpec, load_model
 
 
 def _truth(paths: list[Path]) -> list[str]:
     return [path.parent.name for path in paths]
 
 
-def test_probabilities_are_those_of_the_head_on_the_networks_features(
+def test_probabilities_are_those_of_the_head_on_the_models_features(
     predictor: oodzoo.Predictor, zoo: list[ModelSpec], unseen: list[Path]
 ) -> None:
     parts = []
-    for name, columns in predictor.kept.columns.items():
-        network = load_network(next(spec for spec in zoo if spec.name == name))
-        geometry = network.info.preprocessing.geometry
+    for name, columns in predictor.columns.by_model.items():
+        model = load_model(next(spec for spec in zoo if spec.name == name))
+        geometry = model.info.preprocessing.geometry
         pixels = np.stack([geometry.apply(Image.open(p).convert("RGB")) for p in unseen])
-        parts.append(network(pixels).features[:, columns])
+        parts.append(model(pixels).features[:, columns])
     features = np.concatenate(parts, axis=1)
     logits = features @ predictor.head.weights.T + predictor.head.bias
     by_hand = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
@@ -50,8 +50,8 @@ def test_training_images_give_the_features_of_the_store(
 ) -> None:
     from oodzoo.features.source import StoreSource
 
-    source = StoreSource(store, predictor.kept.models)
-    samples = predictor.kept.samples(source, store.domains)
+    source = StoreSource(store, predictor.columns.models)
+    samples = predictor.columns.samples(source, store.domains)
     paths = [digits / path for domain in store.domains for path in store.paths(domain)]
     expected = fit_head(samples, len(store.classes)).probabilities(samples.features)
     np.testing.assert_allclose(predictor.predict_proba(paths), expected, atol=1e-5)
@@ -166,17 +166,17 @@ def test_digits_are_at_home_and_other_images_are_not(
 # --- fitting -----------------------------------------------------------------------------------
 
 
-def test_only_networks_with_a_kept_feature_are_loaded(predictor: oodzoo.Predictor) -> None:
-    assert {n.name for n in predictor.networks} == set(predictor.kept.columns)
-    assert all(len(columns) for columns in predictor.kept.columns.values())
-    for network in predictor.networks:
-        assert network.load("cpu").info.n_logits is None  # not even asked for
+def test_only_models_with_a_kept_feature_are_loaded(predictor: oodzoo.Predictor) -> None:
+    assert {n.name for n in predictor.models} == set(predictor.columns.by_model)
+    assert all(len(columns) for columns in predictor.columns.by_model.values())
+    for model in predictor.models:
+        assert model.load("cpu").info.n_logits is None  # not even asked for
 
 
-def test_named_networks_and_all_features(store: oodzoo.FeatureStore) -> None:
+def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
     fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
-    assert [n.name for n in fitted.networks] == ["mlp_glyphs_augmented"]
-    assert len(fitted.kept) == fitted.origin.n_features == 48
+    assert [n.name for n in fitted.models] == ["mlp_glyphs_augmented"]
+    assert len(fitted.columns) == fitted.origin.n_features == 48
     assert fitted.origin.scores == {}
     assert fitted.origin.threshold is None
 
@@ -214,7 +214,7 @@ def test_one_usable_domain_is_refused(
         ({"top_k": 0}, "top_k must be 1 or more, and is 0"),
         ({"models": []}, "name each of them once"),
         ({"models": ["mlp_glyphs_augmented"] * 2}, "name each of them once"),
-        ({"models": ["nobody"]}, "the store has no network 'nobody'"),
+        ({"models": ["nobody"]}, "the store has no model 'nobody'"),
     ],
 )
 def test_wrong_options(store: oodzoo.FeatureStore, options: Any, message: str) -> None:
@@ -222,7 +222,7 @@ def test_wrong_options(store: oodzoo.FeatureStore, options: Any, message: str) -
         oodzoo.fit(store, **options)
 
 
-def test_networks_that_have_moved_are_asked_for(
+def test_models_that_have_moved_are_asked_for(
     store: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path
 ) -> None:
     moved = oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
@@ -231,7 +231,7 @@ def test_networks_that_have_moved_are_asked_for(
     name = zoo[0].name
     with pytest.raises(InputError, match=r"no longer at .*gone.*say where its zoo is now \(--zoo"):
         oodzoo.fit(moved, models=[name])
-    assert oodzoo.fit(moved, models=[name], zoo=zoo).networks[0].spec.folder == zoo[0].folder
+    assert oodzoo.fit(moved, models=[name], zoo=zoo).models[0].spec.folder == zoo[0].folder
     local.unlink()
     with pytest.raises(InputError, match=r"cannot tell where it lies; name the zoo"):
         oodzoo.fit(moved, models=[name])
@@ -248,7 +248,7 @@ def test_another_file_under_the_name_is_noticed(
         oodzoo.fit(store, models=[one.name], zoo=[other])
 
 
-def test_features_without_a_network_make_no_predictor(
+def test_features_without_a_model_make_no_predictor(
     store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:
     from oodzoo.features.importing import import_features

@@ -18,7 +18,7 @@ def true_ranks(means: Floats) -> NDArray[np.int64]:
 @pytest.mark.parametrize("m", [3, 4, 6])
 @pytest.mark.parametrize(("domain_noise", "image_noise"), [(0.3, 2.0), (1.0, 3.0), (0.1, 6.0)])
 def test_rank_intervals_hold_the_true_rank(m: int, domain_noise: float, image_noise: float) -> None:
-    """Networks differ, more so on some domains, and each image says its own."""
+    """Models differ, more so on some domains, and each image says its own."""
     rng = np.random.default_rng(m)
     n_models, n_images, hits = 12, 60, []
     for _ in range(120):
@@ -39,8 +39,8 @@ def test_rank_intervals_hold_the_true_rank(m: int, domain_noise: float, image_no
 
 
 @pytest.mark.parametrize("m", [3, 4, 6])
-def test_rank_intervals_where_many_networks_are_nearly_equal(m: int) -> None:
-    """On average over the networks still nine in ten; the truly best one fares worse."""
+def test_rank_intervals_where_many_models_are_nearly_equal(m: int) -> None:
+    """On average over the models still nine in ten; the truly best one fares worse."""
     rng = np.random.default_rng(m)
     hits = []
     for _ in range(150):
@@ -52,14 +52,14 @@ def test_rank_intervals_where_many_networks_are_nearly_equal(m: int) -> None:
     assert np.mean(hits) >= 0.89
 
 
-def test_intervals_are_narrow_when_networks_differ_much() -> None:
+def test_intervals_are_narrow_when_models_differ_much() -> None:
     scores = np.array([[3.0, 3.1, 2.9], [2.0, 2.1, 1.9], [1.0, 1.1, 0.9]])
     comparison = Comparison.of(scores, [np.zeros((3, 3))] * 3)
     assert comparison.rank_intervals() == [(1, 1), (2, 2), (3, 3)]
     assert comparison.ties(0) == []
 
 
-def test_the_same_network_twice_is_tied() -> None:
+def test_the_same_model_twice_is_tied() -> None:
     scores = np.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [0.0, 1.0, 2.0]])
     comparison = Comparison.of(scores, [np.zeros((3, 3))] * 3)
     assert comparison.ties(0) == [1]

@@ -67,7 +67,7 @@ def test_printed_form_equals_the_dense_gaussian(n: int, d: int, rank: int | None
         assert fold.shrinkage is None
         assert fold.stability == pytest.approx(np.mean(densities), rel=1e-8)
         assert fold.spread_ratio == pytest.approx(ratio, rel=1e-8)
-        assert fold.paper_score == pytest.approx(
+        assert (fold.discriminability + fold.spread_ratio * fold.stability) == pytest.approx(
             fold.discriminability + ratio * np.mean(densities), rel=1e-8
         )
 
@@ -186,7 +186,7 @@ def test_features_that_do_not_vary_have_no_density(stability: Stability, value: 
     for fold in folds_of(data, stability):
         np.testing.assert_array_equal(fold.feature_log_density, np.zeros(50))
         assert fold.stability == fold.spread_ratio == 0
-        assert fold.paper_score == fold.discriminability
+        assert (fold.discriminability + fold.spread_ratio * fold.stability) == fold.discriminability
 
 
 @pytest.mark.parametrize("stability", ["robust", "paper"])

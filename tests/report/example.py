@@ -23,7 +23,7 @@ def example_run(
 ) -> dict[str, Any]:
     """All parts, following the schema of `run.json`."""
     rng = random.Random(0)
-    names = list(models or [f"network_{at:03d}_imagenet" for at in range(n_models)])
+    names = list(models or [f"model_{at:03d}_imagenet" for at in range(n_models)])
     ranking = _ranking(rng, names, domains)
     return {
         "schema": 1,

@@ -1,4 +1,4 @@
-"""The page in a real browser, opened from a file with the network off."""
+"""The page in a real browser, opened from a file with the model off."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ playwright = pytest.importorskip(
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-background-networking",
+    "--disable-background-modeling",
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
@@ -133,7 +133,7 @@ def column(shown: Any, table: str, at: int) -> list[str]:
 
 def test_first_screen_says_the_finding(view: Callable[..., Any]) -> None:
     heading = view().locator("h1")
-    assert heading.inner_text().startswith("Take network_000_imagenet:")
+    assert heading.inner_text().startswith("Take model_000_imagenet:")
     assert heading.bounding_box()["y"] < 400
 
 
@@ -264,7 +264,7 @@ def test_a_mark_tells_its_value_when_pointed_at(view: Callable[..., Any]) -> Non
     mark.hover()
     tip = shown.locator("#tip")
     assert tip.is_visible()
-    assert tip.inner_text().startswith("network_026_imagenet\ndiscriminability \N{MINUS SIGN}0.")
+    assert tip.inner_text().startswith("model_026_imagenet\ndiscriminability \N{MINUS SIGN}0.")
     shown.keyboard.press("Escape")
     assert tip.is_hidden()
 
@@ -308,7 +308,7 @@ def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:
     shown.emulate_media(media="print", color_scheme="dark")
     assert shown.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert shown.locator(".csv").first.is_hidden()
-    folded = shown.locator("figure", has_text="Every score of every network")
+    folded = shown.locator("figure", has_text="Every score of every model")
     assert folded.is_hidden()
     folded.evaluate("figure => { figure.querySelector('details').open = true; }")
     assert folded.is_visible()

@@ -107,21 +107,21 @@ def test_the_finding(run: dict[str, Any]) -> None:
     assert f"Take {best['model']}: expect about {expected}" in words
 
 
-def test_no_network_is_advised_that_may_as_well_be_the_last(run: dict[str, Any]) -> None:
+def test_no_model_is_advised_that_may_as_well_be_the_last(run: dict[str, Any]) -> None:
     unsure = copy.deepcopy(run["ranking"])
     first = unsure["ranking"][0]
     first |= {"rank_interval": [1, 27], "expected_accuracy": 53.2}
     words = " ".join("".join(Reader(page(run | {"ranking": unsure})).words).split())
-    expected = f"No network is clearly first; {first['model']} leads with about 53 % on an unseen"
+    expected = f"No model is clearly first; {first['model']} leads with about 53 % on an unseen"
     assert expected in words
-    assert "Take network" not in words
+    assert "Take model" not in words
     first["rank_interval"] = [1, 26]
-    assert "No network is clearly first" not in page(run | {"ranking": unsure})
+    assert "No model is clearly first" not in page(run | {"ranking": unsure})
 
 
-def test_the_only_network_is_first() -> None:
+def test_the_only_model_is_first() -> None:
     words = "".join(Reader(page(example_run(1))).words)
-    assert "Take network_000_imagenet" in words
+    assert "Take model_000_imagenet" in words
     assert "1st of 1" in words
 
 
@@ -307,19 +307,19 @@ def test_settings_are_told_in_words() -> None:
     assert told[told.index("numpy") + 1] == "–"
 
 
-def test_a_score_of_few_networks_is_not_called_the_best(run: dict[str, Any]) -> None:
+def test_a_score_of_few_models_is_not_called_the_best(run: dict[str, Any]) -> None:
     scores = run["testbed"]["scores"]
     few = scores | {"leep": scores["leep"] | {"weighted_tau": 0.99}}
-    assert "oodzoo orders these 27 networks best" in page(
+    assert "oodzoo orders these 27 models best" in page(
         run | {"testbed": run["testbed"] | {"scores": few}}
     )
 
 
-def test_size_of_27_networks(run: dict[str, Any]) -> None:
+def test_size_of_27_models(run: dict[str, Any]) -> None:
     assert len(page(run).encode()) < 1_500_000
 
 
-def test_many_networks_domains_and_classes() -> None:
+def test_many_models_domains_and_classes() -> None:
     text = page(example_run(200, [f"d{at}" for at in range(20)], [f"c{at}" for at in range(345)]))
     read = Reader(text)
     assert len(read.table("ranking")) == 200
@@ -356,7 +356,7 @@ def test_figures_that_are_missing(run: dict[str, Any]) -> None:
     assert read.table("ranking")[0]["parameters_million"] == ""
 
 
-def test_one_network_one_of_everything() -> None:
+def test_one_model_one_of_everything() -> None:
     read = Reader(page(example_run(1, ["only"], ["one"])))
     assert len(read.table("ranking")) == 1
 

@@ -1,4 +1,4 @@
-"""Networks side by side: block moments, and `oodzoo select`."""
+"""Models side by side: block moments, and `oodzoo select`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Data = tuple[dict[str, Any], Any, Any]
 
 @pytest.fixture
 def data() -> Data:
-    """Three networks on 3 domains x 60 images; one of them has learned nothing."""
+    """Three models on 3 domains x 60 images; one of them has learned nothing."""
     rng = np.random.default_rng(0)
     y, domains = np.tile([0, 1, 2], 60), np.repeat(["a", "b", "c"], 60)
     one_hot = np.eye(3)[y]
@@ -74,7 +74,7 @@ def test_a_pair_is_computed_once(store: FeatureStore, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("models", [[], ["good", "good"]])
-def test_networks_named_twice_or_not_at_all(models: list[str], store: FeatureStore) -> None:
+def test_models_named_twice_or_not_at_all(models: list[str], store: FeatureStore) -> None:
     with pytest.raises(InputError, match="name each of them once"):
         concatenated_moments(StoreSource(store), models)
 

@@ -1,4 +1,4 @@
-"""Kept features of networks side by side."""
+"""Kept features of models side by side."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Kept
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.selection.concatenation import concatenated_moments
 from oodzoo.selection.select import select_features
@@ -33,16 +33,16 @@ def test_selection_is_that_of_the_concatenated_features(data: Arrays) -> None:
     selection = select_features(ArraySource(features, y, domains), ["two", "one"])
     X = np.concatenate([features["two"], features["one"]], axis=1)
     mask = SpikeSlabSelector().fit(X, y).get_support()
-    assert np.array_equal(selection.kept.columns["two"], np.flatnonzero(mask[:3]))
-    assert np.array_equal(selection.kept.columns["one"], np.flatnonzero(mask[3:]))
-    assert 0 < len(selection.kept) < selection.n_features == 10
+    assert np.array_equal(selection.columns.by_model["two"], np.flatnonzero(mask[:3]))
+    assert np.array_equal(selection.columns.by_model["one"], np.flatnonzero(mask[3:]))
+    assert 0 < len(selection.columns) < selection.n_features == 10
 
 
 def test_domains_that_are_not_named_have_no_influence(data: Arrays) -> None:
     features, y, domains = data
     changed = {name: np.where((domains == "c")[:, None], 7 * x, x) for name, x in features.items()}
     one, two = (
-        select_features(ArraySource(f, y, domains), ["one", "two"], ["a", "b"]).document()
+        select_features(ArraySource(f, y, domains), ["one", "two"], ["a", "b"]).to_dict()
         for f in (features, changed)
     )
     assert one == two
@@ -59,7 +59,7 @@ def test_fewer_samples_than_features() -> None:
     selector = SpikeSlabSelector().fit_moments(moments)
     inclusion = np.concatenate([selection.inclusion["one"], selection.inclusion["two"]], axis=1)
     np.testing.assert_allclose(inclusion, selector.inclusion_, atol=1e-6)
-    assert set(range(3)) <= set(selection.kept.columns["two"])
+    assert set(range(3)) <= set(selection.columns.by_model["two"])
 
 
 def test_odd_input_with_few_samples() -> None:
@@ -67,7 +67,7 @@ def test_odd_input_with_few_samples() -> None:
     X = np.random.default_rng(0).normal(size=(8, 20))
     X[5, 3] = np.nan
     source = ArraySource({"one": X}, y, domains)
-    with pytest.raises(InputError, match=r"network 'one', domain 'b'.*NaN"):
+    with pytest.raises(InputError, match=r"model 'one', domain 'b'.*NaN"):
         select_features(source, ["one"])
     with pytest.raises(InputError, match="name each of them once"):
         select_features(source, ["one", "one"])
@@ -89,11 +89,11 @@ def test_a_class_that_the_domains_lack() -> None:
 
 def test_document_counts(data: Arrays) -> None:
     selection = select_features(ArraySource(*data), ["one", "two"])
-    document = selection.document()
+    document = selection.to_dict()
     for row in document["per_model"]:
         assert sum(row["inclusion_histogram"]) == row["n_features"]
         upper = sum(row["inclusion_histogram"][10:])
-        assert upper == row["n_selected"] == len(selection.kept.columns[row["model"]])
+        assert upper == row["n_selected"] == len(selection.columns.by_model[row["model"]])
     for counts in document["per_class"].values():
         assert counts["n_selected"] == sum(counts["per_model"].values())
     assert document["ratio"] == document["n_selected"] / document["n_features"]
@@ -102,9 +102,9 @@ def test_document_counts(data: Arrays) -> None:
 def test_samples_stand_side_by_side(data: Arrays) -> None:
     features, y, domains = data
     source = ArraySource(features, y, domains)
-    kept = Kept({"two": np.array([2, 0]), "one": np.array([], dtype=int)})
-    samples = kept.samples(source, ["c", "a"])
-    assert kept.models == ("two",)
+    columns = Columns({"two": np.array([2, 0]), "one": np.array([], dtype=int)})
+    samples = columns.samples(source, ["c", "a"])
+    assert columns.models == ("two",)
     expected = np.concatenate([features["two"][domains == d][:, [2, 0]] for d in "ca"])
     assert np.array_equal(samples.features, expected.astype(np.float32))
     assert np.array_equal(samples.labels, np.concatenate([y[domains == d] for d in "ca"]))
@@ -114,4 +114,4 @@ def test_samples_stand_side_by_side(data: Arrays) -> None:
 def test_a_mask_of_another_length_is_refused(data: Arrays) -> None:
     source = ArraySource(*data)
     with pytest.raises(InputError, match="a mask of 9 for 10 features"):
-        Kept.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
+        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))

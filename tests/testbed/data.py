@@ -1,4 +1,4 @@
-"""A small test bed with networks of known quality."""
+"""A small test bed with models of known quality."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NOISE = {"best": 0.4, "good": 1.0, "fair": 2.0, "poor": 4.0, "none": 40.0}
 def arrays(
     n_domains: int = 3, seed: int = 0
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any], NDArray[Any]]:
-    """Networks whose features tell three classes apart through more or less noise."""
+    """Models whose features tell three classes apart through more or less noise."""
     rng = np.random.default_rng(seed)
     n = 45
     y = np.tile(np.arange(n) % 3, n_domains)

@@ -53,7 +53,7 @@ def test_a_score_is_judged_by_its_order_alone(order: list[int]) -> None:
     assert bed.tied("plain", "bent")
 
 
-def test_a_score_that_no_network_has_is_no_error() -> None:
+def test_a_score_that_no_model_has_is_no_error() -> None:
     none = Column(dict.fromkeys(ACCURACY))
     bed = judge({"name": "toy"}, ACCURACY, {"none": none, "perfect": PERFECT}, resamples=20)
     judged = bed.scores["none"]
@@ -79,7 +79,7 @@ def test_a_comparison_takes_means_over_the_data_sets_that_have_a_score() -> None
         compare({})
 
 
-def test_scores_are_compared_on_the_networks_that_have_both() -> None:
+def test_scores_are_compared_on_the_models_that_have_both() -> None:
     some = Column({m: v for m, v in PERFECT.values.items() if m not in ("m10", "m11")})
     bed = judge({"name": "toy"}, ACCURACY, {"a": NEARLY, "some": some}, resamples=100)
     ten = {m: v for m, v in ACCURACY.items() if m not in ("m10", "m11")}
@@ -103,7 +103,7 @@ def test_results_with_other_numbers_of_resamples_are_compared() -> None:
     assert together.indistinguishable == ()
 
 
-def test_the_same_networks_are_resampled_together() -> None:
+def test_the_same_models_are_resampled_together() -> None:
     one = judge({"name": "one"}, ACCURACY, {"a": NEARLY}, resamples=100)
     two = judge({"name": "two"}, ACCURACY, {"a": NEARLY}, resamples=100)
     alone, both = compare({"one": one}), compare({"one": one, "two": two})

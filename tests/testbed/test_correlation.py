@@ -44,7 +44,7 @@ def test_equals_scipy_and_the_definition(kind: Kind, pairs: list[tuple[int, int]
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(counted=counted)
-def test_a_resample_is_the_networks_drawn(kind: Kind, counted: list[tuple[int, int, int]]) -> None:
+def test_a_resample_is_the_models_drawn(kind: Kind, counted: list[tuple[int, int, int]]) -> None:
     x, y, counts = (np.array(column) for column in zip(*counted, strict=True))
     assume(counts.sum() > 1)
     (value,) = resampled(kind, x, y, counts[None, :])
@@ -85,7 +85,7 @@ def test_no_order_no_correlation(kind: Kind) -> None:
     assert np.isnan(resampled(kind, [1, 2], [1, 2], np.array([[2, 0]]))).all()
 
 
-def test_draws_are_seeded_and_shared_by_the_same_networks() -> None:
+def test_draws_are_seeded_and_shared_by_the_same_models() -> None:
     one = draw(["a", "b", "c"], 50, seed=0)
     assert (one.sum(axis=1) == 3).all()
     assert (one == draw(["a", "b", "c"], 50, seed=0)).all()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.testbed import Column, document, from_document, judge, load, save
+from oodzoo.testbed import Column, from_dict, judge, load, save, to_dict
 
 BED = judge(
     {"name": "toy", "domains": ["a", "b"]},
@@ -32,8 +32,8 @@ def test_a_result_survives_a_file(tmp_path: Path) -> None:
     assert again.models == ("z", "y", "x")
 
 
-def test_the_document_has_what_others_rely_on() -> None:
-    content = document(BED)
+def test_the_to_dict_has_what_others_rely_on() -> None:
+    content = to_dict(BED)
     assert content["schema"] == 1
     assert content["models"] == ["z", "y", "x"]
     assert content["accuracy"]["x"] == 75.5
@@ -47,7 +47,7 @@ def test_the_document_has_what_others_rely_on() -> None:
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(json.dumps(document(BED)))
+    content: dict[str, Any] = json.loads(json.dumps(to_dict(BED)))
     change(content)
     return content
 
@@ -67,13 +67,13 @@ Change = Callable[[dict[str, Any]], Any]
         (lambda c: c["accuracy"].update(z="50"), "must be a percentage, and is '50'"),
         (lambda c: c["accuracy"].update(z=float("nan")), "must be a percentage, and is nan"),
         (lambda c: c["accuracy"].update(z=True), "must be a percentage, and is True"),
-        (lambda c: c["models"].pop(), "'models' must list the networks"),
-        (lambda c: c.update(models=[1, 2, 3]), "'models' must list the networks"),
-        (lambda c: c.update(models=["z"], accuracy={"z": 1}), "has 1 networks"),
+        (lambda c: c["models"].pop(), "'models' must list the models"),
+        (lambda c: c.update(models=[1, 2, 3]), "'models' must list the models"),
+        (lambda c: c.update(models=["z"], accuracy={"z": 1}), "has 1 models"),
         (lambda c: c.update(scores={}), "'scores' is empty"),
         (lambda c: c["scores"].update(one=7), "score 'one' must be an object, and is 7"),
         (lambda c: c["scores"]["one"].pop("values"), "score 'one' needs an object 'values'"),
-        (lambda c: c["scores"]["one"]["values"].update(w=1), "the unknown network 'w'"),
+        (lambda c: c["scores"]["one"]["values"].update(w=1), "the unknown model 'w'"),
         (lambda c: c["scores"]["one"]["values"].update(z="a"), "a number or null, and is 'a'"),
         (lambda c: c["scores"]["one"]["values"].update(z=float("inf")), "null, and is inf"),
         (lambda c: c["scores"]["one"].update(title=4), "title of 'one' must be a text"),
@@ -89,14 +89,14 @@ Change = Callable[[dict[str, Any]], Any]
 )
 def test_a_wrong_result_is_refused_in_one_line(change: Change, complaint: str) -> None:
     with pytest.raises(InputError, match=complaint) as refused:
-        from_document(changed(change), "the result 'r.json'")
+        from_dict(changed(change), "the result 'r.json'")
     assert str(refused.value).startswith("the result 'r.json'")
     assert "\n" not in str(refused.value)
 
 
 def test_what_follows_from_values_need_not_be_stated() -> None:
     content = changed(lambda c: [s.pop("tau") and s.pop("interval") for s in c["scores"].values()])
-    assert from_document(content) == BED
+    assert from_dict(content) == BED
 
 
 def test_a_file_that_is_no_result(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_unseen_protocol_takes_the_test_domain_away_first() -> None:
     assert bed.accuracy == run(source(), resamples=1).accuracy
 
 
-def test_scores_that_need_a_head_are_judged_on_the_networks_that_have_one(tmp_path: Path) -> None:
+def test_scores_that_need_a_head_are_judged_on_the_models_that_have_one(tmp_path: Path) -> None:
     features, y, domains = arrays()
     one_hot = np.eye(3)[y.astype(int)]
     heads = {
@@ -121,7 +121,7 @@ def test_values_from_elsewhere_are_judged_too() -> None:
     assert bed.scores["source_accuracy"].tau == pytest.approx(1)
     for wrong, complaint in (
         ({"zood": {"best": 1.0}}, "'zood' is computed already"),
-        ({"mine": {"nobody": 1.0}}, "no network 'nobody'"),
+        ({"mine": {"nobody": 1.0}}, "no model 'nobody'"),
         ({"mine": {"best": np.nan}}, "value of 'best' is nan"),
         ({"my own": {"best": 1.0}}, "not 'my own'"),
     ):
@@ -153,7 +153,7 @@ def test_a_registered_score_is_judged_and_a_failing_one_left_out(
     reasons = bed.left_out["hopeless"]
     assert "failed: RuntimeError: too wide" in reasons["poor"]
     assert "is nan" in reasons["fair"]
-    with pytest.raises(InputError, match="'hopeless' of network 'fair' is nan"):
+    with pytest.raises(InputError, match="'hopeless' of model 'fair' is nan"):
         oodzoo.rank(*arrays(), score="hopeless")
 
 
@@ -167,7 +167,7 @@ def test_a_score_typed_in_has_no_module(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_too_little_to_judge() -> None:
     features, y, domains = arrays()
-    with pytest.raises(InputError, match="2 networks"):
+    with pytest.raises(InputError, match="2 models"):
         run(ArraySource(dict(itertools.islice(features.items(), 2)), y, domains))
     with pytest.raises(InputError, match=r"2 domains, .* 'unseen' needs 3"):
         run(source(2), protocol="unseen")

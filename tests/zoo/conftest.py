@@ -21,7 +21,7 @@ def _package(name: str, extra: str) -> Any:
     purpose = "this test"
     try:
         torch = optional_package("torch", extra=extra, purpose=purpose)
-        torch.set_num_threads(1)  # networks here are small: more threads only wait for each other
+        torch.set_num_threads(1)  # models here are small: more threads only wait for each other
         if name != "torch" and (name != "transformers" or torchvision_installed()):
             import_torchvision(extra=extra, purpose=purpose)
         return optional_package(name, extra=extra, purpose=purpose)

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.zoo.callable import CallableNetwork, network_from_callable
+from oodzoo.zoo.callable import CallableModel, model_from_callable
 from oodzoo.zoo.preprocessing import square
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 
 
-def _network(function: Any, version: str = "1", **options: Any) -> CallableNetwork:
-    return network_from_callable(
+def _model(function: Any, version: str = "1", **options: Any) -> CallableModel:
+    return model_from_callable(
         function, name="mine", preprocessing=square(8, MEAN, STD), version=version, **options
     )
 
@@ -28,19 +28,19 @@ def pixels() -> Any:
 
 
 def test_a_function_gets_the_normalised_batch(pixels: Any) -> None:
-    network = _network(_colours)
-    features, logits = network(pixels)
+    model = _model(_colours)
+    features, logits = model(pixels)
     expected = (pixels.mean(axis=(1, 2)) / 255 - MEAN) / STD
     np.testing.assert_allclose(features, expected, atol=1e-5)
     assert logits is None
     assert features.dtype == np.float32
-    assert (network.info.feature_dim, network.info.n_logits) == (3, None)
+    assert (model.info.feature_dim, model.info.n_logits) == (3, None)
 
 
 def test_features_and_logits(pixels: Any) -> None:
-    network = _network(lambda batch: (_colours(batch), np.ones((len(batch), 5), np.float64)))
-    assert (network.info.feature_dim, network.info.n_logits) == (3, 5)
-    logits = network(pixels).logits
+    model = _model(lambda batch: (_colours(batch), np.ones((len(batch), 5), np.float64)))
+    assert (model.info.feature_dim, model.info.n_logits) == (3, 5)
+    logits = model(pixels).logits
     assert logits is not None
     assert logits.shape == (3, 5)
     assert logits.dtype == np.float32
@@ -53,18 +53,16 @@ def test_tensors_with_gradients_and_of_half_precision_are_taken(torch: Any, pixe
         features = torch.from_numpy(batch).mean((2, 3)) @ weights
         return features, features.bfloat16()
 
-    features, logits = _network(function)(pixels)
-    np.testing.assert_allclose(
-        features[:, 0], _network(_colours)(pixels).features.sum(1), atol=1e-5
-    )
+    features, logits = _model(function)(pixels)
+    np.testing.assert_allclose(features[:, 0], _model(_colours)(pixels).features.sum(1), atol=1e-5)
     assert logits is not None
     np.testing.assert_allclose(logits, features, rtol=0.01)
 
 
 def test_the_fingerprint_is_of_the_version() -> None:
-    first = _network(_colours).info.fingerprint
-    assert _network(lambda batch: -_colours(batch)).info.fingerprint == first
-    assert _network(_colours, version="2").info.fingerprint != first
+    first = _model(_colours).info.fingerprint
+    assert _model(lambda batch: -_colours(batch)).info.fingerprint == first
+    assert _model(_colours, version="2").info.fingerprint != first
 
 
 @pytest.mark.parametrize(
@@ -85,16 +83,16 @@ def test_the_fingerprint_is_of_the_version() -> None:
 )
 def test_bad_outputs_are_said_in_one_line(function: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        _network(function)
+        _model(function)
     assert "\n" not in str(caught.value)
 
 
 def test_a_version_is_asked_for() -> None:
     with pytest.raises(InputError, match="version is empty"):
-        _network(_colours, version="")
+        _model(_colours, version="")
 
 
 def test_a_later_batch_is_checked_too(pixels: Any) -> None:
-    network = _network(lambda batch: np.zeros((2, 4)))
+    model = _model(lambda batch: np.zeros((2, 4)))
     with pytest.raises(InputError, match=r"features of shape \(2, 4\) for a batch of 3"):
-        network(pixels)
+        model(pixels)

@@ -22,7 +22,7 @@ def test_the_named_zoos() -> None:
     assert missing("demo") == []
 
 
-def test_the_paper_has_35_networks_in_three_groups() -> None:
+def test_the_paper_has_35_models_in_three_groups() -> None:
     entries = catalogue("paper")
     assert [entry.number for entry in entries] == list(range(1, 36))
     groups = [entry.group for entry in entries]
@@ -33,7 +33,7 @@ def test_the_paper_has_35_networks_in_three_groups() -> None:
 
 
 @pytest.mark.parametrize("name", ["paper", "modern"])
-def test_every_network_says_what_it_is(name: str) -> None:
+def test_every_model_says_what_it_is(name: str) -> None:
     specs = named_zoo(name)
     require_unique_names((spec.name for spec in specs), name)
     for spec in specs:
@@ -53,7 +53,7 @@ def test_every_network_says_what_it_is(name: str) -> None:
 
 @pytest.mark.filterwarnings("ignore:QuickGELU mismatch")
 @pytest.mark.parametrize("spec", _LISTED, ids=[spec.name for spec in _LISTED])
-def test_every_network_is_known_to_its_source(spec: ModelSpec, request: Any) -> None:
+def test_every_model_is_known_to_its_source(spec: ModelSpec, request: Any) -> None:
     """Built without weights: the name is real, and its size is what the catalogue says."""
     request.getfixturevalue(spec.kind)
     torch = request.getfixturevalue("torch")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import load_network, load_zoo
+from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
 from oodzoo.zoo.spec import ModelSpec
 
@@ -51,11 +51,11 @@ def _save(transformers: Any, model: Any, folder: Path, processor: tuple[str, Any
 
 
 def _load(folder: Path, **fields: Any) -> Any:
-    return load_network(ModelSpec("network", f"hf/{folder}", **fields))
+    return load_model(ModelSpec("model", f"hf/{folder}", **fields))
 
 
 def _run(torch: Any, network: Any) -> tuple[Any, Any]:
-    """What a network gives for noise, and the same noise as a normalised tensor."""
+    """What a model gives for noise, and the same noise as a normalised tensor."""
     side = network.info.preprocessing.geometry.crop[0]
     pixels = np.random.default_rng(0).integers(0, 256, (2, side, side, 3), dtype=np.uint8)
     return network(pixels), torch.from_numpy(network.info.preprocessing.normalise(pixels))
@@ -100,7 +100,7 @@ def test_a_classifier_gives_what_goes_into_its_head_and_what_comes_out(
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip"])
-def test_a_network_of_images_and_texts_gives_image_embeddings(
+def test_a_model_of_images_and_texts_gives_image_embeddings(
     transformers: Any, torch: Any, tmp_path: Path, kind: str
 ) -> None:
     torch.manual_seed(0)
@@ -181,7 +181,7 @@ def test_preprocessing_gives_the_tensor_the_processor_gives(
 ) -> None:
     processor = _processor(transformers, kind, settings)
     processor.save_pretrained(tmp_path)
-    spec = ModelSpec("network", f"hf/{tmp_path}")
+    spec = ModelSpec("model", f"hf/{tmp_path}")
     ours = image_preprocessing(transformers, str(tmp_path), spec)
     for image in images:
         theirs = processor(image, return_tensors="np")["pixel_values"]
@@ -190,7 +190,7 @@ def test_preprocessing_gives_the_tensor_the_processor_gives(
 
 def test_a_processor_of_another_kind_is_refused(transformers: Any, tmp_path: Path) -> None:
     _processor(transformers, "EfficientNetImageProcessor", {}).save_pretrained(tmp_path)
-    spec = ModelSpec("network", f"hf/{tmp_path}")
+    spec = ModelSpec("model", f"hf/{tmp_path}")
     with pytest.raises(InputError, match=r"EfficientNetImageProcessor.* does more than resize"):
         image_preprocessing(transformers, str(tmp_path), spec)
 
@@ -205,7 +205,7 @@ def test_without_a_processor_a_zoo_file_must_say_it_all(
         '[[model]]\nname = "mine"\nsource = "hf/./net"\ninput_size = 32\n'
         "mean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n"
     )
-    info = load_network(load_zoo(tmp_path / "zoo.toml")[0]).info
+    info = load_model(load_zoo(tmp_path / "zoo.toml")[0]).info
     assert info.preprocessing.geometry.crop == (32, 32)
 
 
@@ -220,7 +220,7 @@ def test_what_cannot_be_loaded_is_said_in_one_line(
     transformers: Any, where: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load_network(ModelSpec("network", f"hf/{where}"))
+        load_model(ModelSpec("model", f"hf/{where}"))
     assert "\n" not in str(caught.value)
 
 
@@ -231,8 +231,8 @@ import importlib.util, sys
 sys.modules["torchvision"] = None
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "torchvision" else find(name, *rest)
-from oodzoo.zoo import load_network, load_zoo
-print(load_network(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
+from oodzoo.zoo import load_model, load_zoo
+print(load_model(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout == "32\n", run.stderr

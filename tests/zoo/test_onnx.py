@@ -1,6 +1,6 @@
 """ONNX files: sound ones run, and each kind of unsound one is refused in one line.
 
-The small networks are written here, field by field, as protobuf: the package that writes ONNX is
+The small models are written here, field by field, as protobuf: the package that writes ONNX is
 not needed to read it.
 """
 
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.zoo import ModelSpec, load_network, load_zoo
-from oodzoo.zoo.onnx import OnnxNetwork, count_parameters, external_files
+from oodzoo.zoo import ModelSpec, load_model, load_zoo
+from oodzoo.zoo.onnx import OnnxModel, count_parameters, external_files
 
 FLOAT, FLOAT16, INT64 = 1, 10, 7
 Shape = list[int | str]
@@ -96,21 +96,21 @@ MEAN = (node("GlobalAveragePool", "x", "m"), node("Flatten", "m", "features"))
 
 
 @pytest.fixture
-def load(tmp_path: Path) -> Callable[..., OnnxNetwork]:
-    """Write a network and load it."""
+def load(tmp_path: Path) -> Callable[..., OnnxModel]:
+    """Write a model and load it."""
 
-    def load(content: bytes, **known: Any) -> OnnxNetwork:
+    def load(content: bytes, **known: Any) -> OnnxModel:
         (tmp_path / "net.onnx").write_bytes(content)
         plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
         spec = ModelSpec("net", "onnx/net.onnx", folder=tmp_path, **(plain | known))
-        network = load_network(spec)
-        assert isinstance(network, OnnxNetwork)
+        network = load_model(spec)
+        assert isinstance(network, OnnxModel)
         return network
 
     return load
 
 
-Load = Callable[..., OnnxNetwork]
+Load = Callable[..., OnnxModel]
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), np.uint8)
 COLOURS = PIXELS.mean(axis=(1, 2)) / 255
 
@@ -119,7 +119,7 @@ def complaint(load: Load, content: bytes, **known: Any) -> str:
     with pytest.raises(InputError) as caught:
         load(content, **known)
     message = str(caught.value)
-    assert message.startswith("network 'net'")
+    assert message.startswith("model 'net'")
     assert "\n" not in message
     return message
 
@@ -153,7 +153,7 @@ def test_logits(load: Load) -> None:
     assert outputs.logits is not None
     np.testing.assert_allclose(outputs.logits, -COLOURS, atol=1e-6)
     assert network.info.n_logits == 3
-    # the head may serve as features too, and is then another network
+    # the head may serve as features too, and is then another model
     other = load(content, features="head")
     np.testing.assert_allclose(other(PIXELS).features, -COLOURS, atol=1e-6)
     assert len({n.info.fingerprint for n in (network, other, load(content))}) == 3
@@ -188,7 +188,7 @@ def test_any_input_size(load: Load) -> None:
 def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(model(*MEAN))
     with pytest.warns(UserWarning, match="does not tell its mean and std; ImageNet's are"):
-        network = load_network(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
+        network = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
     assert network.info.preprocessing.mean == (0.485, 0.456, 0.406)
 
 
@@ -197,15 +197,15 @@ def test_the_fingerprint_is_of_content_not_of_place(tmp_path: Path, load: Load) 
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/other.onnx").write_bytes(model(*MEAN))
     spec = ModelSpec("b", "onnx/elsewhere/other.onnx", mean=(0, 0, 0), std=(1, 1, 1))
-    moved = load_network(dataclasses.replace(spec, folder=tmp_path))
+    moved = load_model(dataclasses.replace(spec, folder=tmp_path))
     assert moved.info.fingerprint == first
     assert load(model(*MEAN, node("Neg", "m", "unused"))).info.fingerprint != first
 
 
-def test_embedded_networks_run_as_onnxruntime_runs_them() -> None:
+def test_embedded_models_run_as_onnxruntime_runs_them() -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
     for spec in load_zoo("demo")[::6]:
-        network = load_network(spec)
+        network = load_model(spec)
         session = onnxruntime.InferenceSession(str(spec.file), providers=["CPUExecutionProvider"])
         (given,) = session.get_inputs()
         x = ((pixels / 255 - np.array(spec.mean)) / np.array(spec.std)).transpose(0, 3, 1, 2)
@@ -284,7 +284,7 @@ def test_another_input(load: Load, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no network", model(*MEAN)[:-20], model(node("NoSuchOperator", "x", "features"))],
+    [b"", b"no model", model(*MEAN)[:-20], model(node("NoSuchOperator", "x", "features"))],
     ids=["empty", "text", "cut off", "unknown operator"],
 )
 def test_a_corrupt_file(load: Load, content: bytes) -> None:
@@ -294,8 +294,8 @@ def test_a_corrupt_file(load: Load, content: bytes) -> None:
 
 
 def test_a_missing_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"network 'a': cannot read .*absent\.onnx"):
-        load_network(ModelSpec("a", "onnx/absent.onnx", folder=tmp_path))
+    with pytest.raises(InputError, match=r"model 'a': cannot read .*absent\.onnx"):
+        load_model(ModelSpec("a", "onnx/absent.onnx", folder=tmp_path))
 
 
 def test_a_wrong_sha256(load: Load) -> None:
@@ -305,17 +305,17 @@ def test_a_wrong_sha256(load: Load) -> None:
 def test_another_precision(tmp_path: Path) -> None:
     spec = ModelSpec("a", "onnx/absent.onnx", folder=tmp_path)
     with pytest.raises(InputError, match="runs in its own precision, not 'bfloat16'"):
-        load_network(spec, precision="bfloat16")
+        load_model(spec, precision="bfloat16")
 
 
-# --- networks that load, and fail when they run -----------------------------------------------
+# --- models that load, and fail when they run -----------------------------------------------
 
 
 def extract(tmp_path: Path, content: bytes, photos: Path) -> str:
-    """Why an extraction with this network fails."""
+    """Why an extraction with this model fails."""
     (tmp_path / "net.onnx").write_bytes(content)
     spec = ModelSpec("net", "onnx/net.onnx", mean=(0, 0, 0), std=(1, 1, 1), folder=tmp_path)
-    with pytest.raises(InputError, match="no network could be used") as caught:
+    with pytest.raises(InputError, match="no model could be used") as caught:
         oodzoo.extract(photos, [spec], tmp_path / "store")
     return str(caught.value)
 

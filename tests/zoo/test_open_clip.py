@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import load_network
+from oodzoo.zoo import load_model
 from oodzoo.zoo import open_clip as source
 from oodzoo.zoo.spec import ModelSpec
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:
-    return ModelSpec(name="network", source=f"open_clip/{where}", **fields)
+    return ModelSpec(name="model", source=f"open_clip/{where}", **fields)
 
 
 _TEXT = {"context_length": 4, "vocab_size": 16, "width": 16, "heads": 2, "layers": 1}
@@ -52,7 +52,7 @@ def test_features_are_the_embedding_of_a_loaded_file(
     torch.save(model.state_dict(), tmp_path / "weights.pt")
     digest = hashlib.sha256((tmp_path / "weights.pt").read_bytes()).hexdigest()
     spec = _spec(f"{name}/./weights.pt", folder=tmp_path, sha256=digest)
-    network = load_network(spec)
+    network = load_model(spec)
     side = network.info.preprocessing.geometry.crop[0]
     pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
     batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
@@ -63,7 +63,7 @@ def test_features_are_the_embedding_of_a_loaded_file(
     assert network.info.feature_dim == 24
     assert network.info.parameters == sum(p.numel() for p in model.visual.parameters())
     with pytest.raises(InputError, match="has the sha256"):
-        load_network(_spec(f"{name}/./weights.pt", folder=tmp_path, sha256="0" * 64))
+        load_model(_spec(f"{name}/./weights.pt", folder=tmp_path, sha256="0" * 64))
 
 
 def test_weights_that_were_trained_with_quickgelu_run_with_it(open_clip: Any, torch: Any) -> None:
@@ -127,7 +127,7 @@ def test_another_image_size_goes_to_the_architecture(
     architectures: Any, torch: Any, tmp_path: Path
 ) -> None:
     torch.save(architectures.create_model("small-vit").state_dict(), tmp_path / "weights.pt")
-    network = load_network(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
+    network = load_model(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
     assert network.info.preprocessing.geometry.crop == (48, 48)
     assert network(np.zeros((1, 48, 48, 3), np.uint8)).features.shape == (1, 24)
 
@@ -146,5 +146,5 @@ def test_another_image_size_goes_to_the_architecture(
 )
 def test_wrong_names_and_a_hub_out_of_reach(open_clip: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load_network(_spec(where))
+        load_model(_spec(where))
     assert "\n" not in str(caught.value)

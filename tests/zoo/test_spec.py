@@ -1,4 +1,4 @@
-"""Zoo files and lists of networks, and one line for everything that is wrong with them."""
+"""Zoo files and lists of models, and one line for everything that is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from oodzoo.demo import zoo_file
 from oodzoo.errors import InputError
-from oodzoo.zoo import ModelSpec, load_network, load_zoo
+from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.spec import described, verified_file
 
 MINIMAL = {"name": '"net"', "source": '"onnx/net.onnx"'}
@@ -166,13 +166,13 @@ def test_a_missing_key(tmp_path: Path, key: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "lists no network; each needs a [[model]] table"),
-        ("# nothing", "lists no network"),
-        ("model = 3", "lists no network"),
-        ("model = []", "lists no network"),
+        ("", "lists no model; each needs a [[model]] table"),
+        ("# nothing", "lists no model"),
+        ("model = 3", "lists no model"),
+        ("model = []", "lists no model"),
         ("model = [1]", "model 1: expected a table [[model]], got 1"),
-        ('[model]\nname = "a"\nsource = "onnx/a"', "lists no network; each needs a [[model]]"),
-        ('[[models]]\nname = "a"', "unknown key 'models'; networks go under [[model]]"),
+        ('[model]\nname = "a"\nsource = "onnx/a"', "lists no model; each needs a [[model]]"),
+        ('[[models]]\nname = "a"', "unknown key 'models'; models go under [[model]]"),
         ("[[model]", "is not valid TOML"),
         ('[[model]]\nname = "a"\nname = "b"', "is not valid TOML"),
         (b"\xff\xfe", "is not valid TOML"),
@@ -186,10 +186,10 @@ def test_a_bad_file(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert "zoo.toml" in message
 
 
-def test_two_networks_of_one_name(tmp_path: Path) -> None:
+def test_two_models_of_one_name(tmp_path: Path) -> None:
     path = write(tmp_path / "zoo.toml", MINIMAL, MINIMAL | {"source": '"onnx/other.onnx"'})
-    assert re.search(r"zoo\.toml' names two networks 'net'; rename", complaint(path))
-    assert "names two networks 'x'" in complaint("onnx/a/x.onnx,onnx/b/x.onnx")
+    assert re.search(r"zoo\.toml' names two models 'net'; rename", complaint(path))
+    assert "names two models 'x'" in complaint("onnx/a/x.onnx,onnx/b/x.onnx")
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     assert "cannot read the zoo file" in complaint(tmp_path / "folder.toml")
 
 
-# --- the files of networks --------------------------------------------------------------------
+# --- the files of models --------------------------------------------------------------------
 
 
 def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
@@ -214,19 +214,19 @@ def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
     spec = ModelSpec("net", "onnx/net", folder=tmp_path)
     assert verified_file(spec) == (tmp_path / "net", digest)
     assert verified_file(dataclasses.replace(spec, sha256=digest.upper()))[1] == digest
-    with pytest.raises(InputError, match=r"network 'net': .* has the sha256 .*, its zoo states 00"):
+    with pytest.raises(InputError, match=r"model 'net': .* has the sha256 .*, its zoo states 00"):
         verified_file(dataclasses.replace(spec, sha256="0" * 64))
-    with pytest.raises(InputError, match=r"network 'net': cannot read .*absent': No such file"):
+    with pytest.raises(InputError, match=r"model 'net': cannot read .*absent': No such file"):
         verified_file(dataclasses.replace(spec, source="onnx/absent"))
-    with pytest.raises(InputError, match="network 'net': cannot read"):
+    with pytest.raises(InputError, match="model 'net': cannot read"):
         verified_file(dataclasses.replace(spec, source="onnx/."))
 
 
-def test_a_changed_network_is_refused(tmp_path: Path) -> None:
+def test_a_changed_model_is_refused(tmp_path: Path) -> None:
     spec = load_zoo("demo")[0]
     file = Path(shutil.copy(spec.file, tmp_path))
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
     with pytest.raises(InputError, match="fetch the file again or correct the zoo"):
-        load_network(dataclasses.replace(spec, folder=tmp_path))
+        load_model(dataclasses.replace(spec, folder=tmp_path))

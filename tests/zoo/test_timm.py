@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import load_network, load_zoo
+from oodzoo.zoo import load_model, load_zoo
 from oodzoo.zoo import timm as source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import assemble
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:
-    return ModelSpec(name="network", source=f"timm/{where}", **fields)
+    return ModelSpec(name="model", source=f"timm/{where}", **fields)
 
 
 def _pixels(side: int) -> Any:
@@ -115,7 +115,7 @@ def test_a_zoo_file_may_state_size_mean_and_std_instead(timm: Any) -> None:
 
 @pytest.fixture
 def folder(timm: Any, torch: Any, tmp_path: Path) -> Path:
-    """A network with random weights in a folder of timm's own format."""
+    """A model with random weights in a folder of timm's own format."""
     torch.manual_seed(1)
     model = timm.create_model("test_resnet.r160_in1k", num_classes=7).eval()
     timm.models.save_for_hf(model, tmp_path / "saved")
@@ -128,7 +128,7 @@ def test_a_folder_of_timm_is_loaded_with_its_weights(
     (tmp_path / "zoo.toml").write_text(
         '[[model]]\nname = "mine"\nsource = "timm/local-dir:saved"\npretraining = "none"\n'
     )
-    network: Any = load_network(load_zoo(tmp_path / "zoo.toml")[0])
+    network: Any = load_model(load_zoo(tmp_path / "zoo.toml")[0])
     model = timm.create_model(f"local-dir:{folder}", pretrained=True).eval()
     pixels = _pixels(160)
     batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
@@ -136,7 +136,7 @@ def test_a_folder_of_timm_is_loaded_with_its_weights(
         np.testing.assert_allclose(network(pixels).logits, model(batch), atol=1e-5)
     assert (network.info.n_logits, network.info.pretraining) == (7, "none")
 
-    again = load_network(ModelSpec("elsewhere", f"timm/local-dir:{folder}"))
+    again = load_model(ModelSpec("elsewhere", f"timm/local-dir:{folder}"))
     assert again.info.fingerprint == network.info.fingerprint
 
 
@@ -151,19 +151,19 @@ def test_a_folder_of_timm_is_loaded_with_its_weights(
 )
 def test_what_cannot_be_loaded_is_said_in_one_line(timm: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
-        load_network(_spec(where))
+        load_model(_spec(where))
     assert "\n" not in str(caught.value)
 
 
 def test_an_architecture_without_weights_is_not_ranked_with_random_ones(timm: Any) -> None:
     without = next(n for n in timm.list_models() if not timm.list_models(n + ".*", pretrained=True))
     with pytest.raises(InputError, match="has no pre-trained weights for"):
-        load_network(_spec(without))
+        load_model(_spec(without))
 
 
 def test_a_checksum_that_nobody_checks_is_refused(timm: Any) -> None:
-    with pytest.raises(InputError, match="sha256 is checked for networks that are one file"):
-        load_network(_spec("resnet18.a1_in1k", sha256="0" * 64))
+    with pytest.raises(InputError, match="sha256 is checked for models that are one file"):
+        load_model(_spec("resnet18.a1_in1k", sha256="0" * 64))
 
 
 def test_a_missing_package_gives_the_line_that_installs_it(torch: Any) -> None:
@@ -179,12 +179,12 @@ def test_a_missing_package_gives_the_line_that_installs_it(torch: Any) -> None:
     code = f"""
 import sys
 from oodzoo.errors import MissingPackageError
-from oodzoo.zoo import load_network, load_zoo
+from oodzoo.zoo import load_model, load_zoo
 for spec, package, extra in {cases!r}:
     before = sys.modules.pop(package, None)
     sys.modules[package] = None
     try:
-        load_network(load_zoo(spec)[0])
+        load_model(load_zoo(spec)[0])
     except MissingPackageError as error:
         print(error)
     del sys.modules[package]

@@ -16,11 +16,11 @@ import pytest
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torch_model import Built, TorchNetwork, assemble, no_unpickling, weights_digest
+from oodzoo.zoo.torch_model import Built, TorchModel, assemble, no_unpickling, weights_digest
 
 MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
 SPEC = ModelSpec("small", "timm/small")
-Make = Callable[..., TorchNetwork]
+Make = Callable[..., TorchModel]
 
 
 def _module(torch: Any, seed: int = 0) -> Any:
@@ -52,7 +52,7 @@ def pixels() -> Any:
 
 @pytest.fixture
 def make(torch: Any) -> Make:
-    def make(**options: Any) -> TorchNetwork:
+    def make(**options: Any) -> TorchModel:
         return assemble(_built(_module(torch)), SPEC, **options)
 
     return make
@@ -81,12 +81,12 @@ def test_info_tells_what_one_forward_pass_gave(make: Make) -> None:
 
 
 def test_batches_may_be_collected_after_later_ones_are_launched(make: Make, pixels: Any) -> None:
-    network = make()
-    launched = [network.launch(network.prepare(pixels[i : i + 2])) for i in range(3)]
-    together = network(pixels).features
+    model = make()
+    launched = [model.launch(model.prepare(pixels[i : i + 2])) for i in range(3)]
+    together = model(pixels).features
     for start, batch in enumerate(launched):
         np.testing.assert_allclose(
-            network.collect(batch).features, together[start : start + 2], rtol=1e-5
+            model.collect(batch).features, together[start : start + 2], rtol=1e-5
         )
 
 
@@ -125,13 +125,13 @@ from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import Built, assemble
 torch.manual_seed(0)
-def network(precision):
+def model(precision):
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 64, 16))
     built = Built(module, lambda m, x: (m(x), None), square(8, (0.5,) * 3, (0.5,) * 3), "linear")
     return assemble(built, ModelSpec("linear", "timm/linear"), precision=precision)
 pixels = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), dtype=np.uint8)
-half, single = network("bfloat16")(pixels).features, network("float32")(pixels).features
+half, single = model("bfloat16")(pixels).features, model("float32")(pixels).features
 assert half.dtype == np.float32 and not np.array_equal(half, single)
 print(np.abs(half - single).max() < 0.02)
 """
@@ -153,7 +153,7 @@ def test_fingerprint_is_of_weights_and_outputs_not_of_precision(torch: Any, make
         assemble(_built(other_weights), SPEC),
         assemble(_built(_module(torch), identity="other output"), SPEC),
     ]
-    assert len({same, *(network.info.fingerprint for network in others)}) == 3
+    assert len({same, *(model.info.fingerprint for model in others)}) == 3
 
 
 def test_digest_of_weights_does_not_change_between_processes_or_releases(torch: Any) -> None:
@@ -243,10 +243,10 @@ def test_on_cuda_many_batches_in_flight_give_what_the_cpu_gives(
 ) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
-    network = make(device="cuda")
-    launched = [network.launch(network.prepare(np.roll(pixels, k, axis=0))) for k in range(20)]
+    model = make(device="cuda")
+    launched = [model.launch(model.prepare(np.roll(pixels, k, axis=0))) for k in range(20)]
     expected = make()(pixels).features
     for k, batch in enumerate(launched):
         np.testing.assert_allclose(
-            network.collect(batch).features, np.roll(expected, k, axis=0), rtol=1e-2, atol=1e-3
+            model.collect(batch).features, np.roll(expected, k, axis=0), rtol=1e-2, atol=1e-3
         )

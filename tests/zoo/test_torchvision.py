@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import load_network
+from oodzoo.zoo import load_model
 from oodzoo.zoo import torchvision as source
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import assemble
 
 
 def _spec(where: str, **fields: Any) -> ModelSpec:
-    return ModelSpec(name="network", source=f"torchvision/{where}", **fields)
+    return ModelSpec(name="model", source=f"torchvision/{where}", **fields)
 
 
 def _pixels(side: int) -> Any:
@@ -101,7 +101,7 @@ def test_weights_in_the_cache_are_loaded(
     (tmp_path / "hub" / "checkpoints").mkdir(parents=True)
     torch.save(model.state_dict(), tmp_path / "hub" / "checkpoints" / Path(weights.url).name)
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
-    network: Any = load_network(_spec("shufflenet_v2_x0_5.IMAGENET1K_V1"))
+    network: Any = load_model(_spec("shufflenet_v2_x0_5.IMAGENET1K_V1"))
     pixels = _pixels(224)
     batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
     with torch.no_grad():
@@ -112,14 +112,14 @@ def test_weights_in_the_cache_are_loaded(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("resnet5", "knows no classification network 'resnet5'; did you mean .*resnet50"),
+        ("resnet5", "knows no classification model 'resnet5'; did you mean .*resnet50"),
         ("resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGENET1K_V2"),
-        ("fasterrcnn_resnet50_fpn", "knows no classification network"),
+        ("fasterrcnn_resnet50_fpn", "knows no classification model"),
     ],
 )
 def test_wrong_names(torchvision: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        load_network(_spec(where))
+        load_model(_spec(where))
 
 
 def test_torchvision_is_repaired_only_where_it_does_not_import(torchvision: Any) -> None:

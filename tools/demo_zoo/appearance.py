@@ -2,7 +2,7 @@
 
 Pose comes first (affine and elastic), then the pen (stroke width, scanning resolution), then
 colour (ink, ground, inversion, texture), then noise. An :class:`Appearance` says how far each
-goes; the networks of the zoo differ in it as much as in anything else.
+goes; the models of the zoo differ in it as much as in anything else.
 """
 
 from __future__ import annotations

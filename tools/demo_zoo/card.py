@@ -1,6 +1,6 @@
-"""The model card: ``README.md`` beside the networks, written from the files themselves.
+"""The model card: ``README.md`` beside the models, written from the files themselves.
 
-``python -m oodzoo.demo.making.card`` writes ``zoo.toml`` and the card of the packaged zoo again, for
+``python -m tools.demo_zoo.card`` writes ``zoo.toml`` and the card of the packaged zoo again, for
 example after a change of the digits.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from oodzoo.demo.making.catalogue import RECIPES
-from oodzoo.demo.making.export import read_history, write_listing
-from oodzoo.demo.making.fonts import LATIN, NON_LATIN
-from oodzoo.demo.making.probe import Probed, probe_embedded
-from oodzoo.demo.making.sources import SOURCES
+from tools.demo_zoo.catalogue import RECIPES
+from tools.demo_zoo.export import read_history, write_listing
+from tools.demo_zoo.fonts import LATIN, NON_LATIN
+from tools.demo_zoo.probe import Probed, probe_embedded
+from tools.demo_zoo.sources import SOURCES
 
 from oodzoo.demo import zoo_file
 
@@ -24,7 +24,7 @@ __all__ = ["write_card"]
 _TEXT = """\
 # The embedded zoo
 
-{count} tiny networks, {size:.2f} MB in all, for demonstrating and testing oodzoo without a
+{count} tiny models, {size:.2f} MB in all, for demonstrating and testing oodzoo without a
 download. They differ in architecture, source data, augmentation and objective, so that ranking
 them means something. **Intended use: demonstration only.** They are far too small and too
 narrowly trained for anything else.
@@ -45,8 +45,8 @@ stored in half precision and cast to single when the file is loaded. Licence: Ap
 {made}
 
 *Accuracy* is on held-out originals (every seventh typeface, or every eighth figure) with the
-network's own augmentation, in percent, where the objective uses the classes of the source. Every
-network is trained by AdamW with weight decay 0.02, gradients clipped to norm 2, 100 steps of
+model's own augmentation, in percent, where the objective uses the classes of the source. Every
+model is trained by AdamW with weight decay 0.02, gradients clipped to norm 2, 100 steps of
 warm-up and a cosine schedule.
 
 The sources:
@@ -57,7 +57,7 @@ The augmentations:
 
 {appearances}
 
-The adversarial network is trained on images moved by three steps of projected gradient within
+The adversarial model is trained on images moved by three steps of projected gradient within
 0.10 (of a range of 1) of every pixel. The contrastive ones use NT-Xent at temperature 0.2 with a
 projector that is thrown away, as are the decoders of the autoencoders; the denoising one sees
 noise of standard deviation 0.35; the masked one fills in the 4 x 4 patches hidden from it, two in
@@ -70,7 +70,7 @@ standardised on the training domains, logistic regression with `C=0.01`, at most
 
 {probed}
 
-`python -m oodzoo.demo.making.probe` measures this again.
+`python -m tools.demo_zoo.probe` measures this again.
 
 ## Making them again
 
@@ -79,24 +79,24 @@ mkdir fonts
 apt-get download {packages}
 for package in *.deb; do dpkg-deb -x "$package" fonts; done
 pip install "oodzoo[making]"
-python -m oodzoo.demo.making.pretrain --fonts fonts --out zoo --device cuda
+python -m tools.demo_zoo.pretrain --fonts fonts --out zoo --device cuda
 ```
 
-It takes minutes on a GPU and a few hours on a CPU, and writes the networks, `zoo.toml` and this
+It takes minutes on a GPU and a few hours on a CPU, and writes the models, `zoo.toml` and this
 file. The files here were trained on a GPU with PyTorch 2.11. The seeds are fixed, but another
-machine rounds otherwise, and a CPU draws other random numbers than a GPU: expect networks that
+machine rounds otherwise, and a CPU draws other random numbers than a GPU: expect models that
 behave alike, not files of the same bytes.
 
 ## Typefaces
 
-Glyphs were rendered from these Debian packages. The networks contain no font data.
+Glyphs were rendered from these Debian packages. The models contain no font data.
 
 {fonts}
 """
 
 
 def write_card(folder: Path) -> None:
-    """Write ``folder/README.md`` for the networks and the ``zoo.toml`` in ``folder``."""
+    """Write ``folder/README.md`` for the models and the ``zoo.toml`` in ``folder``."""
     files = [path for r in RECIPES if (path := folder / f"{r.name}.onnx").exists()]
     histories = {path.stem: read_history(path) for path in files}
     text = _TEXT.format(
@@ -113,7 +113,7 @@ def write_card(folder: Path) -> None:
 
 
 def _made(histories: dict[str, dict[str, Any]]) -> str:
-    head = ["network", "architecture", "source", "objective", "augmentation", "d", "parameters",
+    head = ["model", "architecture", "source", "objective", "augmentation", "d", "parameters",
             "steps", "rate", "seed", "accuracy"]  # fmt: skip
     rows = []
     for name, history in histories.items():

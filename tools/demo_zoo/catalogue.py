@@ -1,6 +1,6 @@
-"""Which network gets which architecture, source, augmentation and objective.
+"""Which model gets which architecture, source, augmentation and objective.
 
-The choice covers the ways pre-trained networks come to differ in the wild. No network's settings
+The choice covers the ways pre-trained models come to differ in the wild. No model's settings
 were chosen by what it makes of the digits: where one was revised, it was for its loss, for the
 scale of its features, or for how well its features tell held-out letters apart.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oodzoo.demo.making.appearance import COLOURFUL, PLAIN, POSED, STRONG, Appearance
+from tools.demo_zoo.appearance import COLOURFUL, PLAIN, POSED, STRONG, Appearance
 
 __all__ = ["RECIPES", "Recipe", "Scaling"]
 
@@ -29,7 +29,7 @@ PAGE = Scaling((0.78, 0.78, 0.78), (0.31, 0.31, 0.31))  # about that of glyphs o
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that determines a network, up to the arithmetic of the machine."""
+    """Everything that determines a model, up to the arithmetic of the machine."""
 
     name: str
     architecture: str

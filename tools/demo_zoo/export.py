@@ -1,4 +1,4 @@
-"""From a trained network to an ONNX file, and from the files to ``zoo.toml``.
+"""From a trained model to an ONNX file, and from the files to ``zoo.toml``.
 
 The file carries its own history in the metadata of the model: ``zoo.toml`` and the model card
 are written from the files, so neither can say anything else than they do.
@@ -18,8 +18,8 @@ import onnx
 import onnxruntime
 import torch
 from onnx import TensorProto, helper, numpy_helper
-from oodzoo.demo.making.catalogue import RECIPES, Recipe
-from oodzoo.demo.making.networks import Network
+from tools.demo_zoo.catalogue import RECIPES, Recipe
+from tools.demo_zoo.models import Model
 
 __all__ = ["export", "read_history", "write_listing"]
 
@@ -27,8 +27,8 @@ OPSET = 17
 _KEEP = 32  # a tensor of fewer elements gains nothing from being halved
 
 
-def export(network: Network, path: Path, history: Mapping[str, Any]) -> None:
-    """Write ``network`` as ONNX with half-precision weights and check what was written."""
+def export(network: Model, path: Path, history: Mapping[str, Any]) -> None:
+    """Write ``model`` as ONNX with half-precision weights and check what was written."""
     network = network.eval().cpu()
     names = ["features"] if network.head is None else ["features", "logits"]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ def _shorten(graph: onnx.GraphProto) -> None:
     del graph.value_info[:]
 
 
-def _check(network: Network, path: Path) -> None:
+def _check(network: Model, path: Path) -> None:
     """ONNX Runtime must agree with PyTorch up to the halved weights, at any batch size."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for batch in (1, 7):
@@ -111,9 +111,9 @@ def read_history(path: Path) -> dict[str, Any]:
 
 
 def write_listing(folder: Path) -> list[Recipe]:
-    """Write ``folder/zoo.toml`` for the networks in ``folder``; return those listed."""
+    """Write ``folder/zoo.toml`` for the models in ``folder``; return those listed."""
     listed = [recipe for recipe in RECIPES if _file(folder, recipe).exists()]
-    text = "# Written by oodzoo.demo.making.pretrain from the files beside it; do not edit.\n"
+    text = "# Written by tools.demo_zoo.pretrain from the files beside it; do not edit.\n"
     for recipe in listed:
         text += "\n[[model]]\n"
         for key, value in _entry(folder, recipe).items():
@@ -144,5 +144,5 @@ def _entry(folder: Path, recipe: Recipe) -> dict[str, Any]:
         "pretraining": history["pretraining"],
         "architecture": history["architecture"],
         "licence": "Apache-2.0",
-        "origin": f"oodzoo.demo.making.pretrain, seed {history['seed']}",
+        "origin": f"tools.demo_zoo.pretrain, seed {history['seed']}",
     }

@@ -1,7 +1,7 @@
 """The typefaces the glyphs are drawn from: Debian packages, licences, files.
 
 The list is explicit so that the same packages give the same atlas, and so that the model card
-can name what the networks were trained on. Every licence here lets documents made with the font
+can name what the models were trained on. Every licence here lets documents made with the font
 be used freely.
 """
 
@@ -103,7 +103,7 @@ def find_faces(folder: Path, packages: tuple[Package, ...]) -> list[Path]:
     ------
     FileNotFoundError
         Naming the packages whose files are missing: a smaller atlas would quietly give other
-        networks.
+        models.
     """
     found = {path.name: path for path in sorted(folder.rglob("*.[ot]tf"))}
     missing = [p.name for p in packages if any(face not in found for face in p.faces)]

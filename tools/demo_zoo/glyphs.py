@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from oodzoo.demo.making.fonts import LATIN, NON_LATIN, find_faces
+from tools.demo_zoo.fonts import LATIN, NON_LATIN, find_faces
 from PIL import Image, ImageDraw, ImageFont
 
 __all__ = ["CANVAS", "Atlas", "glyph_atlas", "letter_atlas", "script_atlas"]

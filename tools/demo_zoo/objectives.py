@@ -1,7 +1,7 @@
-"""What the networks are trained for: one class per objective, each with a ``loss``.
+"""What the models are trained for: one class per objective, each with a ``loss``.
 
-An objective owns what training needs beside the network (a projector, a decoder) and throws it
-away afterwards; only a classification head, where there is one, stays with the network.
+An objective owns what training needs beside the model (a projector, a decoder) and throws it
+away afterwards; only a classification head, where there is one, stays with the model.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 
 import torch
-from oodzoo.demo.making.networks import Network
-from oodzoo.demo.making.sources import Source
+from tools.demo_zoo.models import Model
+from tools.demo_zoo.sources import Source
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,13 +21,11 @@ SIDE, PATCH = 32, 4
 
 
 class Objective(nn.Module, ABC):
-    """A network in training. ``normalise`` maps colours in [0, 1] to what the network sees."""
+    """A model in training. ``normalise`` maps colours in [0, 1] to what the model sees."""
 
-    def __init__(
-        self, network: Network, source: Source, normalise: Callable[[Tensor], Tensor]
-    ) -> None:
+    def __init__(self, model: Model, source: Source, normalise: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.network, self.source, self.normalise = network, source, normalise
+        self.model, self.source, self.normalise = model, source, normalise
         self.prepare()
 
     def prepare(self) -> None:
@@ -38,14 +36,14 @@ class Objective(nn.Module, ABC):
         """The loss of a fresh batch of this size."""
 
     def logits(self, images: Tensor) -> Tensor:
-        return self.network(self.normalise(images))[1]  # type: ignore[no-any-return]
+        return self.model(self.normalise(images))[1]  # type: ignore[no-any-return]
 
 
 class Supervised(Objective):
     """Cross-entropy on the classes of the source."""
 
     def prepare(self) -> None:
-        self.network.add_head(self.source.classes)
+        self.model.add_head(self.source.classes)
 
     def loss(self, batch: int, generator: torch.Generator) -> Tensor:
         originals, labels = self.source.draw(batch, generator)
@@ -54,7 +52,7 @@ class Supervised(Objective):
 
 
 class Adversarial(Supervised):
-    """Cross-entropy on images perturbed against the network: projected gradient, L-infinity."""
+    """Cross-entropy on images perturbed against the model: projected gradient, L-infinity."""
 
     radius, step, steps = 0.10, 0.05, 3
 
@@ -64,7 +62,7 @@ class Adversarial(Supervised):
         return F.cross_entropy(self.logits(self._attack(images, labels)), labels)
 
     def _attack(self, images: Tensor, labels: Tensor) -> Tensor:
-        self.network.eval()  # the attack must not move the batch norms' running moments
+        self.model.eval()  # the attack must not move the batch norms' running moments
         worst = images.clone()
         for _ in range(self.steps):
             worst.requires_grad_(True)
@@ -72,7 +70,7 @@ class Adversarial(Supervised):
             (slope,) = torch.autograd.grad(loss, worst)
             moved = worst.detach() + self.step * slope.sign()
             worst = moved.clamp(images - self.radius, images + self.radius).clamp(0.0, 1.0)
-        self.network.train()
+        self.model.train()
         return worst.detach()
 
 
@@ -80,7 +78,7 @@ class Rotation(Objective):
     """Tell by which multiple of 90 degrees the image was turned."""
 
     def prepare(self) -> None:
-        self.network.add_head(4)
+        self.model.add_head(4)
 
     def loss(self, batch: int, generator: torch.Generator) -> Tensor:
         originals, _ = self.source.draw(batch, generator)
@@ -96,7 +94,7 @@ class Contrastive(Objective):
     temperature = 0.2
 
     def prepare(self) -> None:
-        width = self.network.feature_dim
+        width = self.model.feature_dim
         self.projector = nn.Sequential(
             nn.Linear(width, 128), nn.BatchNorm1d(128), nn.ReLU(), nn.Linear(128, 64)
         )
@@ -104,7 +102,7 @@ class Contrastive(Objective):
     def loss(self, batch: int, generator: torch.Generator) -> Tensor:
         originals, _ = self.source.draw(batch, generator)
         views = [self.source.view(originals, generator) for _ in range(2)]
-        features = self.network.features(self.normalise(torch.cat(views)))
+        features = self.model.features(self.normalise(torch.cat(views)))
         points = F.normalize(self.projector(features), dim=1)
         alike = points @ points.T / self.temperature
         alike.fill_diagonal_(float("-inf"))
@@ -119,7 +117,7 @@ class Autoencoding(Objective):
 
     def prepare(self) -> None:
         self.decoder = nn.Sequential(
-            nn.Linear(self.network.feature_dim, 64 * 16),
+            nn.Linear(self.model.feature_dim, 64 * 16),
             nn.Unflatten(1, (64, 4, 4)),
             nn.ReLU(),
             nn.ConvTranspose2d(64, 32, 4, 2, 1),
@@ -135,7 +133,7 @@ class Autoencoding(Objective):
         seen = images + self.noise * torch.randn(
             images.shape, device=images.device, generator=generator
         )
-        return F.mse_loss(self.decoder(self.network.features(self.normalise(seen))), images)
+        return F.mse_loss(self.decoder(self.model.features(self.normalise(seen))), images)
 
 
 class Denoising(Autoencoding):
@@ -160,7 +158,7 @@ class Masked(Autoencoding):
         dice = torch.rand(batch, 1, across, across, device=images.device, generator=generator)
         hide = F.interpolate((dice < self.hidden).float(), scale_factor=PATCH, mode="nearest")
         seen = self.normalise(images) * (1 - hide)
-        wrong = (self.decoder(self.network.features(seen)) - images).square().mean(dim=1)
+        wrong = (self.decoder(self.model.features(seen)) - images).square().mean(dim=1)
         share: Tensor = (wrong * hide[:, 0]).sum() / hide.sum()
         return share
 

@@ -1,7 +1,7 @@
-"""Pre-train the embedded zoo: ``python -m oodzoo.demo.making.pretrain --fonts DIR --out DIR``.
+"""Pre-train the embedded zoo: ``python -m tools.demo_zoo.pretrain --fonts DIR --out DIR``.
 
-Each network is trained from its own seed, whichever others are trained with it. One machine gives
-the same network again; another rounds otherwise, and a GPU draws other random numbers than a CPU,
+Each model is trained from its own seed, whichever others are trained with it. One machine gives
+the same model again; another rounds otherwise, and a GPU draws other random numbers than a CPU,
 so that it gives one that behaves alike.
 """
 
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from oodzoo.demo.making.card import write_card
-from oodzoo.demo.making.catalogue import RECIPES, Recipe
-from oodzoo.demo.making.export import export, write_listing
-from oodzoo.demo.making.networks import ARCHITECTURES, Network, keep_scale
-from oodzoo.demo.making.objectives import OBJECTIVES, Objective
-from oodzoo.demo.making.sources import Inked, open_source
+from tools.demo_zoo.card import write_card
+from tools.demo_zoo.catalogue import RECIPES, Recipe
+from tools.demo_zoo.export import export, write_listing
+from tools.demo_zoo.models import ARCHITECTURES, Model, keep_scale
+from tools.demo_zoo.objectives import OBJECTIVES, Objective
+from tools.demo_zoo.sources import Inked, open_source
 from torch import Tensor
 
 WARM_UP = 100
@@ -29,23 +29,23 @@ WEIGHT_DECAY = 0.02
 
 def pretrain(
     recipe: Recipe, fonts: Path, device: torch.device, steps: int | None = None
-) -> tuple[Network, dict[str, Any]]:
-    """Make one network; return it with its history, as the file will carry it."""
+) -> tuple[Model, dict[str, Any]]:
+    """Make one model; return it with its history, as the file will carry it."""
     torch.manual_seed(recipe.seed)
-    network = ARCHITECTURES[recipe.architecture]()
+    model = ARCHITECTURES[recipe.architecture]()
     if recipe.source == "none":
-        keep_scale(network)
-    network = network.to(device)
+        keep_scale(model)
+    model = model.to(device)
     steps = recipe.steps if steps is None else min(steps, recipe.steps)
     accuracy = None
     if recipe.source != "none":
         source, held_out = open_source(recipe.source, recipe.appearance, fonts, device)
         normalise = _normaliser(recipe, device)
-        objective = OBJECTIVES[recipe.objective](network, source, normalise).to(device)
+        objective = OBJECTIVES[recipe.objective](model, source, normalise).to(device)
         _train(objective, recipe, steps, device)
         if held_out is not None and recipe.objective in ("supervised", "adversarial"):
             accuracy = _accuracy(objective, held_out, device)
-    return network, _history(recipe, network, steps, accuracy)
+    return model, _history(recipe, model, steps, accuracy)
 
 
 def _normaliser(recipe: Recipe, device: torch.device) -> Callable[[Tensor], Tensor]:
@@ -89,9 +89,7 @@ def _accuracy(objective: Objective, held_out: Inked, device: torch.device) -> fl
     return float(torch.cat(hits).float().mean())
 
 
-def _history(
-    recipe: Recipe, network: Network, steps: int, accuracy: float | None
-) -> dict[str, Any]:
+def _history(recipe: Recipe, model: Model, steps: int, accuracy: float | None) -> dict[str, Any]:
     return {
         "architecture": recipe.architecture,
         "pretraining": recipe.pretraining,
@@ -104,34 +102,34 @@ def _history(
         "learning_rate": recipe.learning_rate,
         "mean": list(recipe.scaling.mean),
         "std": list(recipe.scaling.std),
-        "feature_dim": network.feature_dim,
-        "parameters": sum(weights.numel() for weights in network.parameters()),
+        "feature_dim": model.feature_dim,
+        "parameters": sum(weights.numel() for weights in model.parameters()),
         "source_accuracy": None if accuracy is None else round(accuracy, 4),
     }
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, make the networks, list them and write the card."""
+    """Parse the command line, make the models, list them and write the card."""
     parser = argparse.ArgumentParser(description="Pre-train the embedded zoo.")
     parser.add_argument("--fonts", type=Path, required=True, help="folder of unpacked fonts")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the zoo to")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="make just these networks")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="make just these models")
     parser.add_argument("--steps", type=int, help="stop early, to try the command out")
     options = parser.parse_args(arguments)
 
     names = [recipe.name for recipe in RECIPES]
     unknown = sorted(set(options.only or []) - set(names))
     if unknown:
-        parser.error(f"no network is called {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(f"no model is called {', '.join(unknown)}; there are {', '.join(names)}")
     device = torch.device(options.device)
     torch.backends.cudnn.deterministic = True
     for recipe in RECIPES:
         if options.only and recipe.name not in options.only:
             continue
         started = time.perf_counter()
-        network, history = pretrain(recipe, options.fonts, device, options.steps)
-        export(network, options.out / f"{recipe.name}.onnx", history)
+        model, history = pretrain(recipe, options.fonts, device, options.steps)
+        export(model, options.out / f"{recipe.name}.onnx", history)
         print(f"{recipe.name}: {time.perf_counter() - started:.0f} s, {history}", flush=True)
     if len(write_listing(options.out)) == len(RECIPES):
         write_card(options.out)

@@ -1,6 +1,6 @@
-"""The linear probe: how good each network of the zoo is on the embedded digits.
+"""The linear probe: how good each model of the zoo is on the embedded digits.
 
-``python -m oodzoo.demo.making.probe`` prints the accuracy of every network, and of the raw pixels,
+``python -m tools.demo_zoo.probe`` prints the accuracy of every model, and of the raw pixels,
 on every domain when the probe is fitted on the others. It needs no PyTorch.
 """
 
@@ -66,7 +66,7 @@ def read_digits(root: Path) -> Digits:
 def model_features(model: dict[str, Any], folder: Path, pixels: Array) -> Array:
     """Run one entry of ``zoo.toml``, which lies in ``folder``, over the images."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # networks this small lose more to threads than they gain
+    options.intra_op_num_threads = 1  # models this small lose more to threads than they gain
     session = onnxruntime.InferenceSession(
         str(folder / model["source"].removeprefix("onnx/")),
         options,
@@ -102,7 +102,7 @@ def _left_out(domain: str, features: Array, digits: Digits) -> float:
 
 
 def probe(zoo: Path, digits: Digits) -> list[Probed]:
-    """Probe the raw pixels and every network of a ``zoo.toml``; the raw pixels come first."""
+    """Probe the raw pixels and every model of a ``zoo.toml``; the raw pixels come first."""
     raw = digits.pixels.reshape(len(digits.pixels), -1).astype(np.float32)
     probed = [Probed("raw pixels", raw.shape[1], leave_one_domain_out(raw, digits))]
     for model in tomllib.loads(zoo.read_text(encoding="utf-8"))["model"]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from oodzoo.demo.making.glyphs import CANVAS, Atlas
+from tools.demo_zoo.glyphs import CANVAS, Atlas
 from PIL import Image, ImageDraw
 
 __all__ = ["shape_atlas"]

@@ -1,4 +1,4 @@
-"""What a network is trained on: draw something, then look at it once or more often."""
+"""What a model is trained on: draw something, then look at it once or more often."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Protocol
 
 import torch
-from oodzoo.demo.making.appearance import Appearance, render
-from oodzoo.demo.making.glyphs import Atlas, glyph_atlas, letter_atlas, script_atlas
-from oodzoo.demo.making.photos import Photos
-from oodzoo.demo.making.shapes import shape_atlas
+from tools.demo_zoo.appearance import Appearance, render
+from tools.demo_zoo.glyphs import Atlas, glyph_atlas, letter_atlas, script_atlas
+from tools.demo_zoo.photos import Photos
+from tools.demo_zoo.shapes import shape_atlas
 from torch import Tensor
 
 __all__ = ["SOURCES", "Inked", "Source", "open_source"]

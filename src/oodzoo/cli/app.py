@@ -23,7 +23,7 @@ OK, FAULT, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="oodzoo",
-    help="Choose and combine pre-trained networks for data from a domain nobody has seen.",
+    help="Choose and combine pre-trained models for data from a domain nobody has seen.",
     epilog="Example: oodzoo demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -53,13 +53,13 @@ def data(
 
     dataset = ImageDomains(source, root=root)
     if quick:
-        oddities = dataset.quick_check()
+        issues = dataset.quick_check()
     else:
         with terminal.progress("Reading images") as progress:
-            oddities = dataset.check(progress)
+            issues = dataset.check(progress)
     show_counts(terminal, dataset)
-    for oddity in oddities:
-        terminal.warn(oddity.message)
+    for issue in issues:
+        terminal.warn(issue.message)
     terminal.document(
         {
             "images": len(dataset),
@@ -69,7 +69,7 @@ def data(
             "groups": len({s.group for s in dataset} - {None}),
             "fingerprint": None if quick else dataset.fingerprint,
             "warnings": [
-                {"kind": o.kind, "message": o.message, "paths": list(o.paths)} for o in oddities
+                {"kind": o.kind, "message": o.message, "paths": list(o.paths)} for o in issues
             ],
         }
     )

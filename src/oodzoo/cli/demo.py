@@ -1,4 +1,4 @@
-"""`oodzoo demo`: the whole job on data and networks that come with the package."""
+"""`oodzoo demo`: the whole job on data and models that come with the package."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ def demo(
         "oodzoo-demo"
     ),
 ) -> None:
-    """Do the whole job on embedded data: handwritten digits and a zoo of tiny networks."""
+    """Do the whole job on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo._io import explaining_disk_errors
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
     from oodzoo.features.extract import Settings
-    from oodzoo.pipeline.stages import Choices
+    from oodzoo.pipeline.stages import RunConfig
     from oodzoo.zoo import load_zoo
 
     _refuse_other_data(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
     terminal.say(
-        "Scikit-learn's handwritten digits, each in one of six domains, and tiny networks that "
+        "Scikit-learn's handwritten digits, each in one of six domains, and tiny models that "
         "have never seen them."
     )
-    job(terminal, dataset, load_zoo("demo"), out, Choices(extraction=Settings(device="cpu")))
+    job(terminal, dataset, load_zoo("demo"), out, RunConfig(extraction=Settings(device="cpu")))
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
         "  oodzoo run photos/ --zoo modern --out job/"

@@ -1,4 +1,4 @@
-"""`oodzoo evaluate`: what the networks chosen without a domain reach on it."""
+"""`oodzoo evaluate`: what the models chosen without a domain reach on it."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def evaluate(
     top_k: Annotated[
         str,
         typer.Option(
-            help="How many networks to put side by side; several, such as 1,3,5,7, to compare "
+            help="How many models to put side by side; several, such as 1,3,5,7, to compare "
             "them; or auto, to let the training domains choose."
         ),
     ] = "3",
     protocol: Annotated[
         str, typer.Option(help="How heads are trained: fast, or domainbed for its random search.")
     ] = "fast",
-    score: Annotated[str, typer.Option(help="What networks are ranked by, as in rank.")] = "zood",
+    score: Annotated[str, typer.Option(help="What models are ranked by, as in rank.")] = "zood",
     trials: Annotated[
         int | None,
         typer.Option(
@@ -43,12 +43,12 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Of random features and of domainbed.")] = 0,
     baselines: Annotated[
         bool,
-        typer.Option(help="Train single networks and random features too, to compare with."),
+        typer.Option(help="Train single models and random features too, to compare with."),
     ] = True,
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Scores whose best network is shown beside the others, such as logme,sfda, or "
+            help="Scores whose best model is shown beside the others, such as logme,sfda, or "
             "all; the fast ones if not given.",
             show_default=False,
         ),
@@ -74,7 +74,7 @@ def evaluate(
         device=None if device == "cpu" else device,
         progress=terminal.say,
     )
-    document = result.document()
+    document = result.to_dict()
     show_evaluation(terminal, document)
     terminal.document(document)
 
@@ -122,7 +122,7 @@ def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
     )
     if "ablation" in document:
         terminal.table(
-            ["networks", "Ensemble", "F. Selection", "F. Ratio"],
+            ["models", "Ensemble", "F. Selection", "F. Ratio"],
             [
                 [
                     each["top_k"],
@@ -147,7 +147,7 @@ def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
         )
     if isinstance(document["top_k"], dict):
         chosen = ", ".join(f"{k} without {domain}" for domain, k in document["top_k"].items())
-        lines.append(f"Networks side by side, as the training domains chose: {chosen}.")
+        lines.append(f"Models side by side, as the training domains chose: {chosen}.")
     for line in [*lines, *document["findings"]]:
         terminal.line(line)
 

@@ -31,7 +31,7 @@ def extract(
     device: DeviceOption = "auto",
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
     precision: Annotated[
-        str, typer.Option(help="In which PyTorch networks compute: float32, bfloat16, float16.")
+        str, typer.Option(help="In which PyTorch models compute: float32, bfloat16, float16.")
     ] = "float32",
     dtype: Annotated[
         str, typer.Option(help="In which features are stored: float32 or float16.")
@@ -45,7 +45,7 @@ def extract(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
 ) -> None:
-    """Extract the features of every image with every network; resumes where it was stopped."""
+    """Extract the features of every image with every model; resumes where it was stopped."""
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.extract import Settings, run_extraction
     from oodzoo.features.store import FeatureStore
@@ -54,14 +54,14 @@ def extract(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    for oddity in dataset.leaks():
-        terminal.warn(oddity.message)
+    for issue in dataset.leaks():
+        terminal.warn(issue.message)
     with extraction_progress(terminal) as reporter:
         done = run_extraction(dataset, zoo, store, settings, reporter)
     opened = FeatureStore(store)
     report_extraction(terminal, done, opened.skipped)
     terminal.line(
-        f"{len(opened.models)} networks, {opened.n_images} images, {len(opened.domains)} domains "
+        f"{len(opened.models)} models, {opened.n_images} images, {len(opened.domains)} domains "
         f"in {store}"
     )
     terminal.document(
@@ -84,7 +84,7 @@ def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, s
     for path, reason in skipped.items():
         terminal.warn(f"skipped {path!r}: {reason}")
     for name, reason in done.failed.items():
-        terminal.warn(f"network {name!r} is left out: {reason}")
+        terminal.warn(f"model {name!r} is left out: {reason}")
     if done.outdated:
         terminal.warn(
             f"{', '.join(done.outdated)}: in the store, but not for the images that were added, "
@@ -92,14 +92,14 @@ def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, s
         )
     if done.shards:
         terminal.say(
-            f"{done.decoded} images decoded; {done.running:.1f} s in the networks, "
+            f"{done.decoded} images decoded; {done.running:.1f} s in the models, "
             f"{done.waiting:.1f} s waiting for images (bound by {done.limit})"
         )
 
 
 @contextmanager
 def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
-    """Two bars on stderr: all networks together, and the one at work."""
+    """Two bars on stderr: all models together, and the one at work."""
     if not terminal.shows_progress:
         yield _Lines(terminal)
         return
@@ -125,13 +125,13 @@ def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
 
 
 class _Lines:
-    """A reporter for a log: a line at the start, and one for each network that is given up."""
+    """A reporter for a log: a line at the start, and one for each model that is given up."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
     def start(self, models: Sequence[str], n_images: int) -> None:
-        self._terminal.say(f"{len(models)} networks, {n_images} images")
+        self._terminal.say(f"{len(models)} models, {n_images} images")
 
     def say(self, message: str) -> None:
         self._terminal.say(message)
@@ -140,7 +140,7 @@ class _Lines:
         pass
 
     def failed(self, model: str, reason: str) -> None:
-        self._terminal.warn(f"network {model!r} is given up: {reason}")
+        self._terminal.warn(f"model {model!r} is given up: {reason}")
 
 
 class _Bars(_Lines):
@@ -149,7 +149,7 @@ class _Bars(_Lines):
     def __init__(self, terminal: Terminal, bars: Any) -> None:
         super().__init__(terminal)
         self._bars = bars
-        self._all = bars.add_task("all networks", total=None, speed="")
+        self._all = bars.add_task("all models", total=None, speed="")
         self._one = bars.add_task("", total=None, speed="", visible=False)
         self._done: dict[str, int] = {}
         self._spent: dict[str, float] = {}

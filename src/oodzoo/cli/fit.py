@@ -1,4 +1,4 @@
-"""`oodzoo fit` and `oodzoo export`: a model of the best networks of a store, and as one ONNX file."""
+"""`oodzoo fit` and `oodzoo export`: a model of the best models of a store, and as one ONNX file."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def fit(
     terminal: Terminal,
     store: StoreArgument,
     out: Annotated[Path, typer.Option(help="Folder for the predictor.")],
-    top_k: Annotated[int, typer.Option(help="How many of the best networks to take.")] = 3,
+    top_k: Annotated[int, typer.Option(help="How many of the best models to take.")] = 3,
     models: Annotated[
-        str | None, typer.Option(help="These networks instead, separated by commas.")
+        str | None, typer.Option(help="These models instead, separated by commas.")
     ] = None,
     select: Annotated[
         bool, typer.Option(help="Keep only features that say something about a class, or all.")
@@ -37,7 +37,7 @@ def fit(
     ] = 0.5,
     zoo: Annotated[
         str | None,
-        typer.Option(help=f"Where the networks lie, if not where they lay. {ZOO_HELP}"),
+        typer.Option(help=f"Where the models lie, if not where they lay. {ZOO_HELP}"),
     ] = None,
     device: Annotated[
         str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
@@ -69,13 +69,13 @@ def predictor_document(predictor: Predictor, folder: Path) -> dict[str, Any]:
     origin = predictor.origin
     return {
         "model": str(folder),
-        "models": [network.name for network in predictor.networks],
+        "models": [network.name for network in predictor.models],
         "n_features": origin.n_features,
-        "n_selected": len(predictor.kept),
+        "n_selected": len(predictor.columns),
         "classes": predictor.classes_.tolist(),
         "domains": list(origin.domains),
         "images": origin.n_images,
-        "strength": predictor.head.strength,
+        "strength": predictor.head.C,
         "out_of_domain": predictor.gaussian.facts(),
     }
 
@@ -84,14 +84,14 @@ def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> No
     """A predictor for people."""
     origin = predictor.origin
     terminal.table(
-        ["network", "features", "kept"],
+        ["model", "features", "kept"],
         [
-            [network.name, network.feature_dim, len(predictor.kept.columns[network.name])]
-            for network in predictor.networks
+            [network.name, network.feature_dim, len(predictor.columns.by_model[network.name])]
+            for network in predictor.models
         ],
     )
     terminal.line(
-        f"{len(predictor.classes_)} classes from {len(predictor.kept)} features, trained on "
+        f"{len(predictor.classes_)} classes from {len(predictor.columns)} features, trained on "
         f"{origin.n_images} images of {len(origin.domains)} domains; saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
@@ -110,9 +110,7 @@ def export(
     predictor = load(model, device="cpu")
     predictor.export(file)
     terminal.line(f"{file}")
-    inputs = {
-        name: [*geometry.crop, 3] for name, geometry in input_names(predictor.networks).items()
-    }
+    inputs = {name: [*geometry.crop, 3] for name, geometry in input_names(predictor.models).items()}
     for name, (height, width, channels) in inputs.items():
         terminal.line(f"input {name}: uint8 (n, {height}, {width}, {channels})")
     terminal.line(f"output probabilities: float32 (n, {len(predictor.classes_)})")

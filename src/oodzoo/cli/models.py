@@ -21,13 +21,13 @@ def models(
     terminal: Terminal,
     zoo: Annotated[str, typer.Argument(metavar="[ZOO]", help=ZOO_HELP)] = "demo",
     name: Annotated[
-        str | None, typer.Option(help="Only networks whose name matches, e.g. '*vit*'.")
+        str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
     ] = None,
     source: Annotated[
         str | None, typer.Option(help="Only from onnx, timm, torchvision, hf or open_clip.")
     ] = None,
     max_parameters: Annotated[
-        float | None, typer.Option(help="Only networks of at most this many million parameters.")
+        float | None, typer.Option(help="Only models of at most this many million parameters.")
     ] = None,
     pretraining: Annotated[
         str | None, typer.Option(help="Only where the pre-training mentions this.")
@@ -36,7 +36,7 @@ def models(
         str | None, typer.Option(help="Only where the licence mentions this.")
     ] = None,
 ) -> None:
-    """List the networks of a zoo."""
+    """List the models of a zoo."""
     from oodzoo.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.catalogue import filter_models, missing
@@ -68,7 +68,7 @@ def models(
         ],
         left=3,
     )
-    terminal.line(f"{len(specs)} networks")
+    terminal.line(f"{len(specs)} models")
     absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:
         terminal.say(f"not available: {entry.name}: {entry.missing}")

@@ -1,4 +1,4 @@
-"""`oodzoo rank`: the networks of a store, the best first."""
+"""`oodzoo rank`: the models of a store, the best first."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def rank(
     ] = "cpu",
     plot: PlotOption = None,
 ) -> None:
-    """Rank the networks of a store by leaving each domain out in turn."""
+    """Rank the models of a store by leaving each domain out in turn."""
     ranking = ranked(terminal, store, score, stability, device)
     show_ranking(terminal, ranking)
-    terminal.document(ranking.document())
+    terminal.document(ranking.to_dict())
     save_plot(terminal, ranking, plot)
 
 
@@ -82,7 +82,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         [
             "rank",
             "",
-            "network",
+            "model",
             ranking.score,
             "discr.",
             "stab.",
@@ -101,13 +101,13 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         "left-out domains, and the 90 % interval of that mean; one new domain may lie\n"
         "further out. "
         "d, M, ms: features, million parameters, milliseconds per image.\n"
-        "*: no network is at least as accurate and cheaper."
+        "*: no model is at least as accurate and cheaper."
     )
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
             terminal.warn(f"no domain but {domain!r} has {', '.join(classes)}: left out of discr.")
     for name, reason in ranking.left_out.items():
-        terminal.warn(f"network {name!r} is left out: {reason}")
+        terminal.warn(f"model {name!r} is left out: {reason}")
 
 
 def _cells(row: Row) -> list[object]:

@@ -21,7 +21,7 @@ from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.pipeline.stages import Choices
+    from oodzoo.pipeline.stages import RunConfig
     from oodzoo.zoo import ModelSpec
 
 
@@ -35,20 +35,20 @@ def run(
     top_k: Annotated[
         str,
         typer.Option(
-            help="How many networks to put side by side; several, such as 1,3,5,7, to compare them "
+            help="How many models to put side by side; several, such as 1,3,5,7, to compare them "
             "(the predictor takes 3 if it is among them, else the smallest); or auto."
         ),
     ] = "3",
-    score: Annotated[str, typer.Option(help="What networks are ranked by, as in rank.")] = "zood",
+    score: Annotated[str, typer.Option(help="What models are ranked by, as in rank.")] = "zood",
     protocol: Annotated[
         str, typer.Option(help="How heads are judged: fast, or domainbed for its random search.")
     ] = "fast",
     baselines: Annotated[
-        bool, typer.Option(help="Judge single networks, random features and other scores, too.")
+        bool, typer.Option(help="Judge single models, random features and other scores, too.")
     ] = True,
     device: DeviceOption = "auto",
     precision: Annotated[
-        str, typer.Option(help="In which PyTorch networks compute: float32, bfloat16, float16.")
+        str, typer.Option(help="In which PyTorch models compute: float32, bfloat16, float16.")
     ] = "float32",
     limit: Annotated[
         int | None, typer.Option(help="Only this many images, for a quick look.")
@@ -61,10 +61,10 @@ def run(
     """
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.extract import Settings
-    from oodzoo.pipeline.stages import Choices
+    from oodzoo.pipeline.stages import RunConfig
     from oodzoo.zoo import load_zoo
 
-    choices = Choices(
+    config = RunConfig(
         top_k=top_k_of(top_k),
         score=score,
         protocol=protocol,  # type: ignore[arg-type]
@@ -75,7 +75,7 @@ def run(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    job(terminal, dataset, load_zoo(zoo), out, choices)
+    job(terminal, dataset, load_zoo(zoo), out, config)
 
 
 def job(
@@ -83,7 +83,7 @@ def job(
     dataset: ImageDomains,
     zoo: Sequence[ModelSpec],
     out: Path,
-    choices: Choices,
+    config: RunConfig,
 ) -> None:
     """The whole job, each stage shown when it has ended."""
     from oodzoo._io import locked
@@ -91,22 +91,22 @@ def job(
     from oodzoo.ranking.result import Ranking
 
     show_counts(terminal, dataset)
-    for oddity in dataset.leaks():
-        terminal.warn(oddity.message)
+    for issue in dataset.leaks():
+        terminal.warn(issue.message)
     with locked(out):
-        work = Job(dataset, zoo, out, choices, shlex.join(["oodzoo", *sys.argv[1:]]))
+        work = Job(dataset, zoo, out, config, shlex.join(["oodzoo", *sys.argv[1:]]))
         stages = _Stages(terminal)
-        stages.begin(f"Features of {len(zoo)} networks")
+        stages.begin(f"Features of {len(zoo)} models")
         with extraction_progress(terminal) as reporter:
             extraction = stages.end(*work.extract(reporter))
         _show_losses(terminal, extraction)
 
         stages.begin("Ranking: each domain is left out in turn, nothing is fine-tuned")
         with terminal.progress("Ranking") as progress:
-            ranking = Ranking.from_document(stages.end(*work.rank(progress)))
+            ranking = Ranking.from_dict(stages.end(*work.rank(progress)))
         show_ranking(terminal, ranking)
 
-        stages.begin("Selection of features of the best networks")
+        stages.begin("Selection of features of the best models")
         show_selection(terminal, stages.end(*work.select()))
 
         if work.can_evaluate:
@@ -121,16 +121,16 @@ def job(
         predictor = stages.end(*work.fit())
         terminal.line(f"{out / predictor['folder']}: {', '.join(predictor['models'])}")
 
-        if choices.baselines and not work.can_judge:
-            terminal.warn("no test bed: to judge an order takes three networks")
-        elif choices.baselines:
+        if config.baselines and not work.can_judge:
+            terminal.warn("no test bed: to judge an order takes three models")
+        elif config.baselines:
             from oodzoo.cli.testbed_tables import show_bed
-            from oodzoo.testbed import from_document
+            from oodzoo.testbed import from_dict
 
-            stages.begin("Test bed: how well each score orders these networks")
+            stages.begin("Test bed: how well each score orders these models")
             with terminal.progress("Judging") as progress:
                 bed = stages.end(*work.judge(progress))
-            show_bed(terminal, from_document(bed))
+            show_bed(terminal, from_dict(bed))
         page = work.report()
     terminal.say(f"Report: {page}")
     terminal.say(f"Predict with: oodzoo predict {out / predictor['folder']} IMAGE|FOLDER ...")
@@ -158,4 +158,4 @@ def _show_losses(terminal: Terminal, extraction: dict[str, Any]) -> None:
     for path, reason in extraction["skipped"].items():
         terminal.warn(f"skipped {path!r}: {reason}")
     for name, reason in extraction["failed"].items():
-        terminal.warn(f"network {name!r} is left out: {reason}")
+        terminal.warn(f"model {name!r} is left out: {reason}")

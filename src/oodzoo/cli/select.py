@@ -1,4 +1,4 @@
-"""`oodzoo select`: which features of the best networks to keep."""
+"""`oodzoo select`: which features of the best models to keep."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WIDTH = 100
 def select(
     terminal: Terminal,
     store: StoreArgument,
-    top_k: Annotated[int, typer.Option(help="How many networks to put side by side.")] = 3,
+    top_k: Annotated[int, typer.Option(help="How many models to put side by side.")] = 3,
     threshold: Annotated[
         float, typer.Option(help="Keep features with a greater inclusion probability.")
     ] = 0.5,
@@ -27,7 +27,7 @@ def select(
         str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
     ] = "cpu",
 ) -> None:
-    """Select features of the best networks of a store, put side by side."""
+    """Select features of the best models of a store, put side by side."""
     from oodzoo.errors import InputError
     from oodzoo.features.source import StoreSource
     from oodzoo.features.store import FeatureStore
@@ -37,25 +37,25 @@ def select(
         raise InputError(f"--top-k must be 1 or more, not {top_k}")
     ranking = ranked(terminal, store, device=device)
     if top_k > len(ranking):
-        terminal.warn(f"the store has {len(ranking)} networks, fewer than {top_k}; all are taken")
+        terminal.warn(f"the store has {len(ranking)} models, fewer than {top_k}; all are taken")
     models = [row.model for row in ranking.rows[:top_k]]
     source = StoreSource(FeatureStore(store), models)
     terminal.say(f"Selecting among the features of {', '.join(models)}")
     where = None if device == "cpu" else device
     selection = select_features(source, models, threshold=threshold, device=where)
-    document = selection.document()
+    document = selection.to_dict()
     show_selection(terminal, document)
     terminal.document(document)
 
 
 def show_selection(terminal: Terminal, document: Mapping[str, Any]) -> None:
-    """The document of a selection for people: what was kept, by network and class."""
+    """The document of a selection for people: what was kept, by model and class."""
     classes = document["per_class"]
     width = max(len(row["model"]) for row in document["per_model"]) + len(" features kept")
     if width + sum(max(len(label), 4) + 1 for label in classes) > _WIDTH:
         classes = {}  # as many columns as classes would not be read; the document has them
     terminal.table(
-        ["network", "features", "kept", *classes],
+        ["model", "features", "kept", *classes],
         [
             [row["model"], row["n_features"], row["n_selected"]]
             + [counts["per_model"][row["model"]] for counts in classes.values()]

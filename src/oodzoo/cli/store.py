@@ -37,7 +37,7 @@ def check(
     for damage in found.damage:
         terminal.warn(f"{damage.path}: {damage.problem}")
     for name in found.unfinished:
-        terminal.warn(f"network {name!r} is not finished; run the same oodzoo extract again")
+        terminal.warn(f"model {name!r} is not finished; run the same oodzoo extract again")
     terminal.document(
         {
             "files": found.files,
@@ -74,7 +74,7 @@ def import_(
     from oodzoo.features.importing import import_features
 
     made = import_features(files, store, table=table, dtype=dtype)
-    terminal.line(f"{len(made.models)} networks, {made.n_images} rows, {len(made.domains)} domains")
+    terminal.line(f"{len(made.models)} models, {made.n_images} rows, {len(made.domains)} domains")
     terminal.document(
         {
             "store": str(store),

@@ -1,4 +1,4 @@
-"""`oodzoo testbed`: how well scores order networks, on the paper's data and on yours."""
+"""`oodzoo testbed`: how well scores order models, on the paper's data and on yours."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def judge_scores(
         ),
     ] = None,
 ) -> None:
-    """Judge scores by the accuracy that networks reach."""
+    """Judge scores by the accuracy that models reach."""
     if target not in ("paper", "compare"):
         _refuse(target, {"RESULT": results})
         bed = _run(terminal, Path(target), protocol, values, out)
@@ -80,7 +80,7 @@ def _run(
 ) -> TestBed:
     from oodzoo.cli.testbed_tables import show_bed
     from oodzoo.features.store import FeatureStore
-    from oodzoo.testbed import document, run, save
+    from oodzoo.testbed import run, save, to_dict
     from oodzoo.testbed.external import read_values
 
     opened = FeatureStore(store)
@@ -96,7 +96,7 @@ def _run(
     if out is not None:
         save(bed, out)
         terminal.say(f"the result is in {out}")
-    terminal.document(document(bed))
+    terminal.document(to_dict(bed))
     return bed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodzoo.cli.terminal import Terminal
-from oodzoo.testbed import Comparison, Judged, TestBed, document
+from oodzoo.testbed import Comparison, Judged, TestBed, to_dict
 from oodzoo.testbed.bed import Interval
 
 WIDTH = 80
@@ -21,9 +21,9 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
         for suffix, together in tables.items():
             n = len(next(iter(together.beds.values())).models)
             which = "with a classifier head" if suffix else "all"
-            _show_taus(terminal, together, kind, f"{title}, {n} networks ({which})")
+            _show_taus(terminal, together, kind, f"{title}, {n} models ({which})")
     terminal.line(
-        "Below each value its 90 % interval, from resampling the networks.\n"
+        "Below each value its 90 % interval, from resampling the models.\n"
         "~ (weighted tau of a data set only): cannot be told apart from the best of its\n"
         "row, as the 90 % interval of the difference holds zero."
     )
@@ -89,20 +89,20 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
     common = ["same"] if uneven else []
     order = sorted(bed.scores, key=lambda name: (-_or(bed.scores[name].weighted_tau, -2.0), name))
     terminal.table(
-        ["score", "w. tau", "90 %", "tau", *common, "regret", "seconds", "networks"],
+        ["score", "w. tau", "90 %", "tau", *common, "regret", "seconds", "models"],
         [_cells(name, bed, uneven) for name in order],
-        title=f"{bed.name}: {len(bed.models)} networks, protocol {bed.data.get('protocol', '?')}",
+        title=f"{bed.name}: {len(bed.models)} models, protocol {bed.data.get('protocol', '?')}",
     )
     terminal.line(
         "w. tau: weighted tau with the accuracy of linear probes on left-out domains, and\n"
-        "its 90 % interval from resampling networks; ~: cannot be told apart from best.\n"
+        "its 90 % interval from resampling models; ~: cannot be told apart from best.\n"
         "regret: points of accuracy lost by taking the first choice of the score."
     )
     if uneven:
-        terminal.line("same: weighted tau on the networks that have every score.")
+        terminal.line("same: weighted tau on the models that have every score.")
     for name, reasons in bed.left_out.items():
         reason = next(iter(reasons.values()))
-        terminal.warn(f"{name}: {len(reasons)} networks do not have it ({reason})")
+        terminal.warn(f"{name}: {len(reasons)} models do not have it ({reason})")
 
 
 def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
@@ -163,7 +163,7 @@ def comparison_document(together: Comparison) -> dict[str, Any]:
         },
         "means": {score: dataclasses.asdict(mean) for score, mean in together.means.items()},
         "indistinguishable": together.indistinguishable,
-        "results": {label: document(bed) for label, bed in together.beds.items()},
+        "results": {label: to_dict(bed) for label, bed in together.beds.items()},
     }
 
 

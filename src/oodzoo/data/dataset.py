@@ -15,13 +15,11 @@ from oodzoo.data import images
 from oodzoo.data.listing import Listing, Sample, list_folder, list_table
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.errors import InputError
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total) as work goes on."""
+from oodzoo.events import Progress
 
 
 @dataclass(frozen=True)
-class Oddity:
+class Issue:
     """Something about a data set that a person should know before trusting a result."""
 
     kind: str
@@ -81,7 +79,7 @@ class ImageDomains:
         )
         self.domains = tuple(sorted({s.domain for s in self.samples}))
         self.classes = tuple(sorted({s.label for s in self.samples}))
-        self._listing_oddities = [Oddity(kind, text, paths) for kind, text, paths in listing.odd]
+        self._listing_issues = [Issue(kind, text, paths) for kind, text, paths in listing.odd]
         _require_two(self.source, self.domains, self.classes)
 
     def __len__(self) -> int:
@@ -123,7 +121,7 @@ class ImageDomains:
             total.update(json.dumps([*sample, digest], ensure_ascii=True).encode() + b"\n")
         return total.hexdigest()
 
-    def check(self, progress: Progress | None = None) -> list[Oddity]:
+    def check(self, progress: Progress | None = None) -> list[Issue]:
         """Decode every image and list what is odd about the data set.
 
         Unreadable images are named; so are images that are byte-identical across domains, since
@@ -137,14 +135,14 @@ class ImageDomains:
             *_identical(self.samples, self.digests),
         ]
 
-    def quick_check(self) -> list[Oddity]:
+    def quick_check(self) -> list[Issue]:
         """What is odd about the data set as far as names and counts tell."""
-        return [*self._listing_oddities, *_uneven(self.counts()), *_parted_groups(self.samples)]
+        return [*self._listing_issues, *_uneven(self.counts()), *_parted_groups(self.samples)]
 
-    def leaks(self) -> list[Oddity]:
+    def leaks(self) -> list[Issue]:
         """What domains share that they must not: byte-identical images, and groups."""
         found = [*_parted_groups(self.samples), *_identical(self.samples, self.digests)]
-        return [oddity for oddity in found if oddity.kind == "leak"]
+        return [issue for issue in found if issue.kind == "leak"]
 
     def sample(self, n: int, *, seed: int = 0) -> ImageDomains:
         """A data set of about n of these images, shared out over domains and classes.
@@ -224,41 +222,41 @@ def _require_two(source: Path, domains: Sequence[str], classes: Sequence[str]) -
             )
 
 
-def _uneven(counts: dict[str, dict[str, int]]) -> Iterator[Oddity]:
+def _uneven(counts: dict[str, dict[str, int]]) -> Iterator[Issue]:
     for domain, row in counts.items():
         present = [label for label, n in row.items() if n]
         absent = [label for label, n in row.items() if not n]
         if len(present) == 1:
-            yield Oddity(
+            yield Issue(
                 "one class", f"domain {domain!r} has images of one class only, {present[0]!r}"
             )
         elif absent:
-            yield Oddity(
+            yield Issue(
                 "missing class", f"domain {domain!r} has no image of {_names(absent, 'class')}"
             )
 
 
-def _parted_groups(samples: Sequence[Sample]) -> Iterator[Oddity]:
+def _parted_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
     domains_of: dict[str, set[str]] = {}
     for sample in samples:
         if sample.group is not None:
             domains_of.setdefault(sample.group, set()).add(sample.domain)
     shared = sorted(group for group, domains in domains_of.items() if len(domains) > 1)
     if shared:
-        yield Oddity(
+        yield Issue(
             "leak",
             f"LEAK between domains: {_names(shared, 'group')} in more than one domain; leave-one-"
             "domain-out figures will be too good (if the numbering restarts, make groups unique)",
         )
 
 
-def _unreadable(samples: Sequence[Sample], contents: Sequence[_Content]) -> Iterator[Oddity]:
+def _unreadable(samples: Sequence[Sample], contents: Sequence[_Content]) -> Iterator[Issue]:
     for sample, content in zip(samples, contents, strict=True):
         if content.problem is not None:
-            yield Oddity("unreadable", f"{sample.path!r}: {content.problem}", (sample.path,))
+            yield Issue("unreadable", f"{sample.path!r}: {content.problem}", (sample.path,))
 
 
-def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Oddity]:
+def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Issue]:
     copies: dict[str, list[Sample]] = {}
     for sample, digest in zip(samples, digests, strict=True):
         if digest is not None and digest != _EMPTY:
@@ -266,14 +264,14 @@ def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iter
     for same in copies.values():
         paths = tuple(s.path for s in same)
         if len({s.domain for s in same}) > 1:
-            yield Oddity(
+            yield Issue(
                 "leak",
                 f"LEAK between domains: {_names(paths, 'image')} byte-identical; "
                 "leave-one-domain-out figures will be too good",
                 paths,
             )
         elif len({s.label for s in same}) > 1:
-            yield Oddity(
+            yield Issue(
                 "two labels", f"{_names(paths, 'image')} byte-identical with other labels", paths
             )
 

@@ -11,6 +11,8 @@ from pathlib import Path
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
+from oodzoo._text import one_line
+
 # fmt: off
 # What a file may hold, whatever its suffix says. Pillow knows more, some of it by running other
 # programs on the file: Ghostscript for EPS.
@@ -78,7 +80,7 @@ def _explaining() -> Iterator[None]:
     except UnreadableImageError:
         raise
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error, EOFError, ...
-        raise UnreadableImageError(_one_line(error)) from error
+        raise UnreadableImageError(one_line(error)) from error
 
 
 def read(path: str | Path) -> Image.Image:
@@ -94,7 +96,7 @@ def read_bytes(path: str | Path) -> bytes:
             raise UnreadableImageError("not a plain file")
         return Path(path).read_bytes()
     except OSError as error:
-        raise UnreadableImageError(error.strerror or _one_line(error)) from error
+        raise UnreadableImageError(error.strerror or one_line(error)) from error
 
 
 def _refuse_format(image: Image.Image) -> None:
@@ -148,8 +150,3 @@ def _deep_grey_to_rgb(image: Image.Image) -> Image.Image:
     if transparent is not None:
         eight_bit[grey == transparent] = 255
     return Image.fromarray(eight_bit).convert("RGB")
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return text or type(error).__name__

@@ -1,8 +1,8 @@
 """The embedded data set and zoo: everything ``oodzoo demo`` needs, offline.
 
 The data are scikit-learn's handwritten digits, photographed, as it were, under six conditions
-(:func:`write_digits`); the zoo is a folder of tiny networks in ONNX (:func:`zoo_file`), pre-trained
-on anything but those digits. How the networks were made is in :mod:`oodzoo.demo.making`, which is
+(:func:`write_digits`); the zoo is a folder of tiny models in ONNX (:func:`zoo_file`), pre-trained
+on anything but those digits. How the models were made is in :mod:`tools.demo_zoo`, which is
 the only place that needs PyTorch; importing this package loads nothing heavy.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["write_digits", "zoo_file"]
 
 
 def zoo_file() -> Path:
-    """Return the path of the packaged ``zoo.toml``; the networks lie beside it.
+    """Return the path of the packaged ``zoo.toml``; the models lie beside it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What the networks chosen without a domain reach on it."""
+"""What the models chosen without a domain reach on it."""
 
 from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row

@@ -6,7 +6,7 @@ and a ranking made without it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from oodzoo import scores
 from oodzoo.evaluation.training import LeftOut, Train, Trained
-from oodzoo.features.columns import Kept, Samples
+from oodzoo.events import Log
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.linear import fit_head
 from oodzoo.ranking.result import Ranking
@@ -23,20 +24,18 @@ from oodzoo.scores.compute import peer_scores
 from oodzoo.selection.select import select_features
 
 AUTO = (1, 3, 5, 7)
-"""Numbers of networks among which the training domains choose."""
+"""Numbers of models among which the training domains choose."""
 
 PEERS = ("h_score", "lda", "leep", "logme", "nce", "regularized_h_score", "transrate")
 """Peer scores that take little time; the others can be asked for by name."""
 
 RANDOM_DRAWS = 5
 
-Say = Callable[[str], None]
-
 
 class Part(NamedTuple):
     """Features, and the heads trained on them, one for each trial."""
 
-    kept: Kept
+    columns: Columns
     trained: list[Trained]
 
 
@@ -47,15 +46,15 @@ class Choice:
     Attributes
     ----------
     top_k : int
-        How many networks the main rows put side by side.
+        How many models the main rows put side by side.
     ensembles, selections : dict
-        All features of the best K networks and those that selection keeps of them, by K.
+        All features of the best K models and those that selection keeps of them, by K.
     singles : dict
-        Single networks with all their features, by name: the best, or all for the baselines.
+        Single models with all their features, by name: the best, or all for the baselines.
     best_by : dict
-        The best network by other scores.
+        The best model by other scores.
     random : list of Part
-        As many features as selection keeps, drawn from the same networks.
+        As many features as selection keeps, drawn from the same models.
     """
 
     best: str
@@ -70,7 +69,7 @@ class Choice:
     def ratios(self) -> dict[int, float]:
         """The share of features that selection keeps, by K."""
         parts = self.selections.items()
-        return {k: len(part.kept) / len(self.ensembles[k].kept) for k, part in parts}
+        return {k: len(part.columns) / len(self.ensembles[k].columns) for k, part in parts}
 
 
 def choose(
@@ -83,7 +82,7 @@ def choose(
     peers: Sequence[str] | None,
     seed: int = 0,
     device: str | None = None,
-    say: Say = lambda message: None,
+    say: Log = lambda message: None,
 ) -> Choice:
     """Rank, select and train for one test domain.
 
@@ -94,7 +93,7 @@ def choose(
         Made by the training domains.
     train : Train
     top_k : sequence of int or None
-        How many networks to put side by side; chosen by the training domains if None.
+        How many models to put side by side; chosen by the training domains if None.
     main : int, optional
         Of these, that of the main rows and of random features; the first if None.
     peers : sequence of str or None
@@ -109,12 +108,12 @@ def choose(
     def whole(models: Sequence[str]) -> Part:
         key = tuple(models)
         if key not in parts:
-            kept = Kept.all_of(training, models)
+            kept = Columns.all_of(training, models)
             parts[key] = Part(kept, train(left_out, kept))
         return parts[key]
 
     if top_k is None:
-        say("choosing how many networks to put side by side")
+        say("choosing how many models to put side by side")
         top_k = [best_number(training, order, [k for k in AUTO if k <= len(order)])]
     main = top_k[0] if main is None else main
     say(f"training on all features of {' and of '.join(_named(order[:k]) for k in top_k)}")
@@ -122,17 +121,17 @@ def choose(
     selections = {}
     for k in top_k:
         say(f"selecting among the features of {_named(order[:k])}")
-        kept = select_features(training, order[:k], device=device).kept
+        kept = select_features(training, order[:k], device=device).columns
         say(f"training on the {len(kept)} features kept")
         selections[k] = Part(kept, train(left_out, kept))
     singles, best_by, random = {order[0]: whole(order[:1])}, {}, []
     if peers is not None:
         say("ranking by other scores")
         best_by = best_by_scores(training, ranking, peers)
-        draws = random_features(ensembles[main].kept, len(selections[main].kept), seed)
+        draws = random_features(ensembles[main].columns, len(selections[main].columns), seed)
         say("training on random features")
         random = [Part(kept, train(left_out, kept)) for kept in draws]
-        say(f"training on each of {len(order)} networks alone")
+        say(f"training on each of {len(order)} models alone")
         singles = {model: whole([model]) for model in order}
     return Choice(order[0], main, ensembles, selections, singles, best_by, random)
 
@@ -140,7 +139,7 @@ def choose(
 def best_by_scores(
     training: FeatureSource, ranking: Ranking, peers: Sequence[str]
 ) -> dict[str, str]:
-    """The best network by each score that the training domains allow."""
+    """The best model by each score that the training domains allow."""
     table: dict[str, Mapping[str, float]] = {
         "accuracy": {row.model: row.expected_accuracy for row in ranking.rows},
         "discriminability": {row.model: row.discriminability for row in ranking.rows},
@@ -156,9 +155,9 @@ def best_by_scores(
     }
 
 
-def random_features(kept: Kept, number: int, seed: int) -> list[Kept]:
+def random_features(kept: Columns, number: int, seed: int) -> list[Columns]:
     """Draws of some of the features, without replacement."""
-    sizes = [len(columns) for columns in kept.columns.values()]
+    sizes = [len(columns) for columns in kept.by_model.values()]
     draws = []
     for draw in range(RANDOM_DRAWS):
         rng = np.random.default_rng([seed, draw])
@@ -167,32 +166,32 @@ def random_features(kept: Kept, number: int, seed: int) -> list[Kept]:
         pieces = np.split(mask, np.cumsum(sizes)[:-1])
         columns = {
             model: columns[piece]
-            for (model, columns), piece in zip(kept.columns.items(), pieces, strict=True)
+            for (model, columns), piece in zip(kept.by_model.items(), pieces, strict=True)
         }
-        draws.append(Kept(columns))
+        draws.append(Columns(columns))
     return draws
 
 
 def best_number(training: FeatureSource, order: Sequence[str], numbers: Sequence[int]) -> int:
-    """How many of the best networks do best on training domains left out in turn.
+    """How many of the best models do best on training domains left out in turn.
 
-    Of equals the smallest. The order of the networks is that of all training domains, and so is
+    Of equals the smallest. The order of the models is that of all training domains, and so is
     the strength of the head.
     """
     accuracy = {}
     for k in numbers:
-        kept = Kept.all_of(training, order[:k])
+        kept = Columns.all_of(training, order[:k])
         samples = kept.samples(training, training.domains)
         accuracy[k] = _left_out_accuracy(samples, len(training.classes))
     return max(accuracy, key=lambda k: (accuracy[k], -k))
 
 
 def _left_out_accuracy(samples: Samples, n_classes: int) -> float:
-    strength = fit_head(samples, n_classes).strength
+    C = fit_head(samples, n_classes).C
     right = []
     for domain in np.unique(samples.domains):
         train, test = samples.domains != domain, samples.domains == domain
-        head = fit_head(_rows(samples, train), n_classes, strength=strength)
+        head = fit_head(_rows(samples, train), n_classes, C=C)
         predicted = head.logits(samples.features[test]).argmax(axis=1)
         right.append(float(np.mean(predicted == samples.labels[test])))
     return float(np.mean(right))
@@ -203,4 +202,4 @@ def _rows(samples: Samples, mask: NDArray[np.bool_]) -> Samples:
 
 
 def _named(models: Sequence[str]) -> str:
-    return models[0] if len(models) == 1 else f"{len(models)} networks"
+    return models[0] if len(models) == 1 else f"{len(models)} models"

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from oodzoo import scores
 from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
-from oodzoo.evaluation.choice import PEERS, Choice, Part, Say, choose
+from oodzoo.evaluation.choice import PEERS, Choice, Part, choose
 from oodzoo.evaluation.metrics import Measures, measures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row
 from oodzoo.evaluation.training import LeftOut, domainbed, fast
+from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
 from oodzoo.heads.domainbed.sweep import STEPS
@@ -42,28 +43,28 @@ def evaluate(
     seed: int = 0,
     baselines: bool | Sequence[str] = True,
     device: str | None = None,
-    progress: Say | None = None,
+    progress: Log | None = None,
 ) -> Evaluation:
-    """Measure what networks, chosen and combined without a domain, reach on that domain.
+    """Measure what models, chosen and combined without a domain, reach on that domain.
 
-    Each domain is the test domain once. The others rank the networks, select features, choose every
+    Each domain is the test domain once. The others rank the models, select features, choose every
     parameter and train the heads; only then the test domain is looked at.
 
     Parameters
     ----------
     features : mapping or FeatureStore
-        Features (n, d) of each network by name, with `y` and `domains`; or a store. Three domains
+        Features (n, d) of each model by name, with `y` and `domains`; or a store. Three domains
         or more.
     y, domains : sequence
         Class and domain of each row, texts or integers.
     top_k : int, sequence of int or "auto"
-        How many networks to put side by side. Several make a table of all of them (the paper's
+        How many models to put side by side. Several make a table of all of them (the paper's
         ablation; the main rows are those of 3, or of the first). With "auto" the training domains
         choose among 1, 3, 5 and 7, by leaving each of them out in turn.
     protocol : {"fast", "domainbed"}
         How heads are trained: logistic regression, or DomainBed's random search.
     score : str, default "zood"
-        What networks are ranked by, see :func:`oodzoo.rank`.
+        What models are ranked by, see :func:`oodzoo.rank`.
     trials : int, optional
         Repetitions with other splits, which give a standard error; 1 for "fast" (which then trains
         on everything), 3 for "domainbed".
@@ -72,8 +73,8 @@ def evaluate(
     seed : int
         Of random features, and of training by "domainbed".
     baselines : bool or sequence of str
-        Whether to train every single network and random features too, to compare with; or the peer
-        scores whose best network is to be shown beside them.
+        Whether to train every single model and random features too, to compare with; or the peer
+        scores whose best model is to be shown beside them.
     device : str, optional
         Where to compute: NumPy if None, else PyTorch on this device ("cuda").
     progress : callable, optional
@@ -104,7 +105,7 @@ def evaluate(
         numbers = _at_most(numbers, len(source.models))
     main = None if numbers is None else main_number(numbers)
     say = progress or (lambda message: None)
-    say(f"ranking {len(source.models)} networks without each of {len(source.domains)} domains")
+    say(f"ranking {len(source.models)} models without each of {len(source.domains)} domains")
     rankings = rankings_without(source, score=score, device=device)
     outcome: dict[str, dict[str, Cell]] = {}
     choices: dict[str, Choice] = {}
@@ -149,7 +150,7 @@ def probabilities(
     """Class probabilities and labels of the rows that each trial is scored on."""
     known = source.only([domain for domain in source.domains if domain != test]).classes
     columns = [source.classes.index(label) for label in known]
-    features = part.kept.samples(source, [test]).features
+    features = part.columns.samples(source, [test]).features
     labels = source.labels(test)
     result = []
     for head, rows in part.trained:
@@ -161,7 +162,7 @@ def probabilities(
 
 def _cell(source: FeatureSource, test: str, part: Part) -> Cell:
     found = tuple(measures(*each) for each in probabilities(source, test, part))
-    return Cell(found, part.kept.models, len(part.kept))
+    return Cell(found, part.columns.models, len(part.columns))
 
 
 def _mean_cell(draws: Sequence[Cell]) -> Cell:
@@ -235,7 +236,7 @@ def _peers(baselines: bool | Sequence[str]) -> tuple[str, ...] | None:
 
 
 def numbers_of(top_k: int | Sequence[int] | str) -> list[int] | None:
-    """How many networks to put side by side, in order; None for as many as turn out best."""
+    """How many models to put side by side, in order; None for as many as turn out best."""
     if isinstance(top_k, str):
         if top_k == "auto":
             return None
@@ -255,7 +256,7 @@ def main_number(numbers: Sequence[int]) -> int:
 def _at_most(numbers: Sequence[int], n_models: int) -> list[int]:
     if max(numbers) > n_models:
         warnings.warn(
-            f"there are {n_models} networks, fewer than {max(numbers)}; all are taken",
+            f"there are {n_models} models, fewer than {max(numbers)}; all are taken",
             stacklevel=3,
         )
     return sorted({min(k, n_models) for k in numbers})
@@ -282,7 +283,7 @@ def _usable(source: FeatureSource, with_splits: bool) -> FeatureSource:
     names = source.domains
     if len(names) < 3:
         raise InputError(
-            f"an evaluation takes three domains, one to test on and two to rank networks by; "
+            f"an evaluation takes three domains, one to test on and two to rank models by; "
             f"usable here: {', '.join(map(repr, names)) or 'none'}"
         )
     for test in names:

@@ -64,7 +64,7 @@ class Row:
             "domains": {d: float(v.std() / math.sqrt(number)) for d, v in trials.items()},
         }
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The row for machines, in percent."""
         return {
             **_averaged(self.measure("accuracy")),
@@ -84,7 +84,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The best K networks side by side, with all their features and with those selected.
+    """The best K models side by side, with all their features and with those selected.
 
     Attributes
     ----------
@@ -97,35 +97,35 @@ class Aggregation:
     selection: Row
     feature_ratio: dict[str, float]
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
-            "ensemble": self.ensemble.document(),
-            "selection": self.selection.document(),
+            "ensemble": self.ensemble.to_dict(),
+            "selection": self.selection.to_dict(),
             "feature_ratio": _averaged(self.feature_ratio),
         }
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the networks chosen without a domain reach on it.
+    """What the models chosen without a domain reach on it.
 
     Attributes
     ----------
     protocol, score : str
     top_k : int or dict of str to int
-        How many networks are put side by side; by test domain where the training domains chose.
+        How many models are put side by side; by test domain where the training domains chose.
     trials : int
     domains : tuple of str
         The test domains.
     single : Row
-        The first network of the ranking.
+        The first model of the ranking.
     ensemble, selection : Row
-        The best K networks with all features, and with those that selection keeps.
+        The best K models with all features, and with those that selection keeps.
     feature_ratio : dict of str to float
         The share of features that is kept, by test domain.
     baselines : dict of str to Row
-        ``random_features`` (as many as are selected, from the same networks; mean over draws),
-        ``oracle`` (the single network that is best on the test domain, which nobody can know),
+        ``random_features`` (as many as are selected, from the same models; mean over draws),
+        ``oracle`` (the single model that is best on the test domain, which nobody can know),
         ``best_by_<score>``.
     ablation : dict of int to Aggregation
         For each K, where there are several.
@@ -152,7 +152,7 @@ class Evaluation:
         main = {"single": self.single, "ensemble": self.ensemble, "selection": self.selection}
         return main | self.baselines
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The evaluation for machines; accuracies in percent, ratios from 0 to 1."""
         document: dict[str, Any] = {
             "protocol": self.protocol,
@@ -160,16 +160,16 @@ class Evaluation:
             "top_k": self.top_k,
             "trials": self.trials,
             "domains": list(self.domains),
-            "single": self.single.document(),
-            "ensemble": self.ensemble.document(),
-            "selection": self.selection.document(),
+            "single": self.single.to_dict(),
+            "ensemble": self.ensemble.to_dict(),
+            "selection": self.selection.to_dict(),
             "feature_ratio": _averaged(self.feature_ratio),
-            "baselines": {name: row.document() for name, row in self.baselines.items()},
+            "baselines": {name: row.to_dict() for name, row in self.baselines.items()},
             "findings": self.findings(),
         }
         if self.ablation:
             document["ablation"] = [
-                {"top_k": k} | each.document() for k, each in self.ablation.items()
+                {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
             ]
         return document
 
@@ -178,9 +178,9 @@ class Evaluation:
         single, selection = self.single.average, self.selection.average
         ratio = 100 * _mean(self.feature_ratio)
         found = (
-            f"Features selected from the best networks ({ratio:.0f} % of them) reach "
+            f"Features selected from the best models ({ratio:.0f} % of them) reach "
             f"{selection:.1f} % on an unseen domain, {_against(selection, single)} the best "
-            f"network alone and {_against(selection, self.ensemble.average)} all features."
+            f"model alone and {_against(selection, self.ensemble.average)} all features."
         )
         lines = [found]
         if random := self.baselines.get("random_features"):
@@ -196,7 +196,7 @@ class Evaluation:
                 )
         if oracle := self.baselines.get("oracle"):
             lines.append(
-                f"Knowing the test domain, the best single network would reach "
+                f"Knowing the test domain, the best single model would reach "
                 f"{oracle.average:.1f} %."
             )
         for domain, classes in self.unseen.items():

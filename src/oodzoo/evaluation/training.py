@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.columns import Kept, Samples
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.domainbed.protocol import split
 from oodzoo.heads.domainbed.sweep import sweep
@@ -51,7 +51,7 @@ class Trained(NamedTuple):
     rows: NDArray[np.int64]
 
 
-Train = Callable[[LeftOut, Kept], list[Trained]]
+Train = Callable[[LeftOut, Columns], list[Trained]]
 """Trains a head on kept features, one for each trial."""
 
 
@@ -63,9 +63,9 @@ def fast(trials: int) -> Train:
     scored on the whole test domain.
     """
 
-    def train(left_out: LeftOut, kept: Kept) -> list[Trained]:
+    def train(left_out: LeftOut, columns: Columns) -> list[Trained]:
         training = left_out.training
-        samples = kept.samples(training, training.domains)
+        samples = columns.samples(training, training.domains)
         n_classes = len(training.classes)
         everything = np.arange(left_out.n)
         if trials == 1:
@@ -86,9 +86,9 @@ def domainbed(
     A trial is scored on its in-split of the test domain, as DomainBed does.
     """
 
-    def train(left_out: LeftOut, kept: Kept) -> list[Trained]:
+    def train(left_out: LeftOut, columns: Columns) -> list[Trained]:
         training = left_out.training
-        samples = kept.samples(training, training.domains)
+        samples = columns.samples(training, training.domains)
         found = sweep(
             _with_blank_test_domain(samples, left_out),
             len(training.classes),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._io import locked
-from oodzoo.data.dataset import Progress
+from oodzoo._io import file_digest, locked
+from oodzoo.events import Progress
 from oodzoo.features.store import FeatureStore, index_checksum, shard_name
 
 
@@ -27,7 +26,7 @@ class Check:
     files: int
     damage: tuple[Damage, ...]
     unfinished: tuple[str, ...]
-    """Networks that were begun and are not complete."""
+    """Models that were begun and are not complete."""
 
 
 def check_store(
@@ -69,8 +68,7 @@ def _expected(store: FeatureStore) -> Iterator[tuple[str, str]]:
 
 def _problem(path: Path, checksum: str) -> str | None:
     try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
+        found = file_digest(path)
     except FileNotFoundError:
         return "is missing"
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The features that a head sees: some columns of some networks, side by side."""
+"""The features that a head sees: some columns of some models, side by side."""
 
 from __future__ import annotations
 
@@ -25,25 +25,27 @@ class Samples(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Kept:
-    """Which columns of which networks, in the order in which they stand.
+class Columns:
+    """Which columns of which models, in the order in which they stand.
 
     Attributes
     ----------
-    columns : dict
-        The columns of each network; those of the first network come first.
+    by_model : dict
+        The columns of each model; those of the first model come first.
     """
 
-    columns: dict[str, NDArray[np.int64]]
+    by_model: dict[str, NDArray[np.int64]]
 
     @classmethod
-    def all_of(cls, source: FeatureSource, models: Sequence[str]) -> Kept:
-        """Every feature of some networks."""
+    def all_of(cls, source: FeatureSource, models: Sequence[str]) -> Columns:
+        """Every feature of some models."""
         return cls({m: np.arange(source.facts(m).feature_dim) for m in models})
 
     @classmethod
-    def by_mask(cls, source: FeatureSource, models: Sequence[str], mask: NDArray[np.bool_]) -> Kept:
-        """Those that a mask over the concatenated features of some networks keeps."""
+    def by_mask(
+        cls, source: FeatureSource, models: Sequence[str], mask: NDArray[np.bool_]
+    ) -> Columns:
+        """Those that a mask over the concatenated features of some models keeps."""
         ends = np.cumsum([source.facts(m).feature_dim for m in models])
         if len(mask) != ends[-1]:
             raise InputError(f"a mask of {len(mask)} for {ends[-1]} features of {list(models)}")
@@ -52,11 +54,11 @@ class Kept:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The networks that have any feature kept."""
-        return tuple(m for m, columns in self.columns.items() if len(columns))
+        """The models that have any feature kept."""
+        return tuple(m for m, columns in self.by_model.items() if len(columns))
 
     def __len__(self) -> int:
-        return sum(map(len, self.columns.values()))
+        return sum(map(len, self.by_model.values()))
 
     def samples(self, source: FeatureSource, domains: Sequence[str]) -> Samples:
         """The kept features of some domains; domains are numbered as they are given."""
@@ -64,7 +66,7 @@ class Kept:
         features = np.empty((sum(map(len, labels)), len(self)), np.float32)
         right = 0
         for model in self.models:
-            columns = self.columns[model]
+            columns = self.by_model[model]
             left, right = right, right + len(columns)
             bottom = 0
             for domain in domains:

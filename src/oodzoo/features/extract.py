@@ -1,4 +1,4 @@
-"""The loop from images to features: every image is decoded once for all networks in memory."""
+"""The loop from images to features: every image is decoded once for all models in memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+from oodzoo._text import one_line
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.forward import Done, Job, require_finite, run_jobs
@@ -17,7 +18,7 @@ from oodzoo.features.index import DomainIndex
 from oodzoo.features.pixels import Chunk, Decoding
 from oodzoo.features.store import FeatureStore, read_local
 from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, writing
-from oodzoo.zoo import ModelSpec, Network, load_network, load_zoo
+from oodzoo.zoo import Model, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import available_memory, default_batch_size, require_device, resolve_device
 from oodzoo.zoo.spec import require_unique_names
 
@@ -26,16 +27,16 @@ class Reporter(Protocol):
     """Told how an extraction goes on."""
 
     def start(self, models: Sequence[str], n_images: int) -> None:
-        """Before the first network is loaded."""
+        """Before the first model is loaded."""
 
     def say(self, message: str) -> None:
         """Something worth a line."""
 
     def advance(self, model: str, n_images: int, seconds: float) -> None:
-        """Images of a network are on disk; with no seconds they were there already."""
+        """Images of a model are on disk; with no seconds they were there already."""
 
     def failed(self, model: str, reason: str) -> None:
-        """A network is given up; the others go on."""
+        """A model is given up; the others go on."""
 
 
 class Silent:
@@ -53,15 +54,15 @@ class Extraction:
 
     path: Path
     failed: dict[str, str] = field(default_factory=dict)
-    """Networks that were given up, and why."""
+    """Models that were given up, and why."""
     outdated: list[str] = field(default_factory=list)
-    """Networks of the store that lack images which this run added; the zoo did not name them."""
+    """Models of the store that lack images which this run added; the zoo did not name them."""
     decoded: int = 0
     """Images read and decoded in this run, each counted as often as it was."""
     shards: int = 0
     """Shards written in this run."""
     waiting: float = 0.0
-    """Seconds the networks waited for images."""
+    """Seconds the models waited for images."""
     running: float = 0.0
     """Seconds spent in forward passes."""
 
@@ -98,7 +99,7 @@ class Settings:
 
 def extract(
     dataset: ImageDomains | str | Path,
-    zoo: str | Path | Sequence[str | ModelSpec | Network],
+    zoo: str | Path | Sequence[str | ModelSpec | Model],
     store: str | Path,
     *,
     device: str = "auto",
@@ -107,17 +108,17 @@ def extract(
     dtype: str = "float32",
     on_error: Literal["skip", "fail"] = "skip",
 ) -> FeatureStore:
-    """Extract the features of every image with every network of a zoo into a store.
+    """Extract the features of every image with every model of a zoo into a store.
 
     Only what the store lacks is computed: after an interruption the same call finishes the work,
-    and networks, images or domains can be added later.
+    and models, images or domains can be added later.
 
     Parameters
     ----------
     dataset : ImageDomains or path
         What :class:`oodzoo.ImageDomains` takes.
     zoo : str, path or sequence
-        What :func:`oodzoo.load_zoo` takes or gives; networks that are loaded already may be in it.
+        What :func:`oodzoo.load_zoo` takes or gives; models that are loaded already may be in it.
     store : path
         The folder of the store.
     device : str, default "auto"
@@ -125,7 +126,7 @@ def extract(
     batch_size : int, optional
         Images in one forward pass; by default chosen for the device.
     precision : {"float32", "bfloat16", "float16"}
-        In which PyTorch networks compute.
+        In which PyTorch models compute.
     dtype : {"float32", "float16"}
         In which features are stored.
     on_error : {"skip", "fail"}
@@ -134,13 +135,13 @@ def extract(
     Returns
     -------
     FeatureStore
-        A network that failed is missing there; a warning says why.
+        A model that failed is missing there; a warning says why.
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     settings = Settings(device, batch_size, precision, dtype, on_error)
     extraction = run_extraction(dataset, zoo, Path(store), settings)
     for name, reason in extraction.failed.items():
-        warnings.warn(f"network {name!r} is left out: {reason}", stacklevel=2)
+        warnings.warn(f"model {name!r} is left out: {reason}", stacklevel=2)
     if extraction.outdated:
         warnings.warn(_outdated(extraction.outdated), stacklevel=2)
     return FeatureStore(store)
@@ -148,7 +149,7 @@ def extract(
 
 def run_extraction(
     dataset: ImageDomains,
-    zoo: str | Path | Sequence[str | ModelSpec | Network],
+    zoo: str | Path | Sequence[str | ModelSpec | Model],
     path: Path,
     settings: Settings,
     reporter: Reporter | None = None,
@@ -165,24 +166,24 @@ def run_extraction(
     done = run.extraction
     if len(done.failed) == len(members):
         name, reason = next(iter(done.failed.items()))
-        raise InputError(f"no network could be used; the first, {name!r}: {reason}")
+        raise InputError(f"no model could be used; the first, {name!r}: {reason}")
     if not FeatureStore(path).n_images:
         first, reason = next(iter(FeatureStore(path).skipped.items()))
         raise InputError(f"none of the images can be read; the first, {first!r}: {reason}")
     return done
 
 
-def _members(zoo: str | Path | Sequence[str | ModelSpec | Network]) -> list[ModelSpec | Network]:
-    members: list[ModelSpec | Network] = []
-    for given in [zoo] if isinstance(zoo, str | Path | ModelSpec | Network) else zoo:
-        if not isinstance(given, str | Path | ModelSpec | Network):
+def _members(zoo: str | Path | Sequence[str | ModelSpec | Model]) -> list[ModelSpec | Model]:
+    members: list[ModelSpec | Model] = []
+    for given in [zoo] if isinstance(zoo, str | Path | ModelSpec | Model) else zoo:
+        if not isinstance(given, str | Path | ModelSpec | Model):
             raise InputError(
-                f"{given!r} is no network; make one of a function with "
-                "oodzoo.zoo.callable.network_from_callable"
+                f"{given!r} is no model; make one of a function with "
+                "oodzoo.zoo.callable.model_from_callable"
             )
         members += load_zoo(given) if isinstance(given, str | Path) else [given]
     if not members:
-        raise InputError("the zoo is empty; give at least one network")
+        raise InputError("the zoo is empty; give at least one model")
     require_unique_names([_name(m) for m in members], "the zoo")
     return members
 
@@ -196,18 +197,18 @@ def _outdated(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _Member:
-    """A loaded network and what the zoo says of it."""
+    """A loaded model and what the zoo says of it."""
 
-    network: Network
+    model: Model
     spec: ModelSpec | None
 
     @property
     def name(self) -> str:
-        return self.network.info.name
+        return self.model.info.name
 
     def record(self, settings: Settings) -> dict[str, Any]:
-        """What goes into the store; nothing in it depends on where the network lies."""
-        info = self.network.info
+        """What goes into the store; nothing in it depends on where the model lies."""
+        info = self.model.info
         source = "python" if self.spec is None else self.spec.source
         precision = settings.precision
         if self.spec is not None and self.spec.kind == "onnx":
@@ -242,15 +243,15 @@ class _Run:
         self._spent: dict[str, float] = {}
         self._computed: dict[str, int] = {}
 
-    def groups(self, members: Sequence[ModelSpec | Network]) -> Iterator[list[_Member]]:
-        """Load as many networks at a time as half of the free memory holds."""
+    def groups(self, members: Sequence[ModelSpec | Model]) -> Iterator[list[_Member]]:
+        """Load as many models at a time as half of the free memory holds."""
         group: list[_Member] = []
         taken = 0
         for member in members:
             loaded = self._load(member)
             if loaded is None:
                 continue
-            size = 8 * (loaded.network.info.parameters or 0)
+            size = 8 * (loaded.model.info.parameters or 0)
             if group and taken + size > available_memory() / 2:
                 yield group
                 group, taken = [], 0
@@ -259,15 +260,15 @@ class _Run:
         if group:
             yield group
 
-    def _load(self, member: ModelSpec | Network) -> _Member | None:
+    def _load(self, member: ModelSpec | Model) -> _Member | None:
         try:
-            if isinstance(member, Network):
+            if isinstance(member, Model):
                 loaded = _Member(member, None)
             else:
                 device = resolve_device(self.settings.device, member.kind)
                 precision = _ONNX_PRECISION if member.kind == "onnx" else self.settings.precision
-                network = load_network(member, device=device, precision=precision)
-                loaded = _Member(network, member)
+                model = load_model(member, device=device, precision=precision)
+                loaded = _Member(model, member)
             self.writer.add_model(loaded.name, loaded.record(self.settings))
         except DiskError:
             raise
@@ -277,17 +278,17 @@ class _Run:
         return loaded
 
     def _give_up(self, name: str, error: Exception) -> None:
-        reason = " ".join(str(error).split()) or type(error).__name__
+        reason = one_line(error)
         if not isinstance(error, InputError):
             reason = f"{type(error).__name__}: {reason}"
         self.extraction.failed[name] = reason
         self.reporter.failed(name, reason)
 
     def extract(self, group: list[_Member]) -> None:
-        """Compute the shards that the networks of a group lack, shard by shard."""
+        """Compute the shards that the models of a group lack, shard by shard."""
         plan = self._plan(group)
         self._require_space(plan)
-        elsewhere = not all(member.network.on_cpu for member in group)
+        elsewhere = not all(member.model.on_cpu for member in group)
         for done in run_jobs(self._jobs(plan, decode_ahead=elsewhere)):
             self._keep(done)
         for member in group:
@@ -296,9 +297,9 @@ class _Run:
         self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
     def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Task]]:
-        """What each network has to do.
+        """What each model has to do.
 
-        The next shard can be decoded while this one is at work. Where the networks run on the same
+        The next shard can be decoded while this one is at work. Where the models run on the same
         cores as the decoding that only makes both slower.
         """
         todo = iter(plan)
@@ -309,9 +310,9 @@ class _Run:
                 chunk = self._wait(decoding, shard)
                 ahead = self._start(todo) if decode_ahead else None
                 for member in self._active(shard):
-                    pixels = chunk.pixels[member.network.info.preprocessing.geometry]
+                    pixels = chunk.pixels[member.model.info.preprocessing.geometry]
                     task = _Task(member, shard, chunk)
-                    yield Job(task, member.network, pixels, self._batch_size(member))
+                    yield Job(task, member.model, pixels, self._batch_size(member))
                 if not decode_ahead:
                     ahead = self._start(todo)
         finally:
@@ -319,7 +320,7 @@ class _Run:
                 ahead[1].abandon()
 
     def _plan(self, group: list[_Member]) -> list[_Shard]:
-        """The shards that some network lacks, in the order of domains and rows."""
+        """The shards that some model lacks, in the order of domains and rows."""
         lacking: dict[tuple[str, int], _Shard] = {}
         for member in group:
             missing = self.writer.missing_shards(member.name)
@@ -343,11 +344,11 @@ class _Run:
         if size > free:
             raise InputError(
                 f"the features need {size / 1e6:,.2f} MB and the disk of {str(path)!r} has "
-                f"{free / 1e6:,.2f} MB free; choose another disk, fewer networks or float16"
+                f"{free / 1e6:,.2f} MB free; choose another disk, fewer models or float16"
             )
 
     def _start(self, todo: Iterator[_Shard]) -> tuple[_Shard, Decoding] | None:
-        """Begin to decode the next shard that a network still wants."""
+        """Begin to decode the next shard that a model still wants."""
         for shard in todo:
             if self._active(shard):
                 return shard, self._decode(shard)
@@ -355,7 +356,7 @@ class _Run:
 
     def _decode(self, shard: _Shard) -> Decoding:
         geometries = dict.fromkeys(
-            member.network.info.preprocessing.geometry for member in self._active(shard)
+            member.model.info.preprocessing.geometry for member in self._active(shard)
         )
         rows = shard.domain.shard_range(shard.number)
         files = {
@@ -378,7 +379,7 @@ class _Run:
                 raise InputError(f"cannot read {shard.path(at)!r}: {reason}")
             if shard.skipped is not None:
                 raise InputError(
-                    f"cannot read {shard.path(at)!r} any more ({reason}), though other networks "
+                    f"cannot read {shard.path(at)!r} any more ({reason}), though other models "
                     "have its features; put the image back and run the same command again"
                 )
         if shard.skipped is None:
@@ -386,7 +387,7 @@ class _Run:
         return chunk
 
     def _keep(self, done: Done[_Task]) -> None:
-        """Write what came out of a network for a shard, or give the network up."""
+        """Write what came out of a model for a shard, or give the model up."""
         member, shard, chunk = done.job.tag
         if member.name in self.extraction.failed:
             return
@@ -394,7 +395,7 @@ class _Run:
         try:
             if done.outputs is None:
                 raise done.error or RuntimeError("no outputs")
-            require_finite(done.outputs, member.network, [shard.path(at) for at in chunk.positions])
+            require_finite(done.outputs, member.model, [shard.path(at) for at in chunk.positions])
             arrays = {
                 name: as_stored(values, self.settings.dtype, member.name)
                 for name, values in done.outputs._asdict().items()
@@ -433,7 +434,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Shard:
-    """A shard that some networks lack; `skipped` is None where nobody has looked at its images."""
+    """A shard that some models lack; `skipped` is None where nobody has looked at its images."""
 
     domain: DomainIndex
     number: int
@@ -444,20 +445,20 @@ class _Shard:
         return self.domain.paths[self.domain.shard_range(self.number)[position]]
 
     def values(self) -> int:
-        """How many numbers the outputs of the networks have."""
-        infos = [member.network.info for member in self.lacking]
+        """How many numbers the outputs of the models have."""
+        infos = [member.model.info for member in self.lacking]
         return self.domain.shards[self.number] * sum(
             info.feature_dim + (info.n_logits or 0) for info in infos
         )
 
 
 class _Task(NamedTuple):
-    """Whose images a network runs over."""
+    """Whose images a model runs over."""
 
     member: _Member
     shard: _Shard
     chunk: Chunk
 
 
-def _name(member: ModelSpec | Network) -> str:
-    return member.info.name if isinstance(member, Network) else member.name
+def _name(member: ModelSpec | Model) -> str:
+    return member.info.name if isinstance(member, Model) else member.name

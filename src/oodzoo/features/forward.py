@@ -1,4 +1,4 @@
-"""Running networks over the images of shards, batch by batch."""
+"""Running models over the images of shards, batch by batch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import numpy as np
 
 from oodzoo.errors import InputError
 from oodzoo.features.prefetch import abandon, in_background
-from oodzoo.zoo.model import Network, Outputs, Pixels
+from oodzoo.zoo.model import Model, Outputs, Pixels
 
 Tag = TypeVar("Tag")
 
 
 @dataclass(frozen=True)
 class Job(Generic[Tag]):
-    """A network and the images it is to run over; the tag says whose they are."""
+    """A model and the images it is to run over; the tag says whose they are."""
 
     tag: Tag
-    network: Network
+    model: Model
     pixels: Pixels
     batch_size: int
 
@@ -44,7 +44,7 @@ class Done(Generic[Tag]):
 def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[Done[Tag]]:
     """Run one job after another.
 
-    The batches of a network on a GPU are prepared in the background, and each job is launched
+    The batches of a model on a GPU are prepared in the background, and each job is launched
     before the one before it is collected, so that a GPU always has work to do.
     """
     with closing(_prepared_ahead(jobs)) as prepared:
@@ -115,7 +115,7 @@ def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
     batch_size = job.batch_size
     while True:
         try:
-            launched = [job.network.launch(batch) for batch in batches]
+            launched = [job.model.launch(batch) for batch in batches]
             return _Launched(job, launched, None, time.perf_counter() - started, batch_size)
         except Exception as error:
             abandon(batches)
@@ -131,50 +131,50 @@ def _collect(launched: _Launched[Tag]) -> Done[Tag]:
     outputs = None
     if error is None:
         try:
-            parts = [job.network.collect(batch) for batch in launched.batches]
-            outputs = _joined(parts, job.network)
-            _require_shapes(outputs, job.network, len(job.pixels))
+            parts = [job.model.collect(batch) for batch in launched.batches]
+            outputs = _joined(parts, job.model)
+            _require_shapes(outputs, job.model, len(job.pixels))
         except Exception as raised:
             outputs, error = None, raised
     seconds = launched.seconds + time.perf_counter() - started
     return Done(job, outputs, error, seconds, launched.batch_size)
 
 
-def _require_shapes(outputs: Outputs, network: Network, n: int) -> None:
+def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:
     """Refuse outputs that are not one row of the promised width for each image."""
-    info = network.info
+    info = model.info
     for name, values, width in (
         ("features", outputs.features, info.feature_dim),
         ("logits", outputs.logits, info.n_logits),
     ):
         if values is not None and values.shape != (n, width):
             raise InputError(
-                f"network {info.name!r} gives {name} of shape {values.shape} for {n} images; "
+                f"model {info.name!r} gives {name} of shape {values.shape} for {n} images; "
                 f"expected {(n, width)}"
             )
 
 
-def require_finite(outputs: Outputs, network: Network, paths: Sequence[str]) -> None:
+def require_finite(outputs: Outputs, model: Model, paths: Sequence[str]) -> None:
     """Refuse NaN and infinite values, naming the first image that gave them."""
     for name, values in (("features", outputs.features), ("logits", outputs.logits)):
         if values is not None and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise InputError(
-                f"network {network.info.name!r} gives NaN or infinite {name} for {paths[row]!r}"
+                f"model {model.info.name!r} gives NaN or infinite {name} for {paths[row]!r}"
             )
 
 
 def _prepared(job: Job[Any], batch_size: int) -> Batches:
-    """The batches of a job, prepared ahead where the network leaves the cores to it."""
+    """The batches of a job, prepared ahead where the model leaves the cores to it."""
     starts = range(0, len(job.pixels), batch_size)
     batches = [(job.pixels[start : start + batch_size],) for start in starts]
-    if job.network.on_cpu:
-        return (job.network.prepare(*batch) for batch in batches)
-    return in_background(job.network.prepare, batches, n_jobs=2, ahead=3)
+    if job.model.on_cpu:
+        return (job.model.prepare(*batch) for batch in batches)
+    return in_background(job.model.prepare, batches, n_jobs=2, ahead=3)
 
 
-def _joined(parts: list[Outputs], network: Network) -> Outputs:
-    info = network.info
+def _joined(parts: list[Outputs], model: Model) -> Outputs:
+    info = model.info
     if not parts:
         logits = None if info.n_logits is None else np.empty((0, info.n_logits), np.float32)
         return Outputs(np.empty((0, info.feature_dim), np.float32), logits)

@@ -1,9 +1,9 @@
 """A feature store from features that were computed elsewhere.
 
-Three forms are read: one `.npz` with an array (n, d) for each network and `labels`, `domains`
-(optionally `groups`, `paths`, and `<network>.logits`); `.npy` files, one for each network, with a
+Three forms are read: one `.npz` with an array (n, d) for each model and `labels`, `domains`
+(optionally `groups`, `paths`, and `<model>.logits`); `.npy` files, one for each model, with a
 CSV table whose rows are theirs (`domain,label`, optionally `group,path`); and a `.parquet` table
-with these columns and, for each network, a column of lists, or plain numbers for one network.
+with these columns and, for each model, a column of lists, or plain numbers for one model.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import one_line
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.features.store import FeatureStore
@@ -30,7 +31,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ImportedFeatures:
-    """Arrays of each network, and what each of their rows is."""
+    """Arrays of each model, and what each of their rows is."""
 
     samples: list[Sample]
     features: dict[str, Array]
@@ -115,7 +116,7 @@ def _load_npy(file: Path) -> Array:
     try:
         array: Array = np.lib.format.open_memmap(file, mode="r")
     except Exception as error:  # NumPy raises OSError, ValueError, EOFError, SyntaxError, ...
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise InputError(f"{str(file)!r} is not a plain .npy array: {reason}") from error
     return array
 
@@ -263,7 +264,7 @@ _ROWS_AT_ONCE = 4096
 
 
 def _require_same_rows(writer: StoreWriter, samples: list[Sample]) -> None:
-    """A store cannot get more rows: those of its other networks end where they end.
+    """A store cannot get more rows: those of its other models end where they end.
 
     Rows without paths are told apart by number alone, so their labels must not have changed.
     """

@@ -2,7 +2,7 @@
 
 The images of a domain are rows in a fixed order, cut into shards. The order is laid down before
 any feature is computed and only ever grows at its end, so a finished shard stays valid when
-images, domains or networks are added.
+images, domains or models are added.
 """
 
 from __future__ import annotations

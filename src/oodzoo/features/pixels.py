@@ -1,4 +1,4 @@
-"""Images of one shard, decoded once and resized for every network, in background threads."""
+"""Images of one shard, decoded once and resized for every model, in background threads."""
 
 from __future__ import annotations
 

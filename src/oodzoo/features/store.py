@@ -1,10 +1,10 @@
-"""A feature store as its readers see it: features and labels of each network and domain.
+"""A feature store as its readers see it: features and labels of each model and domain.
 
 On disk::
 
     STORE/images.json                            which image is which row
     STORE/skipped/<domain>/shard-00000.json      images of a shard that could not be read
-    STORE/<model>/model.json                     which network made the features
+    STORE/<model>/model.json                     which model made the features
     STORE/<model>/<domain>/shard-00000.features.npy, shard-00000.logits.npy
     STORE/manifest.json                          written last: what is complete, with checksums
     STORE/local.json                             what depends on time and place; no checksum
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import read_json
+from oodzoo._io import file_digest, read_json
 from oodzoo.errors import InputError
 from oodzoo.features.index import DomainIndex, ImageIndex
 
@@ -39,7 +39,7 @@ def shard_name(shard: int, output: str) -> str:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A network whose features are complete, as the manifest describes it."""
+    """A model whose features are complete, as the manifest describes it."""
 
     name: str
     source: str
@@ -82,7 +82,7 @@ class FeatureStore:
         if not (self.path / "manifest.json").is_file():
             unfinished = (self.path / "images.json").is_file()
             raise InputError(
-                f"the store {str(self.path)!r} has no finished network yet; run the same "
+                f"the store {str(self.path)!r} has no finished model yet; run the same "
                 "oodzoo extract again to finish it"
                 if unfinished
                 else f"{str(self.path)!r} is no feature store: it has no manifest.json"
@@ -106,7 +106,7 @@ class FeatureStore:
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the manifest: the same for stores that hold the same features."""
-        return hashlib.sha256((self.path / "manifest.json").read_bytes()).hexdigest()
+        return file_digest(self.path / "manifest.json")
 
     @property
     def n_images(self) -> int:
@@ -130,7 +130,7 @@ class FeatureStore:
     def model(self, name: str) -> StoredModel:
         if name not in self.manifest["models"]:
             known = ", ".join(self.models)
-            raise InputError(f"the store has no network {name!r}; it has {known}")
+            raise InputError(f"the store has no model {name!r}; it has {known}")
         return StoredModel(name=name, **self.manifest["models"][name])
 
     def milliseconds_per_image(self, name: str) -> float | None:
@@ -153,7 +153,7 @@ class FeatureStore:
         """The rows of a domain, shard by shard, as read-only memory maps."""
         stored = self.model(model)
         if output not in stored.outputs:
-            raise InputError(f"network {model!r} of the store has no {output}")
+            raise InputError(f"model {model!r} of the store has no {output}")
         width = stored.feature_dim if output == "features" else stored.n_logits
         folder = self.path / model / self.index.domain(domain).folder
         for number, shard in enumerate(stored.shards[domain]):
@@ -188,7 +188,7 @@ class FeatureStore:
                 n, images = sum(shard["rows"] for shard in shards), len(self._rows[domain])
                 if n != images:
                     raise InputError(
-                        f"the store {str(self.path)!r} is damaged: network {name!r} has {n} rows "
+                        f"the store {str(self.path)!r} is damaged: model {name!r} has {n} rows "
                         f"of {domain!r}, its lists have {images} images; run the same oodzoo extract "
                         "again, or make the store anew"
                     )
@@ -264,7 +264,7 @@ def index_checksum(index: ImageIndex, store: Path) -> str:
 
 
 def read_local(store: Path) -> dict[str, dict[str, Any]]:
-    """What the side file knows of each network; a lost or damaged one knows nothing."""
+    """What the side file knows of each model; a lost or damaged one knows nothing."""
     try:
         models = json.loads((store / "local.json").read_text(encoding="utf-8"))["models"]
         return {name: dict(facts) for name, facts in models.items()}

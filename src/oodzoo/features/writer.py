@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from oodzoo._io import (
     explaining_disk_errors,
+    file_digest,
     final_name,
     locked,
     npy_bytes,
@@ -43,7 +44,7 @@ from oodzoo.zoo.spec import require_folder_name
 DTYPES = ("float32", "float16")
 
 _RESERVED = frozenset({".lock", "cache", "images.json", "local.json", "manifest.json", "skipped"})
-"""What a store holds beside its networks."""
+"""What a store holds beside its models."""
 
 
 @contextmanager
@@ -56,11 +57,11 @@ def writing(path: Path) -> Iterator[StoreWriter]:
 
 
 _DECIDING = ("fingerprint", "feature_dim", "n_logits", "precision", "dtype", "preprocessing")
-"""What must not change of a network whose features are in a store."""
+"""What must not change of a model whose features are in a store."""
 
 
 class StoreWriter:
-    """Adds images, networks and shards to a store; :func:`writing` makes it, with the lock held.
+    """Adds images, models and shards to a store; :func:`writing` makes it, with the lock held.
 
     Every file is written whole under its final name, or not at all, so a shard that exists is a
     shard that is finished; the manifest is written last.
@@ -114,25 +115,25 @@ class StoreWriter:
         write_json(self.path / "images.json", {"schema": SCHEMA, **index.to_json()})
 
     def add_model(self, name: str, record: dict[str, Any]) -> None:
-        """Declare a network before its shards; another one of that name is refused."""
+        """Declare a model before its shards; another one of that name is refused."""
         require_free_name(name)
         record = json.loads(json.dumps(record))  # as it will be read again: lists, no tuples
         path = self.path / name / "model.json"
-        old = read_json(path, "the record of a network") if path.is_file() else None
+        old = read_json(path, "the record of a model") if path.is_file() else None
         if old is not None and any(path.parent.glob("*/shard-*.npy")):
             for key in _DECIDING:
                 if old.get(key) != record[key]:
                     raise InputError(
-                        f"the store holds features of another network under the name {name!r} "
+                        f"the store holds features of another model under the name {name!r} "
                         f"({key} {_short(old.get(key))}, now {_short(record[key])}); rename the "
-                        f"network, or remove the folder {str(path.parent)!r}"
+                        f"model, or remove the folder {str(path.parent)!r}"
                     )
         if old != record:
             write_json(path, record)
         self._models[name] = record
 
     def missing_shards(self, name: str) -> list[tuple[DomainIndex, int]]:
-        """The shards that a network still lacks, in the order of domains and rows."""
+        """The shards that a model still lacks, in the order of domains and rows."""
         return [
             (domain, shard)
             for domain in self.index.domains
@@ -157,7 +158,7 @@ class StoreWriter:
     def write_shard(
         self, name: str, domain: DomainIndex, shard: int, outputs: dict[str, NDArray[Any]]
     ) -> None:
-        """Write the outputs of a network for one shard; features last, they say it is there."""
+        """Write the outputs of a model for one shard; features last, they say it is there."""
         for output in sorted(outputs, reverse=True):
             path = self.path / name / domain.folder / shard_name(shard, output)
             content = npy_bytes(as_stored(outputs[output], self._models[name]["dtype"], name))
@@ -165,14 +166,14 @@ class StoreWriter:
             self._checksums[path] = hashlib.sha256(content).hexdigest()
 
     def finish(self, fingerprint: str) -> list[str]:
-        """Write the manifest: the networks that are complete, with checksums.
+        """Write the manifest: the models that are complete, with checksums.
 
-        Returns the networks that were complete before and are no longer: images were added.
+        Returns the models that were complete before and are no longer: images were added.
         """
         models = {}
         for path in sorted(self.path.glob("*/model.json")):
             name = path.parent.name
-            record = self._models.get(name) or read_json(path, "the record of a network")
+            record = self._models.get(name) or read_json(path, "the record of a model")
             self._models[name] = record
             if not self.missing_shards(name):
                 models[name] = {**record, "shards": self._shards(name)}
@@ -195,7 +196,7 @@ class StoreWriter:
         return sorted(set(self._old.get("models", {})) - set(models))
 
     def note_locally(self, name: str, facts: dict[str, Any]) -> None:
-        """Keep what depends on time and place (timings, where a network lies) in the side file."""
+        """Keep what depends on time and place (timings, where a model lies) in the side file."""
         path = self.path / "local.json"
         models = read_local(self.path)
         write_json(path, {"models": models | {name: models.get(name, {}) | facts}})
@@ -260,8 +261,7 @@ class StoreWriter:
             shards = old["shards"].get(domain.name, [])
             if shard < len(shards):
                 return str(shards[shard][output])
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(path)
 
 
 def _widths(record: dict[str, Any]) -> dict[str, int]:
@@ -270,19 +270,19 @@ def _widths(record: dict[str, Any]) -> dict[str, int]:
 
 
 def require_free_name(name: str) -> None:
-    """Refuse a network whose folder would lie where a store keeps something else."""
+    """Refuse a model whose folder would lie where a store keeps something else."""
     if name in _RESERVED:
-        raise InputError(f"a network cannot be named {name!r}: the store uses that name")
+        raise InputError(f"a model cannot be named {name!r}: the store uses that name")
     require_folder_name(name, "the store")
 
 
 def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
-    """Outputs of a network in the type of a store; values that it cannot hold are refused."""
+    """Outputs of a model in the type of a store; values that it cannot hold are refused."""
     with np.errstate(over="ignore"):
         stored = array.astype(dtype, copy=False)
     if not np.isfinite(stored).all():
         raise InputError(
-            f"network {name!r}: values up to {np.abs(array).max():.3g} do not fit {dtype}; "
+            f"model {name!r}: values up to {np.abs(array).max():.3g} do not fit {dtype}; "
             "store them as float32"
         )
     return stored
@@ -299,7 +299,7 @@ def _refuse_foreign(path: Path) -> None:
         return
     started = (path / "images.json").is_file()
     for entry in sorted(path.iterdir()):
-        # a kill between two steps may leave the folder of a network without its record
+        # a kill between two steps may leave the folder of a model without its record
         if final_name(entry.name) not in _RESERVED and not (started and entry.is_dir()):
             raise InputError(
                 f"{str(path)!r} is not empty and no feature store (it holds {entry.name!r}); "

@@ -51,7 +51,7 @@ class LinearHead:
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
-    strength: float
+    C: float
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         """Outputs (n, n_classes) before they are made probabilities."""
@@ -70,7 +70,7 @@ def fit_head(
     samples: Samples,
     n_classes: int,
     *,
-    strength: float | None = None,
+    C: float | None = None,
     strengths: tuple[float, ...] = STRENGTHS,
 ) -> LinearHead:
     """Train a head on samples of one domain or more.
@@ -98,20 +98,20 @@ def fit_head(
     >>> head.logits(np.float32([[0.5], [2.5]])).argmax(axis=1).tolist()
     [0, 1]
     """
-    _check(samples, n_classes, strengths if strength is None else (strength,))
+    _check(samples, n_classes, strengths if C is None else (C,))
     mean, std = _mean_and_std(samples.features)
     features = _standardised(samples.features, mean, std)
     problem = _Dual(features) if len(features) < features.shape[1] else _Primal(features)
     start = None
-    if strength is None:
-        strength, start = _chosen(problem, samples, n_classes, sorted(strengths))
+    if C is None:
+        C, start = _chosen(problem, samples, n_classes, sorted(strengths))
     everything = np.ones(len(features), bool)
     targets, present = _targets(samples.labels, everything)
-    found = problem.exact(targets, strength, None if start is None else start[present])
+    found = problem.exact(targets, C, None if start is None else start[present])
     weights, bias = np.zeros((n_classes, features.shape[1])), np.full(n_classes, -np.inf)
     weights[present] = problem.weights(found) / np.where(std > 0, std, 1)
     bias[present] = found[:, -1] - weights[present] @ mean
-    return LinearHead(weights, bias, float(strength))
+    return LinearHead(weights, bias, float(C))
 
 
 class _Primal:
@@ -132,10 +132,10 @@ class _Primal:
         for found in _path(form, targets, strengths):
             yield found, others.outputs(found, found)
 
-    def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+    def exact(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
         """The solution for all samples, in float64 where that takes little memory."""
         dtype = np.float64 if self._small else np.float32
-        return _fit(Primal(self.features.astype(dtype, copy=False)), targets, strength, start)
+        return _fit(Primal(self.features.astype(dtype, copy=False)), targets, C, start)
 
     def weights(self, found: Matrix) -> NDArray[np.float64]:
         return found[:, :-1].astype(np.float64)
@@ -164,9 +164,9 @@ class _Dual:
             everywhere[:, np.append(train, True)] = found
             yield everywhere, found[:, :-1] @ others + found[:, -1:]
 
-    def exact(self, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+    def exact(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
         """The solution for all samples, in float64."""
-        return _fit(Dual(self._gram), targets, strength, start)
+        return _fit(Dual(self._gram), targets, C, start)
 
     def weights(self, found: Matrix) -> NDArray[np.float64]:
         weights = np.zeros((len(found), self.features.shape[1]))
@@ -180,19 +180,19 @@ def _path(form: Form, targets: Matrix, strengths: Sequence[float]) -> Iterator[M
     """The solution for each strength, each from where the one before it ended."""
     found = np.zeros((len(targets), form.size + 1), np.float32)
     enough = PATH_TOLERANCE * gradient_at_zero(form, targets)
-    for strength in strengths:
-        found = minimise(form, targets, strength, found, enough)
+    for C in strengths:
+        found = minimise(form, targets, C, found, enough)
         yield found
 
 
-def _fit(form: Primal | Dual, targets: Matrix, strength: float, start: Matrix | None) -> Matrix:
+def _fit(form: Primal | Dual, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
     """The solution for one strength, in the precision of the form."""
     dtype = (form.features if isinstance(form, Primal) else form.gram).dtype
     targets = targets.astype(dtype)
     if start is None:
         start = np.zeros((len(targets), form.size + 1))
     enough = TOLERANCE * gradient_at_zero(form, targets)
-    return minimise(form, targets, strength, start.astype(dtype), enough)
+    return minimise(form, targets, C, start.astype(dtype), enough)
 
 
 def _chosen(

@@ -114,7 +114,7 @@ def gradient_at_zero(form: Form, targets: Matrix) -> float:
 
 
 def minimise(
-    form: Form, targets: Matrix, strength: float, start: Matrix, enough: float, limit: int = 1000
+    form: Form, targets: Matrix, C: float, start: Matrix, enough: float, limit: int = 1000
 ) -> Matrix:
     """Weights, or combinations, and bias (classes, size + 1) at which J is least.
 
@@ -133,7 +133,7 @@ def minimise(
         Of steps.
     """
     counts = targets.sum(axis=0)
-    penalty = 1 / strength
+    penalty = 1 / C
     sought = start
     outputs = form.outputs(sought, form.metric(sought))
     gradient = form.gradient(_residuals(outputs, targets, counts), sought, penalty)

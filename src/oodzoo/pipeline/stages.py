@@ -17,16 +17,17 @@ from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.choice import AUTO, best_number
 from oodzoo.evaluation.protocol import main_number, numbers_of, require_seed, trials_of
+from oodzoo.events import Progress
 from oodzoo.features.extract import Reporter, Settings, run_extraction
 from oodzoo.features.source import StoreSource
 from oodzoo.features.store import FeatureStore
 from oodzoo.predictor import fit
-from oodzoo.ranking.ranker import Progress, rank, require_score
+from oodzoo.ranking.ranker import rank, require_score
 from oodzoo.record import Document, Record
 from oodzoo.report import write_report
 from oodzoo.selection.select import select_features
-from oodzoo.testbed import document as testbed_document
 from oodzoo.testbed import run as run_testbed
+from oodzoo.testbed import to_dict as testbed_document
 from oodzoo.zoo import ModelSpec, load_zoo
 
 Done = tuple[Document, bool]
@@ -34,7 +35,7 @@ Done = tuple[Document, bool]
 
 
 @dataclass(frozen=True)
-class Choices:
+class RunConfig:
     """What a person can choose about the job; see the stages for what it means."""
 
     top_k: int | Sequence[int] | Literal["auto"] = 3
@@ -73,24 +74,24 @@ class Job:
         dataset: ImageDomains,
         zoo: Sequence[ModelSpec],
         folder: Path,
-        choices: Choices,
+        config: RunConfig,
         command: str,
     ) -> None:
         self.dataset = dataset
         self.zoo = list(zoo)
         self.folder = folder
-        self.choices = choices
+        self.config = config
         settings = {
             "data": str(dataset.source),
             "images": len(dataset),
             "zoo": [spec.name for spec in self.zoo],
-            **dataclasses.asdict(choices),
+            **dataclasses.asdict(config),
         }
         self.record = Record(folder, command, settings)
 
     @property
     def store(self) -> FeatureStore:
-        """The store, of its networks those of this zoo that did not fail in this run."""
+        """The store, of its models those of this zoo that did not fail in this run."""
         store = FeatureStore(self.folder / "store")
         failed = self.record.document.get("extraction", {}).get("failed", {})
         mine = {spec.name for spec in self.zoo} - set(failed)
@@ -105,12 +106,12 @@ class Job:
     @property
     def _device(self) -> str | None:
         """Where to compute with moments: NumPy unless a GPU was asked for by name."""
-        device = self.choices.extraction.device
+        device = self.config.extraction.device
         return device if device.startswith("cuda") else None
 
     def extract(self, reporter: Reporter | None = None) -> Done:
         """From images to features in `store/`."""
-        settings = self.choices.extraction
+        settings = self.config.extraction
 
         def work() -> Document:
             done = run_extraction(self.dataset, self.zoo, self.folder / "store", settings, reporter)
@@ -142,21 +143,21 @@ class Job:
         return document, skipped
 
     def rank(self, progress: Progress | None = None) -> Done:
-        """The networks, the best first."""
-        score = self.choices.score
+        """The models, the best first."""
+        score = self.config.score
 
         def work() -> Document:
-            return rank(self.store, score=score, device=self._device, progress=progress).document()
+            return rank(self.store, score=score, device=self._device, progress=progress).to_dict()
 
         return self.record.stage("ranking", [self._content, score], work)
 
     def select(self) -> Done:
-        """The informative features of the best networks, by all domains."""
+        """The informative features of the best models, by all domains."""
         models = self._best()
 
         def work() -> Document:
             source = StoreSource(self.store, models)
-            return select_features(source, models, device=self._device).document()
+            return select_features(source, models, device=self._device).to_dict()
 
         inputs = [self._content, models]
         return self.record.stage("selection", inputs, work)
@@ -167,28 +168,28 @@ class Job:
         return len(StoreSource(self.store).domains) > 2
 
     def evaluate(self, progress: Callable[..., None] | None = None) -> Done:
-        """What single networks, ensembles and selections reach on a domain that was left out."""
-        choices = self.choices
+        """What single models, ensembles and selections reach on a domain that was left out."""
+        config = self.config
 
         def work() -> Document:
             return evaluate(
                 self.store,
-                top_k=choices.top_k,
-                protocol=choices.protocol,
-                score=choices.score,
-                baselines=choices.baselines,
-                seed=choices.seed,
+                top_k=config.top_k,
+                protocol=config.protocol,
+                score=config.score,
+                baselines=config.baselines,
+                seed=config.seed,
                 device=self._device,
                 progress=progress,
-            ).document()
+            ).to_dict()
 
         inputs = [
             self._content,
-            choices.top_k,
-            choices.protocol,
-            choices.score,
-            choices.baselines,
-            choices.seed,
+            config.top_k,
+            config.protocol,
+            config.score,
+            config.baselines,
+            config.seed,
         ]
         return self.record.stage("evaluation", inputs, work)
 
@@ -215,7 +216,7 @@ class Job:
 
     @property
     def can_judge(self) -> bool:
-        """Whether there are networks enough to speak of their order."""
+        """Whether there are models enough to speak of their order."""
         return len(self.store.models) > 2
 
     def judge(self, progress: Callable[..., None] | None = None) -> Done:
@@ -225,12 +226,12 @@ class Job:
             bed = run_testbed(
                 self.store,
                 name=self.dataset.source.resolve().stem,
-                seed=self.choices.seed,
+                seed=self.config.seed,
                 progress=progress,
             )
             return testbed_document(bed)
 
-        inputs = [self._content, list(scores.names()), self.choices.seed]
+        inputs = [self._content, list(scores.names()), self.config.seed]
         return self.record.stage("testbed", inputs, work)
 
     def report(self) -> Path:
@@ -239,9 +240,9 @@ class Job:
         return write_report(self.folder)
 
     def _best(self) -> list[str]:
-        """The networks to put side by side in the end, chosen by all domains."""
+        """The models to put side by side in the end, chosen by all domains."""
         order = [row["model"] for row in self.record.document["ranking"]["ranking"]]
-        numbers = numbers_of(self.choices.top_k)
+        numbers = numbers_of(self.config.top_k)
         if numbers is not None:
             return order[: main_number(numbers)]
         possible = [k for k in AUTO if k <= len(order)]
@@ -263,7 +264,7 @@ class Job:
 
 
 def _identity(spec: ModelSpec) -> list[Any]:
-    """What decides about a network's features: what is said of it, and its file's content."""
+    """What decides about a model's features: what is said of it, and its file's content."""
     said = {key: value for key, value in dataclasses.asdict(spec).items() if key != "folder"}
     digest = None
     if spec.kind == "onnx" and spec.file.is_file():
@@ -288,7 +289,7 @@ def run(
     zoo: str | Path | Sequence[ModelSpec],
     out: str | Path,
     *,
-    choices: Choices | None = None,
+    config: RunConfig | None = None,
 ) -> Document:
     """Do the whole job in a folder: extract, rank, select, evaluate, fit, judge scores, report.
 
@@ -311,14 +312,14 @@ def run(
     specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
     folder = Path(out)
     with locked(folder):
-        job = Job(dataset, specs, folder, choices or Choices(), f"oodzoo.run(..., {str(out)!r})")
+        job = Job(dataset, specs, folder, config or RunConfig(), f"oodzoo.run(..., {str(out)!r})")
         job.extract()
         job.rank()
         job.select()
         if job.can_evaluate:
             job.evaluate()
         job.fit()
-        if job.choices.baselines and job.can_judge:
+        if job.config.baselines and job.can_judge:
             job.judge()
         job.report()
     return job.record.document

@@ -1,9 +1,9 @@
 """A predictor as one ONNX file, from pixels to probabilities.
 
-The file has one input for each size in which networks want their images (`pixels`, or
+The file has one input for each size in which models want their images (`pixels`, or
 `pixels_224x224` and so on where there are several): bytes (n, height, width, 3), resized and cut
 as :meth:`Predictor.preprocess <oodzoo.Predictor.preprocess>` does. Everything after that is in the
-graph: normalisation, the networks up to their features, the kept columns, the head, the softmax.
+graph: normalisation, the models up to their features, the kept columns, the head, the softmax.
 Resizing is not: Pillow's filters have no equal among the operators of ONNX.
 
 The output is `probabilities`, float32 (n, n_classes). Classes, geometries and the version of oodzoo
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo._io import write_bytes
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.predictor.images import features_of_pixels
-from oodzoo.predictor.models import PredictorNetwork
+from oodzoo.predictor.models import PredictorModel
 from oodzoo.zoo import Geometry
-from oodzoo.zoo.packages import one_line, optional_package
+from oodzoo.zoo.packages import optional_package
 
 if TYPE_CHECKING:
     from oodzoo.predictor.predictor import Predictor
@@ -44,14 +45,14 @@ def export(predictor: Predictor, file: Path) -> Path:
     Raises
     ------
     InputError
-        If a network is no ONNX file, or cannot be joined with the others.
+        If a model is no ONNX file, or cannot be joined with the others.
     MissingPackageError
         If the package `onnx` is not installed.
     """
-    for network in predictor.networks:
+    for network in predictor.models:
         if network.spec.kind != "onnx":
             raise InputError(
-                f"network {network.name!r} comes from {network.spec.kind}; only networks that are "
+                f"model {network.name!r} comes from {network.spec.kind}; only models that are "
                 "ONNX files can be exported (fit with models= that are)"
             )
     if file.is_dir():
@@ -60,7 +61,7 @@ def export(predictor: Predictor, file: Path) -> Path:
     model = _Graph(onnx, predictor).model()
     if model.ByteSize() > _LARGEST:
         raise InputError(
-            f"the networks together are {model.ByteSize() / 1e9:.1f} GB; one ONNX file holds 2"
+            f"the models together are {model.ByteSize() / 1e9:.1f} GB; one ONNX file holds 2"
         )
     content: bytes = model.SerializeToString()
     _require_equal(content, predictor)
@@ -68,9 +69,9 @@ def export(predictor: Predictor, file: Path) -> Path:
     return file
 
 
-def input_names(networks: Sequence[PredictorNetwork]) -> dict[str, Geometry]:
+def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
     """The inputs of the file, and how an image becomes each of them."""
-    geometries = list(dict.fromkeys(network.preprocessing.geometry for network in networks))
+    geometries = list(dict.fromkeys(network.preprocessing.geometry for network in models))
     if len(geometries) == 1:
         return {"pixels": geometries[0]}
     names: dict[str, Geometry] = {}
@@ -86,7 +87,7 @@ class _Graph:
     def __init__(self, onnx: Any, predictor: Predictor) -> None:
         self.onnx = onnx
         self.predictor = predictor
-        self.inputs = input_names(predictor.networks)
+        self.inputs = input_names(predictor.models)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.sparse: list[Any] = []
@@ -136,12 +137,12 @@ class _Graph:
         try:
             self.onnx.checker.check_model(model)
         except Exception as error:
-            raise InputError(f"the networks cannot be joined: {one_line(error)}") from error
+            raise InputError(f"the models cannot be joined: {one_line(error)}") from error
         return model
 
-    def _parts(self) -> dict[PredictorNetwork, Any]:
-        """Each network up to its features, all of one opset, with names of its own."""
-        parts = {network: self._cut(network) for network in self.predictor.networks}
+    def _parts(self) -> dict[PredictorModel, Any]:
+        """Each model up to its features, all of one opset, with names of its own."""
+        parts = {network: self._cut(network) for network in self.predictor.models}
         newest = max(_OLDEST, *(_opset(part) for part in parts.values()))
         for at, (network, part) in enumerate(parts.items()):
             if _opset(part) != newest:
@@ -149,15 +150,15 @@ class _Graph:
                     part = self.onnx.version_converter.convert_version(part, newest)
                 except Exception as error:
                     raise InputError(
-                        f"network {network.name!r} cannot be brought from opset {_opset(part)} to "
+                        f"model {network.name!r} cannot be brought from opset {_opset(part)} to "
                         f"{newest}, which the others need: {one_line(error)}"
                     ) from error
-            parts[network] = self.onnx.compose.add_prefix(part, f"network{at}_")
+            parts[network] = self.onnx.compose.add_prefix(part, f"model{at}_")
             self._keep_batch(network, part)
         return parts
 
-    def _cut(self, network: PredictorNetwork) -> Any:
-        """A network without what its features do not need."""
+    def _cut(self, network: PredictorModel) -> Any:
+        """A model without what its features do not need."""
         model = self.onnx.load(network.spec.file)
         graph = model.graph
         makers = {name: node for node in graph.node for name in node.output}
@@ -190,20 +191,20 @@ class _Graph:
         del graph.value_info[:]
         return model
 
-    def _keep_batch(self, network: PredictorNetwork, part: Any) -> None:
-        """A network for batches of one size makes the whole file one for that size."""
+    def _keep_batch(self, network: PredictorModel, part: Any) -> None:
+        """A model for batches of one size makes the whole file one for that size."""
         size = part.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if not size:
             return
         if self.batch not in ("n", size):
             raise InputError(
-                f"network {network.name!r} takes {size} images at a time and another one "
+                f"model {network.name!r} takes {size} images at a time and another one "
                 f"{self.batch}; they cannot be in one file"
             )
         self.batch = size
 
-    def _features(self, network: PredictorNetwork, part: Any, prefix: str) -> str:
-        """Pixels to the kept features of a network; gives the name of the result."""
+    def _features(self, network: PredictorModel, part: Any, prefix: str) -> str:
+        """Pixels to the kept features of a model; gives the name of the result."""
         float32 = self.onnx.TensorProto.FLOAT
         graph = part.graph
         (pixels,) = (n for n, g in self.inputs.items() if g == network.preprocessing.geometry)
@@ -230,7 +231,7 @@ class _Graph:
         if len(_known_shape(self.onnx, part)) == 4:
             pooled = self._add("GlobalAveragePool", [name], f"{prefix}pooled")
             name = self._add("Flatten", [pooled], f"{prefix}flat", axis=1)
-        columns = self.predictor.kept.columns[network.name]
+        columns = self.predictor.columns.by_model[network.name]
         tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
         self.constants.append(tensor)
         return self._add("Gather", [name, tensor.name], f"{prefix}kept", axis=1)
@@ -269,17 +270,17 @@ def _require_equal(content: bytes, predictor: Predictor) -> None:
         name: rng.integers(
             0, 256, (batch if isinstance(batch, int) else 4, *geometry.crop, 3), np.uint8
         )
-        for name, geometry in input_names(predictor.networks).items()
+        for name, geometry in input_names(predictor.models).items()
     }
     found = session.run(["probabilities"], pixels)[0]
-    by_geometry = {g: pixels[n] for n, g in input_names(predictor.networks).items()}
+    by_geometry = {g: pixels[n] for n, g in input_names(predictor.models).items()}
     expected = predictor.head.probabilities(
-        features_of_pixels(by_geometry, predictor.loaded(), predictor.kept.columns)
+        features_of_pixels(by_geometry, predictor.loaded(), predictor.columns.by_model)
     )
     difference = float(np.abs(found - expected).max())
     if not difference <= TOLERANCE:
         raise InputError(
-            f"the networks in one ONNX file give probabilities that differ by {difference:.1g} "
+            f"the models in one ONNX file give probabilities that differ by {difference:.1g} "
             f"from the predictor's, more than {TOLERANCE:.0e}; no file was written"
         )
 
@@ -289,7 +290,7 @@ def _opset(model: Any) -> int:
 
 
 def _opsets(helper: Any, parts: Any) -> list[Any]:
-    """The operators that all networks need together."""
+    """The operators that all models need together."""
     versions: dict[str, int] = {}
     for part in parts:
         for opset in part.opset_import:
@@ -309,7 +310,7 @@ def _read(node: Any) -> list[str]:
 
 
 def _known_shape(onnx: Any, part: Any) -> list[Any]:
-    """The dimensions of a network's features; inferred where the file does not state them."""
+    """The dimensions of a model's features; inferred where the file does not state them."""
     kind = part.graph.output[0].type.tensor_type
     if not kind.HasField("shape"):
         kind = onnx.shape_inference.infer_shapes(part).graph.output[0].type.tensor_type

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Kept
+from oodzoo.events import Progress
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import StoreSource
 from oodzoo.features.store import FeatureStore
 from oodzoo.heads.linear import fit_head
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.models import network_of
+from oodzoo.predictor.models import model_of
 from oodzoo.predictor.predictor import Origin, Predictor
-from oodzoo.ranking.ranker import Progress, rank
+from oodzoo.ranking.ranker import rank
 from oodzoo.selection.select import select_features
 from oodzoo.zoo import ModelSpec, load_zoo
 
@@ -30,26 +31,26 @@ def fit(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Predictor:
-    """Make a predictor of the best networks of a store, trained on all of its domains.
+    """Make a predictor of the best models of a store, trained on all of its domains.
 
     Parameters
     ----------
     store : FeatureStore or path
     top_k : int
-        How many of the best networks to put side by side.
+        How many of the best models to put side by side.
     select : bool
         Whether to keep only features that say something about a class (:mod:`oodzoo.selection.selector`).
     models : sequence of str, optional
-        These networks, whatever their rank.
+        These models, whatever their rank.
     threshold : float
         Keep features with a greater inclusion probability for any class.
     zoo : str, path or sequence of ModelSpec, optional
-        What :func:`oodzoo.load_zoo` takes or gives: where the networks lie, if not where they lay
+        What :func:`oodzoo.load_zoo` takes or gives: where the models lie, if not where they lay
         when the store was made.
     device : str, optional
         Where to compute: NumPy if None, else PyTorch on this device ("cuda").
     progress : callable, optional
-        Called with (networks ranked, networks).
+        Called with (models ranked, models).
 
     Returns
     -------
@@ -69,23 +70,23 @@ def fit(
         )
     names, scores = _chosen(store, top_k, models, device, progress)
     known = _specs(zoo)
-    # Before the work: a network that is not there would make it vain.
-    networks = {name: network_of(store, name, known) for name in names}
+    # Before the work: a model that is not there would make it vain.
+    networks = {name: model_of(store, name, known) for name in names}
     source = StoreSource(store, names)
-    kept = Kept.all_of(source, names)
-    n_features = len(kept)
+    columns = Columns.all_of(source, names)
+    n_features = len(columns)
     if select:
-        kept = select_features(source, names, threshold=threshold, device=device).kept
-    if not len(kept):
+        columns = select_features(source, names, threshold=threshold, device=device).columns
+    if not len(columns):
         raise InputError(
             f"no feature of {', '.join(names)} has an inclusion probability above {threshold}; "
             "give a smaller threshold, or keep all features"
         )
-    samples = kept.samples(source, source.domains)
+    samples = columns.samples(source, source.domains)
     groups = [source.groups(domain) for domain in source.domains]
     return Predictor(
-        [networks[name] for name in kept.models],
-        Kept({name: kept.columns[name] for name in kept.models}),
+        [networks[name] for name in columns.models],
+        Columns({name: columns.by_model[name] for name in columns.models}),
         source.classes,
         fit_head(samples, len(source.classes)),
         fit_gaussian(samples, groups),
@@ -107,11 +108,11 @@ def _chosen(
     device: str | None,
     progress: Progress | None,
 ) -> tuple[list[str], dict[str, float]]:
-    """The networks to take, and the scores by which they were chosen."""
+    """The models to take, and the scores by which they were chosen."""
     if models is not None:
         names = list(models)
         if not names or len(set(names)) < len(names):
-            raise InputError(f"networks to put side by side: {names}; name each of them once")
+            raise InputError(f"models to put side by side: {names}; name each of them once")
         for name in names:
             store.model(name)
         return names, {}

@@ -2,10 +2,10 @@
 
 ::
 
-    MODEL/predictor.json                  what it is: schema, classes, networks, origin, checksums
-    MODEL/head.safetensors                weights, bias, and the kept columns of each network
+    MODEL/predictor.json                  what it is: schema, classes, models, origin, checksums
+    MODEL/head.safetensors                weights, bias, and the kept columns of each model
     MODEL/gaussian.safetensors            the Gaussian of the training features
-    MODEL/networks/<name>.onnx            the networks' own files; those that come from a hub are
+    MODEL/models/<name>.onnx            the models' own files; those that come from a hub are
                                           named by their id and known again by a fingerprint
 
 Nothing in it says where the store or the zoo lay, and nothing is a pickle.
@@ -25,13 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo._io import explaining_disk_errors, read_json, write_bytes, write_json
+from oodzoo._io import explaining_disk_errors, file_digest, read_json, write_bytes, write_json
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Kept
+from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.bundle import carried, carry
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.models import digest
 from oodzoo.predictor.predictor import Origin, Predictor
 
 SCHEMA = 1
@@ -63,13 +62,13 @@ def load(
 ) -> Predictor:
     """Read a predictor that :meth:`Predictor.save` or `oodzoo fit` wrote.
 
-    Every file is checked against its checksum. Networks are loaded when the first image comes.
+    Every file is checked against its checksum. Models are loaded when the first image comes.
 
     Parameters
     ----------
     folder : path
     device : str, default "auto"
-        Where networks run: "cpu", "cuda", "cuda:1", "mps"; "auto" takes the fastest there is.
+        Where models run: "cpu", "cuda", "cuda:1", "mps"; "auto" takes the fastest there is.
     batch_size : int, optional
         Images in one forward pass; by default chosen for the device.
     """
@@ -89,11 +88,11 @@ def load(
         head, gaussian = _read_tensors(path / _HEAD), _read_tensors(path / _GAUSSIAN)
         for entry in document["networks"]:
             _require_files(path, entry["files"])
-        networks = [carried(entry, path) for entry in document["networks"]]
-        columns = {network.name: head[f"columns.{network.name}"] for network in networks}
-        for network in networks:
-            _require_columns(columns[network.name], network.feature_dim, network.name, path)
-        kept = Kept(columns)
+        models = [carried(entry, path) for entry in document["networks"]]
+        columns = {model.name: head[f"columns.{model.name}"] for model in models}
+        for model in models:
+            _require_columns(columns[model.name], model.feature_dim, model.name, path)
+        kept = Columns(columns)
         classes = document["classes"]
         _require_shapes(path / _HEAD, head, {"weights": (len(classes), len(kept))})
         _require_shapes(path / _HEAD, head, {"bias": (len(classes),)})
@@ -101,7 +100,7 @@ def load(
         origin = {field.name: document["origin"][field.name] for field in fields(Origin)}
         origin["domains"] = tuple(origin["domains"])
         return Predictor(
-            networks,
+            models,
             kept,
             classes,
             LinearHead(head["weights"], head["bias"], float(document["head"]["strength"])),
@@ -117,20 +116,20 @@ def load(
 
 def _write(predictor: Predictor, folder: Path) -> None:
     head: Tensors = {"weights": predictor.head.weights, "bias": predictor.head.bias}
-    head |= {f"columns.{name}": c for name, c in predictor.kept.columns.items()}
+    head |= {f"columns.{name}": c for name, c in predictor.columns.by_model.items()}
     _write_tensors(folder / _HEAD, head)
     _write_tensors(folder / _GAUSSIAN, predictor.gaussian.tensors())
-    networks = [carry(network, folder) for network in predictor.networks]
+    models = [carry(model, folder) for model in predictor.models]
     document = {
         "kind": _KIND,
         "schema": SCHEMA,
         "oodzoo": oodzoo.__version__,
         "classes": predictor.classes_.tolist(),
-        "networks": networks,
-        "head": {"strength": predictor.head.strength},
+        "networks": models,
+        "head": {"strength": predictor.head.C},
         "out_of_domain": predictor.gaussian.facts(),
         "origin": asdict(predictor.origin),
-        "files": {name: digest(folder / name) for name in (_HEAD, _GAUSSIAN)},
+        "files": {name: file_digest(folder / name) for name in (_HEAD, _GAUSSIAN)},
     }
     write_json(folder / "predictor.json", document)
 
@@ -194,7 +193,7 @@ def _require_files(path: Path, digests: dict[str, str]) -> None:
             raise InputError(
                 f"the predictor {str(path)!r} lacks {name!r}; copy the whole folder, or fit again"
             )
-        found = digest(file)
+        found = file_digest(file)
         if found != expected:
             raise InputError(
                 f"{str(file)!r} has the sha256 {found[:12]}…, the predictor was saved with "
@@ -228,7 +227,7 @@ def _require_columns(columns: NDArray[Any], feature_dim: int, name: str, path: P
     right = columns.ndim == 1 and columns.dtype == np.int64 and len(columns) > 0
     if not right or columns.min() < 0 or columns.max() >= feature_dim:
         raise InputError(
-            f"{str(path / _HEAD)!r} is damaged: the columns kept of network {name!r} are not "
+            f"{str(path / _HEAD)!r} is damaged: the columns kept of model {name!r} are not "
             f"among its {feature_dim} features; fit again"
         )
 

@@ -1,4 +1,4 @@
-"""From images to the kept features of several networks, piece by piece."""
+"""From images to the kept features of several models, piece by piece."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oodzoo.data.listing import SUFFIXES
 from oodzoo.errors import InputError
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Chunk, Decoding
-from oodzoo.zoo import Geometry, Network
+from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.model import Pixels
 
 ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
@@ -40,29 +40,29 @@ class Piece:
 
 def features_of(
     images: Iterable[ImageLike],
-    networks: Mapping[str, Network],
+    models: Mapping[str, Model],
     columns: Mapping[str, NDArray[np.int64]],
     batch_size: int,
 ) -> Iterator[Piece]:
-    """Run networks over images of any number; memory does not grow with it.
+    """Run models over images of any number; memory does not grow with it.
 
-    The next piece is decoded while this one goes through the networks.
+    The next piece is decoded while this one goes through the models.
     """
-    geometries = dict.fromkeys(n.info.preprocessing.geometry for n in networks.values())
+    geometries = dict.fromkeys(n.info.preprocessing.geometry for n in models.values())
     parts: list[NDArray[np.float32]] = []
 
     def jobs() -> Iterator[Job[tuple[list[str | None], Chunk]]]:
         for names, chunk in _decoded(images, list(geometries), max(batch_size, _PIECE)):
-            for network in networks.values():
-                pixels = chunk.pixels[network.info.preprocessing.geometry]
-                yield Job((names, chunk), network, pixels, batch_size)
+            for model in models.values():
+                pixels = chunk.pixels[model.info.preprocessing.geometry]
+                yield Job((names, chunk), model, pixels, batch_size)
 
     for done in run_jobs(jobs()):
-        network = done.job.network
+        model = done.job.model
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
-        parts.append(done.outputs.features[:, columns[network.info.name]])
-        if len(parts) == len(networks):
+        parts.append(done.outputs.features[:, columns[model.info.name]])
+        if len(parts) == len(models):
             names, chunk = done.job.tag
             yield _finite(names, chunk, np.concatenate(parts, axis=1))
             parts = []
@@ -70,14 +70,14 @@ def features_of(
 
 def features_of_pixels(
     pixels: Mapping[Geometry, Pixels],
-    networks: Mapping[str, Network],
+    models: Mapping[str, Model],
     columns: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.float32]:
-    """The kept features of images that are in the sizes of the networks already."""
+    """The kept features of images that are in the sizes of the models already."""
     return np.concatenate(
         [
-            network(pixels[network.info.preprocessing.geometry]).features[:, columns[name]]
-            for name, network in networks.items()
+            model(pixels[model.info.preprocessing.geometry]).features[:, columns[name]]
+            for name, model in models.items()
         ],
         axis=1,
     )
@@ -88,7 +88,7 @@ def _finite(names: list[str | None], chunk: Chunk, features: NDArray[np.float32]
     good = np.asarray(np.isfinite(features).all(axis=1))
     problems = dict(chunk.problems)
     for row in np.flatnonzero(~good).tolist():
-        problems[chunk.positions[row]] = "a network gives NaN or infinite features for it"
+        problems[chunk.positions[row]] = "a model gives NaN or infinite features for it"
     positions = [chunk.positions[row] for row in np.flatnonzero(good).tolist()]
     return Piece(names, positions, features[good], problems)
 

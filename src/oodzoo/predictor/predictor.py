@@ -1,4 +1,4 @@
-"""A model that labels images: networks, the features kept of them, a head, and a warning."""
+"""A model that labels images: models, the features kept of them, a head, and a warning."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Kept
+from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import ImageLike, features_of, preprocessed
-from oodzoo.predictor.models import PredictorNetwork
-from oodzoo.zoo import Network
+from oodzoo.predictor.models import PredictorModel
+from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ class Origin:
     data : str
         Fingerprint of the training data.
     scores : dict
-        Score of each network that was ranked; empty where the networks were named.
+        Score of each model that was ranked; empty where the models were named.
     n_features : int
-        Features of the networks side by side, of which some are kept.
+        Features of the models side by side, of which some are kept.
     threshold : float or None
         Of the inclusion probability; None where all features are kept.
     """
@@ -98,7 +98,7 @@ class Predictor:
     Attributes
     ----------
     classes_ : array (n_classes,)
-    networks : tuple of PredictorNetwork
+    models : tuple of PredictorModel
         Those that have a kept feature.
     kept : Kept
         Which features of them the head sees.
@@ -110,8 +110,8 @@ class Predictor:
 
     def __init__(
         self,
-        networks: Sequence[PredictorNetwork],
-        kept: Kept,
+        models: Sequence[PredictorModel],
+        kept: Columns,
         classes: Sequence[Any],
         head: LinearHead,
         gaussian: TrainingGaussian,
@@ -123,19 +123,21 @@ class Predictor:
         require_device(device)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"the batch size must be at least 1, and is {batch_size}")
-        self.networks = tuple(networks)
-        self.kept = kept
+        self.models = tuple(models)
+        self.columns = kept
         self.classes_ = _column(classes)
         self.head = head
         self.gaussian = gaussian
         self.origin = origin
         self.device = device
         self.batch_size = batch_size
-        self._loaded: dict[str, Network] = {}
+        self._loaded: dict[str, Model] = {}
 
     def __repr__(self) -> str:
-        names = ", ".join(network.name for network in self.networks)
-        return f"Predictor({len(self.classes_)} classes from {len(self.kept)} features of {names})"
+        names = ", ".join(model.name for model in self.models)
+        return (
+            f"Predictor({len(self.classes_)} classes from {len(self.columns)} features of {names})"
+        )
 
     def stream(self, images: Iterable[ImageLike]) -> Iterator[Prediction | Unreadable]:
         """Label images one after another, in the order in which they come.
@@ -144,7 +146,7 @@ class Predictor:
         reported, and the others go on.
         """
         start = 0
-        columns = self.kept.columns
+        columns = self.columns.by_model
         for piece in features_of(images, self.loaded(), columns, self._batch_size()):
             probabilities = self.head.probabilities(piece.features)
             distances = self.gaussian.distances(piece.features)
@@ -206,7 +208,7 @@ class Predictor:
         return float(np.mean([a == b for a, b in zip(labels, truth, strict=True)]))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the predictor and its networks into a folder; :func:`oodzoo.load` reads it.
+        """Write the predictor and its models into a folder; :func:`oodzoo.load` reads it.
 
         A predictor that is there already is replaced; any other folder is refused.
         """
@@ -221,7 +223,7 @@ class Predictor:
         return export(self, Path(file))
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
-        """What the exported ONNX file takes: images in the sizes of its networks, all in memory.
+        """What the exported ONNX file takes: images in the sizes of its models, all in memory.
 
         Examples
         --------
@@ -230,7 +232,7 @@ class Predictor:
         """
         from oodzoo.predictor.export import input_names
 
-        inputs = input_names(self.networks)
+        inputs = input_names(self.models)
         return {name: preprocessed(images, geometry) for name, geometry in inputs.items()}
 
     def _all(self, images: Iterable[ImageLike]) -> Iterator[Prediction]:
@@ -247,19 +249,19 @@ class Predictor:
                 )
             yield found
 
-    def loaded(self) -> dict[str, Network]:
-        """The networks, loaded where they are not yet."""
-        for network in self.networks:
-            if network.name not in self._loaded:
-                self._loaded[network.name] = network.load(self.device)
+    def loaded(self) -> dict[str, Model]:
+        """The models, loaded where they are not yet."""
+        for model in self.models:
+            if model.name not in self._loaded:
+                self._loaded[model.name] = model.load(self.device)
         return self._loaded
 
     def _batch_size(self) -> int:
         if self.batch_size is not None:
             return self.batch_size
         return min(
-            default_batch_size(resolve_device(self.device, network.spec.kind))
-            for network in self.networks
+            default_batch_size(resolve_device(self.device, model.spec.kind))
+            for model in self.models
         )
 
     # --- what scikit-learn asks ------------------------------------------------------------------

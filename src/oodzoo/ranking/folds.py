@@ -222,7 +222,7 @@ class _Training:
 
 
 class _Domains:
-    """The domains of one network, on one backend."""
+    """The domains of one model, on one backend."""
 
     def __init__(
         self,
@@ -246,7 +246,7 @@ class _Domains:
             if tuple(mine) != tuple(theirs):
                 raise InputError(
                     f"domain {first!r} has {mine[0]} features and {mine[1]} classes, and domain "
-                    f"{name!r} {theirs[0]} and {theirs[1]}; they must be of one network and task"
+                    f"{name!r} {theirs[0]} and {theirs[1]}; they must be of one model and task"
                 )
         self.backend: Backend = backend(device)
         self.moments = {name: moments.to(device) for name, moments in domains.items()}

@@ -1,19 +1,19 @@
-r"""How sure an order is: which networks can be told apart, and between which ranks each may lie.
+r"""How sure an order is: which models can be told apart, and between which ranks each may lie.
 
-Two networks are compared by their difference :math:`D_i` on each left-out domain i, since what
+Two models are compared by their difference :math:`D_i` on each left-out domain i, since what
 makes a domain hard makes it hard for both. Its mean over m domains has a standard error from two
 sources: the domains are a sample of those one may meet, and the images of each are a sample of it.
 The spread of :math:`D_i` between domains contains both, but is estimated from few numbers; the
 error that follows from the images alone, by leaving out one image (or one group of images) at a
 time, is a lower bound for it. The larger one is taken.
 
-A network is *clearly better* than another when the 90 % interval of the mean difference, by
-Student's t with m - 1 degrees of freedom, lies above zero, and two networks are *tied* when neither
-is clearly better. A network's rank then lies between one more than the number of networks clearly
+A model is *clearly better* than another when the 90 % interval of the mean difference, by
+Student's t with m - 1 degrees of freedom, lies above zero, and two models are *tied* when neither
+is clearly better. A model's rank then lies between one more than the number of models clearly
 better than it, and the number of those not clearly worse (Mogstad, Romano, Shaikh, Wilhelm,
 Inference for Ranks, 2024, without their correction for many comparisons, which with four domains
 would leave nothing to say). In simulations (``tests/test_certainty.py``) these intervals hold the
-true rank in 90 % of the cases or more on average over the networks. For the truly best one it is
+true rank in 90 % of the cases or more on average over the models. For the truly best one it is
 less where many are nearly equal: some will beat it by luck.
 """
 
@@ -39,7 +39,7 @@ def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = No
     Parameters
     ----------
     values : array (n, M)
-        One column for each network, one row for each image.
+        One column for each model, one row for each image.
     groups : sequence, optional
         Rows that belong together; None for a row on its own.
     """
@@ -60,19 +60,19 @@ def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = No
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every network against every other.
+    """Every model against every other.
 
     Attributes
     ----------
     better : array of bool (M, M)
-        Whether the network of the row is clearly better than that of the column.
+        Whether the model of the row is clearly better than that of the column.
     """
 
     better: NDArray[np.bool_]
 
     @classmethod
     def of(cls, scores: Floats, image_covariances: Sequence[Floats]) -> Comparison:
-        """Compare networks by their scores (M, m) on m left-out domains."""
+        """Compare models by their scores (M, m) on m left-out domains."""
         m = scores.shape[1]
         differences = scores[:, None, :] - scores[None, :, :]
         between = differences.var(axis=2, ddof=1) / m
@@ -86,15 +86,15 @@ class Comparison:
         return cls(differences.mean(axis=2) > quantile * error)
 
     def rank_intervals(self) -> list[tuple[int, int]]:
-        """Between which ranks each network may lie."""
+        """Between which ranks each model may lie."""
         best = 1 + self.better.sum(axis=0)
         worst = len(self.better) - self.better.sum(axis=1)
         return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]
 
-    def ties(self, network: int) -> list[int]:
-        """The networks that cannot be told apart from this one."""
-        apart = self.better[network] | self.better[:, network]
-        return [other for other in np.flatnonzero(~apart).tolist() if other != network]
+    def ties(self, model: int) -> list[int]:
+        """The models that cannot be told apart from this one."""
+        apart = self.better[model] | self.better[:, model]
+        return [other for other in np.flatnonzero(~apart).tolist() if other != model]
 
 
 def mean_interval(values: Floats, image_variances: Floats) -> tuple[float, float]:

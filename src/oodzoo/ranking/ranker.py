@@ -1,11 +1,11 @@
-r"""Ranking networks by leaving each domain out in turn.
+r"""Ranking models by leaving each domain out in turn.
 
-The ZooD score of a network is the mean over left-out domains of
+The ZooD score of a model is the mean over left-out domains of
 
 .. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
 
 Discriminability is the mean over C class columns of a log-density per sample, so stability counts
-for a third of one class: enough to part networks that discriminate alike, too little to punish rich
+for a third of one class: enough to part models that discriminate alike, too little to punish rich
 features for moving more than poor ones do. The third is a choice and not a result, made after
 looking at real photographs and handwriting: a larger share gained on some data and lost on others
 (``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula
@@ -14,7 +14,6 @@ is the printed one, with the weight λ of each fold.
 
 from __future__ import annotations
 
-import difflib
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo import scores
+from oodzoo._text import did_you_mean
 from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
+from oodzoo.events import Progress
 from oodzoo.features.source import Facts, FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
 from oodzoo.moments import domain_moments
@@ -40,8 +41,6 @@ from oodzoo.ranking.folds import (
 from oodzoo.ranking.intervals import Comparison, covariance_of_means, mean_interval
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.scores.compute import peer_scores
-
-Progress = Callable[[int, int], None]
 
 STABILITY_SHARE = 1 / 3
 """What stability counts for in the score, in classes."""
@@ -61,12 +60,12 @@ def rank(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """Rank networks by how well their features carry over to a domain that was left out.
+    """Rank models by how well their features carry over to a domain that was left out.
 
     Parameters
     ----------
     features : mapping or FeatureStore
-        Features (n, d) of each network by name, with `y` and `domains`; or a store.
+        Features (n, d) of each model by name, with `y` and `domains`; or a store.
     y, domains : sequence
         Class and domain of each row, texts or integers.
     groups : sequence, optional
@@ -148,8 +147,7 @@ def require_score(name: str) -> None:
     """Refuse an unknown score before anything is computed."""
     known = (*FOLD_SCORES, *scores.names())
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
         raise InputError(f"unknown score {name!r}; {hint}")
 
 
@@ -196,7 +194,7 @@ def _cached_folds(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The folds of one network, and how they make up a score."""
+    """The folds of one model, and how they make up a score."""
 
     folds: list[Fold]
     n_classes: int
@@ -232,7 +230,7 @@ class _Terms:
 def fold_scores(
     folds: list[Fold], n_classes: int, stability: Stability = "robust"
 ) -> dict[str, float]:
-    """The scores that are means over left-out domains, from the folds of one network."""
+    """The scores that are means over left-out domains, from the folds of one model."""
     terms = _Terms(folds, n_classes, stability)
     return {score: float(terms.values(score).mean()) for score in FOLD_SCORES}
 
@@ -258,7 +256,7 @@ def _ranking(
         totals, left_out = peer_scores(source, score, domains)
     if not totals:
         reason = next(iter(left_out.values()))
-        raise InputError(f"the score {score!r} cannot be computed for any network: {reason}")
+        raise InputError(f"the score {score!r} cannot be computed for any model: {reason}")
     order = sorted(totals, key=lambda model: (-totals[model], model))
     facts = {model: source.facts(model) for model in order}
     accuracy = {model: 100 * float(terms[model].values("accuracy").mean()) for model in order}
@@ -323,7 +321,7 @@ def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, flo
 
 
 def _front(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:
-    """Networks that no other beats in accuracy at the same cost or less."""
+    """Models that no other beats in accuracy at the same cost or less."""
     cost = {m: f.milliseconds for m, f in facts.items()}
     if None in cost.values():
         cost = {m: f.parameters for m, f in facts.items()}

@@ -1,4 +1,4 @@
-"""A ranking as it is handed out: networks in order, for people and for machines."""
+"""A ranking as it is handed out: models in order, for people and for machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoldRow:
-    """What one left-out domain says of a network.
+    """What one left-out domain says of a model.
 
     `score` is that of the ranking, or the ZooD score if the ranking's is none of single domains.
     """
@@ -32,7 +32,7 @@ class FoldRow:
 
 @dataclass(frozen=True)
 class Row:
-    """One network of a ranking.
+    """One model of a ranking.
 
     Attributes
     ----------
@@ -48,12 +48,12 @@ class Row:
     accuracy_interval : (float, float)
         90 % interval of that mean; a single new domain varies more, as `folds` show.
     rank_interval : (int, int) or None
-        Between which ranks the network may lie (see :mod:`oodzoo.ranking.intervals`); None for scores
+        Between which ranks the model may lie (see :mod:`oodzoo.ranking.intervals`); None for scores
         that are not means over left-out domains.
     tied : tuple of str
-        Networks that cannot be told apart from this one.
+        Models that cannot be told apart from this one.
     on_front : bool
-        No other network is at least as accurate and cheaper (by milliseconds per image where they
+        No other model is at least as accurate and cheaper (by milliseconds per image where they
         are known, else by parameters).
     folds : tuple of FoldRow
     feature_dim, parameters, milliseconds
@@ -78,7 +78,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Networks, the best first.
+    """Models, the best first.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Ranking:
         By which score they are ranked.
     rows : tuple of Row
     left_out : dict
-        Networks that the score cannot be computed for, and why.
+        Models that the score cannot be computed for, and why.
     """
 
     score: str
@@ -95,7 +95,7 @@ class Ranking:
 
     @property
     def best(self) -> str:
-        """The name of the first network."""
+        """The name of the first model."""
         return self.rows[0].model
 
     def __len__(self) -> int:
@@ -109,7 +109,7 @@ class Ranking:
         ]
         return "\n".join(lines)
 
-    def document(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """The ranking for machines."""
         rows = []
         for row in self.rows:
@@ -119,7 +119,7 @@ class Ranking:
         return {"score": self.score, "ranking": rows, "left_out": self.left_out}
 
     @classmethod
-    def from_document(cls, document: dict[str, Any]) -> Ranking:
+    def from_dict(cls, document: dict[str, Any]) -> Ranking:
         """The ranking that a document was made of."""
         return cls(
             document["score"],
@@ -128,7 +128,7 @@ class Ranking:
         )
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with one line for each network, and a column for each left-out domain."""
+        """A table with one line for each model, and a column for each left-out domain."""
         try:
             import pandas
         except ImportError as error:
@@ -142,7 +142,7 @@ class Ranking:
         return pandas.DataFrame(lines)
 
     def plot(self) -> Figure:
-        """The two terms and the expected accuracy of each network, as a matplotlib figure."""
+        """The two terms and the expected accuracy of each model, as a matplotlib figure."""
         from oodzoo.report.plots import plot_ranking
 
         return plot_ranking(self)

@@ -2,7 +2,7 @@ r"""Inter-domain stability: how ordinary the features of a left-out domain look.
 
 The paper (Section 3.1, Appendix B.4) fits a Gaussian :math:`N(\mu, \Sigma)` to the features of the
 domains kept and takes the log-density of the left-out domain. :class:`PaperDensity` is that
-formula. It compares badly between networks: the density moves by :math:`-d \ln c` when features are
+formula. It compares badly between models: the density moves by :math:`-d \ln c` when features are
 scaled by c, and with n near d the covariance is nearly singular, so that richer features look
 stranger. :class:`RelativeDensity` shrinks the covariance and takes the density relative to the
 training data's own average; what is reported of a domain is how many times as far out it lies as

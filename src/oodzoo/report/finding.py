@@ -25,7 +25,7 @@ class Finding:
     Attributes
     ----------
     take : str or None
-        The network that is first.
+        The model that is first.
     sentence : str
         What is said of it.
     remarks : list of str
@@ -73,12 +73,10 @@ def _sureness(first: dict[str, Any], n_models: int) -> list[str]:
     if not interval or n_models < 2:
         return []
     if interval[1] <= 1:
-        return [f"It is clearly ahead of the other {n_models - 1} networks."]
+        return [f"It is clearly ahead of the other {n_models - 1} models."]
     tied = first.get("tied") or []
     if not tied:
-        return [
-            f"Its place among {n_models} networks lies between {interval[0]} and {interval[1]}."
-        ]
+        return [f"Its place among {n_models} models lies between {interval[0]} and {interval[1]}."]
     return [
         (
             f"How sure is that? {listed(tied, 2)} cannot be told apart from it with "
@@ -95,7 +93,7 @@ def _combined(evaluation: dict[str, Any]) -> list[str]:
     averages = {
         title: evaluation[key]["average"]
         for key, title in (
-            ("single", "the first network alone"),
+            ("single", "the first model alone"),
             ("ensemble", f"{several} side by side"),
             ("selection", f"the selected features of {several}"),
         )

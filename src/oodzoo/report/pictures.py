@@ -79,7 +79,7 @@ def pictures_of(run: Run) -> dict[str, Callable[[], Figure]]:
 
 
 def draw_ranking(ranking: dict[str, Any]) -> Figure:
-    """Both terms as bars, and expected accuracy with its interval; at most thirty networks."""
+    """Both terms as bars, and expected accuracy with its interval; at most thirty models."""
     rows = ranking["ranking"][:MOST_ROWS]
     figure, axes = _figure(9, 1.2 + 0.26 * len(rows), 1, 3, sharey=True)
     places = range(len(rows))
@@ -103,7 +103,7 @@ def draw_ranking(ranking: dict[str, Any]) -> Figure:
 
 
 def draw_terms(ranking: dict[str, Any], term: str) -> Figure:
-    """A heat map of one term for each network and left-out domain."""
+    """A heat map of one term for each model and left-out domain."""
     rows = ranking["ranking"][:MOST_ROWS]
     domains = list(rows[0]["folds"])
     figure, (ax,) = _figure(4 + 0.8 * len(domains), 1.4 + 0.26 * len(rows), 1, 1)
@@ -117,7 +117,7 @@ def draw_terms(ranking: dict[str, Any], term: str) -> Figure:
 
 
 def draw_domains(ranking: dict[str, Any]) -> Figure:
-    """The accuracy of every network on each left-out domain, the hardest first."""
+    """The accuracy of every model on each left-out domain, the hardest first."""
     rows = ranking["ranking"]
     values = {
         domain: [row["folds"][domain]["accuracy"] for row in rows] for domain in rows[0]["folds"]
@@ -130,7 +130,7 @@ def draw_domains(ranking: dict[str, Any]) -> Figure:
         ax.plot(values[domain][0], place, "o", color=GREEN, markersize=6)
     _names(ax, order)
     ax.invert_yaxis()
-    _title(ax, "Accuracy % on each left-out domain (◆ mean, ● first network)")
+    _title(ax, "Accuracy % on each left-out domain (◆ mean, ● first model)")
     return figure
 
 
@@ -153,7 +153,7 @@ def draw_accuracy(evaluation: dict[str, Any]) -> Figure:
 
 
 def draw_ablation(evaluation: dict[str, Any]) -> Figure:
-    """Accuracy over the number of networks."""
+    """Accuracy over the number of models."""
     entries = evaluation["ablation"]
     figure, (ax,) = _figure(6, 3.6, 1, 1)
     for way, marker in (("ensemble", "s"), ("selection", "D")):
@@ -166,7 +166,7 @@ def draw_ablation(evaluation: dict[str, Any]) -> Figure:
                 label=way.capitalize(),
             )
     ax.set_xticks([entry["top_k"] for entry in entries])
-    ax.set_xlabel("networks")
+    ax.set_xlabel("models")
     _title(ax, "Accuracy %")
     ax.legend(frameon=False)
     return figure
@@ -174,9 +174,9 @@ def draw_ablation(evaluation: dict[str, Any]) -> Figure:
 
 def draw_inclusion(selection: dict[str, Any]) -> Figure:
     """Histograms of inclusion probabilities."""
-    networks = [row for row in selection["per_model"] if row.get("inclusion_histogram")]
-    figure, axes = _grid(len(networks), 3, 3.4, 2.4)
-    for ax, row in zip(axes, networks, strict=True):
+    models = [row for row in selection["per_model"] if row.get("inclusion_histogram")]
+    figure, axes = _grid(len(models), 3, 3.4, 2.4)
+    for ax, row in zip(axes, models, strict=True):
         counts = row["inclusion_histogram"]
         starts = [at / len(counts) for at in range(len(counts))]
         ax.bar(starts, counts, width=0.9 / len(counts), align="edge", color=GREEN)
@@ -187,7 +187,7 @@ def draw_inclusion(selection: dict[str, Any]) -> Figure:
 
 
 def draw_scores(testbed: dict[str, Any]) -> Figure:
-    """Each score against accuracy, a point for each network; the best score first."""
+    """Each score against accuracy, a point for each model; the best score first."""
     scores, accuracy = testbed["scores"], testbed["accuracy"]
 
     def tau(name: str) -> float:

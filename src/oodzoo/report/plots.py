@@ -82,7 +82,7 @@ def plot_ranking(ranking: Ranking) -> Figure:
         ax.tick_params(labelsize=8)
         ax.xaxis.set_major_locator(MaxNLocator(4))
         _plain(ax)
-    figure.suptitle(f"Networks by {ranking.score}, the best first", fontsize=11)
+    figure.suptitle(f"Models by {ranking.score}, the best first", fontsize=11)
     figure.supxlabel(
         "marks: single left-out domains; dots: their mean, with its 90 % interval", fontsize=8
     )
@@ -139,8 +139,8 @@ def plot_scores(beds: Sequence[TestBed]) -> Figure:
     title = f"{beds[0].name}: s" if len(beds) == 1 else "S"
     figure.suptitle(f"{title}cores against accuracy", fontsize=11)
     figure.supxlabel(
-        "Each mark is a network; the triangle is the score's first choice, the line the most\n"
-        r"accurate network. $\tau_w$: weighted tau, and its 90 % interval.",
+        "Each mark is a model; the triangle is the score's first choice, the line the most\n"
+        r"accurate model. $\tau_w$: weighted tau, and its 90 % interval.",
         fontsize=8,
     )
     return figure

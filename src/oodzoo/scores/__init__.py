@@ -1,7 +1,7 @@
-"""Scores of pre-trained networks for labelled data: pure functions of arrays, higher is better.
+"""Scores of pre-trained models for labelled data: pure functions of arrays, higher is better.
 
 Every score takes NumPy arrays or PyTorch tensors, leaves them as they are, and returns a number
-that depends on one network alone, so that adding another to the zoo changes nothing.
+that depends on one model alone, so that adding another to the zoo changes nothing.
 """
 
 from oodzoo.scores._gbc import gbc

@@ -49,7 +49,7 @@ def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -
     References
     ----------
     Z. Wu, Y. Xiong, S. Yu, D. Lin, "Unsupervised Feature Learning via Non-Parametric Instance
-    Discrimination", CVPR 2018. Used to rank networks by Q. Dong, A. Muhammad, F. Zhou, C. Xie,
+    Discrimination", CVPR 2018. Used to rank models by Q. Dong, A. Muhammad, F. Zhou, C. Xie,
     T. Hu, Y. Yang, S.-H. Bae, Z. Li, "ZooD: Exploiting Model Zoo for Out-of-Distribution
     Generalization", NeurIPS 2022.
 

@@ -21,12 +21,12 @@ def leep(source_probabilities: Any, y: Any) -> float:
     It is at most 0, reached when source classes determine the target's, and at least minus the
     entropy of the labels (it is one step of EM from there): -ln C where the source says nothing
     and classes are balanced.
-    Needs the head the network was pre-trained with. O(n·S·C) for S source classes.
+    Needs the head the model was pre-trained with. O(n·S·C) for S source classes.
 
     Parameters
     ----------
     source_probabilities : array of shape (n, S)
-        Softmax outputs θ(x_i) of the pre-trained network on the target's samples.
+        Softmax outputs θ(x_i) of the pre-trained model on the target's samples.
     y : array of shape (n,)
         Target labels, strings or integers.
 

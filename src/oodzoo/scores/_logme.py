@@ -44,7 +44,7 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
         of α/β, stopped when it moves by less than 0.1 %, with 10⁻⁵ added to ‖m‖² and to the
         residual; and the last sum over the min(n, d) singular values only, although d/2 ln α is
         kept. For n < d this is not the evidence: each of the d - n directions left out adds
-        ½ ln α, which favours wide networks.
+        ½ ln α, which favours wide models.
 
     Returns
     -------

@@ -18,7 +18,7 @@ def nce(source_labels: Any, y: Any) -> float:
         NCE = -H(Y | Z) = Σ_{y,z} P(y, z) ln P(y | z)
 
     It is at most 0, reached when the source label determines the target's, and at least minus
-    the entropy of the target labels. Needs the head the network was pre-trained with.
+    the entropy of the target labels. Needs the head the model was pre-trained with.
     O(n log n).
 
     Parameters

@@ -1,4 +1,4 @@
-"""NLEEP: LEEP for networks without a head, with clusters for source classes."""
+"""NLEEP: LEEP for models without a head, with clusters for source classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registered scores of the networks of a source: what each needs is gathered and handed over."""
+"""Registered scores of the models of a source: what each needs is gathered and handed over."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from oodzoo.scores import Score
 
 
 class MissingHeadError(InputError):
-    """A score needs the head that a network was pre-trained with, and there is none."""
+    """A score needs the head that a model was pre-trained with, and there is none."""
 
 
 def peer_score(
     source: FeatureSource, score: Score, model: str, domains: Sequence[str] | None = None
 ) -> float:
-    """A score of one network, on all domains or some.
+    """A score of one model, on all domains or some.
 
     Raises
     ------
     MissingHeadError
-        If the score needs what the network does not have.
+        If the score needs what the model does not have.
     InputError
         If a score from outside oodzoo fails, or a score is no finite number.
     """
@@ -36,7 +36,7 @@ def peer_score(
     arguments: list[NDArray[Any]] = [_needed(source, score, model, domains), np.concatenate(labels)]
     if score.uses_domains:
         arguments.append(np.repeat(list(domains), [len(part) for part in labels]))
-    where = f"the score {score.name!r} of network {model!r}"
+    where = f"the score {score.name!r} of model {model!r}"
     try:
         value = float(score.function(*arguments))
     except InputError:
@@ -53,7 +53,7 @@ def peer_score(
 def peer_scores(
     source: FeatureSource, name: str, domains: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """A score of each network on some domains, and why it cannot be had of others."""
+    """A score of each model on some domains, and why it cannot be had of others."""
     score = scores.get(name)
     totals: dict[str, float] = {}
     left_out: dict[str, str] = {}

@@ -6,13 +6,13 @@ a :class:`Score`, or a module or function whose import registers one.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Literal, TypeVar, get_args
 
+from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 
 Needs = Literal["features", "probabilities", "source_labels"]
@@ -30,7 +30,7 @@ RESERVED = (
 
 @dataclass(frozen=True)
 class Score:
-    """A function that says how well a pre-trained network suits labelled data; higher is better.
+    """A function that says how well a pre-trained model suits labelled data; higher is better.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Score:
     function : callable
         `function(what it needs, y)`, or `function(what it needs, y, domains)`; arrays of NumPy.
     needs : {"features", "probabilities", "source_labels"}
-        The first argument: features (n, d); or, from the head that the network was pre-trained
+        The first argument: features (n, d); or, from the head that the model was pre-trained
         with, the probabilities (n, source classes) or the most probable source class (n,).
     uses_domains : bool
         Whether the third argument is the domain of each sample.
@@ -124,8 +124,7 @@ def get(name: str) -> Score:
     """
     _load_plugins()
     if name not in _SCORES:
-        near = difflib.get_close_matches(str(name), _SCORES, n=3, cutoff=0.5)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(names())}"
+        hint = did_you_mean(str(name), _SCORES) or f"known are {', '.join(names())}"
         raise InputError(f"unknown score {name!r}; {hint}")
     return _SCORES[name]
 

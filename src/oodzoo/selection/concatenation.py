@@ -1,8 +1,8 @@
-"""Several networks' features side by side: their moments, and the samples where they are few.
+"""Several models' features side by side: their moments, and the samples where they are few.
 
-The Gram matrix of concatenated features is made of the Gram matrix of each network, which ranking
-has computed already, and of one block for each pair of networks. A store keeps both, so that
-another choice of networks needs only the pairs it has not seen.
+The Gram matrix of concatenated features is made of the Gram matrix of each model, which ranking
+has computed already, and of one block for each pair of models. A store keeps both, so that
+another choice of models needs only the pairs it has not seen.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def concatenated_moments(
     *,
     device: str | None = None,
 ) -> Moments:
-    """Moments of the features of networks side by side, over some domains or all.
+    """Moments of the features of models side by side, over some domains or all.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def concatenated_moments(
 def concatenated_samples(
     source: FeatureSource, models: Sequence[str], domains: Sequence[str] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Features (n, d) of networks side by side, over some domains or all, and labels (n,).
+    """Features (n, d) of models side by side, over some domains or all, and labels (n,).
 
     With fewer samples than features this is less than their moments.
     """
@@ -76,7 +76,7 @@ def concatenated_samples(
     for model, right, width in zip(models, np.cumsum(widths), widths, strict=True):
         bottom = 0
         for domain, expected in zip(chosen, labels, strict=True):
-            name = f"network {model!r}, domain {domain!r}"
+            name = f"model {model!r}, domain {domain!r}"
             shards = source.shards(model, domain)
             parts = [x for x, _ in blocks(shards, len(source.classes), backend(), where=name)]
             found = sum(map(len, parts))
@@ -89,7 +89,7 @@ def concatenated_samples(
 
 def _require_distinct(models: Sequence[str]) -> None:
     if not models or len(set(models)) < len(models):
-        raise InputError(f"networks to put side by side: {list(models)}; name each of them once")
+        raise InputError(f"models to put side by side: {list(models)}; name each of them once")
 
 
 def _cross(source: FeatureSource, one: str, two: str, domain: str, device: str | None) -> Array:
@@ -131,4 +131,4 @@ def _aligned(
         left = left[rows:] if rows < len(left) else next(one, None)
         right = right[rows:] if rows < len(right) else next(two, None)
     if left is not None or right is not None:
-        raise InputError("two networks have different numbers of samples in a domain")
+        raise InputError("two models have different numbers of samples in a domain")

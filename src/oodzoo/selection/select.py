@@ -1,4 +1,4 @@
-"""The features of several networks put together, and the informative ones kept."""
+"""The features of several models put together, and the informative ones kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.features.columns import Kept
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
 from oodzoo.selection.selector import SpikeSlabSelector
@@ -21,7 +21,7 @@ BINS = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """What was kept of several networks side by side.
+    """What was kept of several models side by side.
 
     Attributes
     ----------
@@ -30,16 +30,16 @@ class Selection:
     kept : Kept
         The columns that are kept for at least one class.
     inclusion : dict
-        Inclusion probabilities (n_classes, n_features) of each network.
+        Inclusion probabilities (n_classes, n_features) of each model.
     masks : dict
-        Which features are kept for which class (n_classes, n_features), of each network.
+        Which features are kept for which class (n_classes, n_features), of each model.
     iterations : int
     converged : bool
     """
 
     models: tuple[str, ...]
     classes: tuple[Any, ...]
-    kept: Kept
+    columns: Columns
     inclusion: dict[str, NDArray[np.float64]]
     masks: dict[str, NDArray[np.bool_]]
     iterations: int
@@ -52,10 +52,10 @@ class Selection:
     @property
     def ratio(self) -> float:
         """The share of features that is kept."""
-        return len(self.kept) / self.n_features
+        return len(self.columns) / self.n_features
 
-    def document(self) -> dict[str, Any]:
-        """The selection for machines, with a histogram of each network's inclusion probabilities.
+    def to_dict(self) -> dict[str, Any]:
+        """The selection for machines, with a histogram of each model's inclusion probabilities.
 
         The probability of a feature is the greatest over classes, as a feature is kept for any.
         """
@@ -64,7 +64,7 @@ class Selection:
             {
                 "model": model,
                 "n_features": int(mask.shape[1]),
-                "n_selected": len(self.kept.columns[model]),
+                "n_selected": len(self.columns.by_model[model]),
                 "inclusion_histogram": np.histogram(self.inclusion[model].max(axis=0), edges)[
                     0
                 ].tolist(),
@@ -78,7 +78,7 @@ class Selection:
         return {
             "models": list(self.models),
             "n_features": self.n_features,
-            "n_selected": len(self.kept),
+            "n_selected": len(self.columns),
             "ratio": self.ratio,
             "per_model": per_model,
             "per_class": per_class,
@@ -95,7 +95,7 @@ def select_features(
     threshold: float = 0.5,
     device: str | None = None,
 ) -> Selection:
-    """Put networks side by side and keep the features that say something about a class.
+    """Put models side by side and keep the features that say something about a class.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def select_features(
     return Selection(
         models=tuple(models),
         classes=tuple(source.classes),
-        kept=Kept.by_mask(source, models, arrays["support"]),
+        columns=Columns.by_mask(source, models, arrays["support"]),
         inclusion=parts(arrays["inclusion"]),
         masks=parts(arrays["targets"]),
         iterations=int(arrays["iterations"]),

@@ -12,9 +12,9 @@ with the precisions of weights and noise at which the evidence of the plain Baye
 (:mod:`oodzoo.evidence`) is greatest. It makes the smaller of the noise and of the typical weight
 about 1: the noise where weights stand out of it, as in the paper's simulation, and the weights
 where thousands of them, each far smaller than the noise, make up a class together, as with
-networks. κ is for data with about as many features as samples, which the evidence now and then
+models. κ is for data with about as many features as samples, which the evidence now and then
 believes to be free of noise. The constants in ρ and κ were chosen on the paper's simulation;
-networks are not affected by them, for there the weights decide. All of it follows from moments,
+models are not affected by them, for there the weights decide. All of it follows from moments,
 and the mask does not depend on any unit. Choosing c by the variational bound was tried: it keeps
 nearly everything.
 """

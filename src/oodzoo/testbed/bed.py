@@ -1,4 +1,4 @@
-"""Scores of networks judged by the accuracy that the networks reach in the end."""
+"""Scores of models judged by the accuracy that the models reach in the end."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Column:
-    """A score of each network, as it was computed.
+    """A score of each model, as it was computed.
 
     Attributes
     ----------
     values : mapping
-        None for a network that has no such score.
+        None for a model that has no such score.
     title : str
         The name in full.
     seconds : float, optional
-        How long it took for all networks together.
+        How long it took for all models together.
     """
 
     values: Values
@@ -44,22 +44,22 @@ class Column:
 
 @dataclass(frozen=True)
 class Judged:
-    """How well a score orders the networks that have it.
+    """How well a score orders the models that have it.
 
     Attributes
     ----------
     values, title, seconds
         As in :class:`Column`.
     models : int
-        How many networks have the score.
+        How many models have the score.
     weighted_tau, tau : float or None
         None where the score, or the accuracy, is the same for all of them.
     interval, tau_interval : (float, float) or None
-        90 % intervals of the two, by resampling networks.
+        90 % intervals of the two, by resampling models.
     common : float or None
-        The weighted tau on the networks that have every score.
+        The weighted tau on the models that have every score.
     regret : float
-        Percentage points between the most accurate network of all and the score's first choice
+        Percentage points between the most accurate model of all and the score's first choice
         (their mean, if several come first).
     """
 
@@ -77,21 +77,21 @@ class Judged:
 
 @dataclass(frozen=True)
 class TestBed:
-    """The accuracy of networks, and scores judged by it.
+    """The accuracy of models, and scores judged by it.
 
     Attributes
     ----------
     data : dict
         What it was made from: its `name`, and whatever else is known.
     accuracy : dict
-        Percent, for each network.
+        Percent, for each model.
     scores : dict
         A :class:`Judged` for each score.
     indistinguishable : tuple of (str, str)
         Scores whose weighted taus cannot be told apart: the 90 % interval of their difference, over
-        resamples of the networks that have both, holds zero.
+        resamples of the models that have both, holds zero.
     left_out : dict
-        For a score, why some networks do not have it.
+        For a score, why some models do not have it.
     resamples, seed : int
         Of the intervals.
     """
@@ -122,9 +122,9 @@ class TestBed:
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
 
     def resampled(self, score: str, *beside: str) -> NDArray[np.float64]:
-        """The weighted tau of a score in each resample of the networks.
+        """The weighted tau of a score in each resample of the models.
 
-        Only networks that have the scores `beside` it count, too, so that those can be compared.
+        Only models that have the scores `beside` it count, too, so that those can be compared.
         """
         return self._resampling.of("weighted_tau", score, *beside)
 
@@ -149,18 +149,18 @@ def judge(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> TestBed:
-    """Compare scores of networks with their accuracy.
+    """Compare scores of models with their accuracy.
 
     Parameters
     ----------
     data : dict
         Its `name` is what tables show.
     accuracy : mapping
-        Percent, for each network.
+        Percent, for each model.
     columns : mapping
         Scores by name.
     left_out : mapping, optional
-        For a score, why networks do not have it.
+        For a score, why models do not have it.
     resamples, seed : int
         For the intervals.
 
@@ -201,7 +201,7 @@ def judge(
 
 
 class _Resampling:
-    """Resamples of the networks of a test bed."""
+    """Resamples of the models of a test bed."""
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class _Resampling:
         self._known: dict[tuple[Kind, str, tuple[str, ...]], NDArray[np.float64]] = {}
 
     def of(self, kind: Kind, score: str, *beside: str) -> NDArray[np.float64]:
-        """The correlation of a score, on the networks that have it, and those beside it."""
+        """The correlation of a score, on the models that have it, and those beside it."""
         models = having(self._accuracy, *(self._values[name] for name in (score, *beside)))
         key = (kind, score, models)
         if key not in self._known:
@@ -231,7 +231,7 @@ class _Resampling:
 
 
 def having(accuracy: Mapping[str, float], *columns: Values) -> tuple[str, ...]:
-    """The networks that have all of some scores."""
+    """The models that have all of some scores."""
     return tuple(m for m in accuracy if all(values.get(m) is not None for values in columns))
 
 

@@ -27,7 +27,7 @@ class Means:
     weighted_tau : float or None
         The mean over the data sets that have the score.
     interval : (float, float) or None
-        Its 90 % interval, by resampling networks; the data sets stay as they are.
+        Its 90 % interval, by resampling models; the data sets stay as they are.
     regret : float or None
         The mean, in percentage points.
     beds : int
@@ -68,7 +68,7 @@ class Comparison:
 def compare(beds: Mapping[str, TestBed]) -> Comparison:
     """Put test beds side by side.
 
-    Networks are resampled for the intervals. Test beds of the same networks share the resamples,
+    Models are resampled for the intervals. Test beds of the same models share the resamples,
     others are resampled each on its own.
 
     Examples

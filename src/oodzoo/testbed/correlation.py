@@ -8,11 +8,11 @@ WWW 2015), as ``scipy.stats.kendalltau`` and ``scipy.stats.weightedtau`` define 
    (w_i + w_j),
 
 with :math:`w_i = 1` for Kendall's and :math:`w_i = 1/(1+r_i)` for the weighted one, where
-:math:`r_i` is the place of network i from the best, by x and then y; the mean is taken with that by
-y and then x. The best networks weigh most: who chooses a network looks at the top.
+:math:`r_i` is the place of model i from the best, by x and then y; the mean is taken with that by
+y and then x. The best models weigh most: who chooses a model looks at the top.
 
-Resamples of networks are described by how often each was drawn. Copies of a network stand beside
-each other in every order and are tied with each other, so the order of the networks is found once,
+Resamples of models are described by how often each was drawn. Copies of a model stand beside
+each other in every order and are tied with each other, so the order of the models is found once,
 and all resamples together are a product of matrices.
 """
 
@@ -54,7 +54,7 @@ def resampled(kind: Kind, x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
     kind : {"weighted_tau", "tau"}
     x, y : array (n,)
     counts : array (B, n)
-        How often each network is in each resample.
+        How often each model is in each resample.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def resampled(kind: Kind, x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
 
 
 def _hyperbolic(order: NDArray[np.intp], counts: Counts) -> Floats:
-    """For each network the sum of 1/(1 + place) over the places that its copies take."""
+    """For each model the sum of 1/(1 + place) over the places that its copies take."""
     ends = counts[:, order].cumsum(axis=1)
     most = int(ends[:, -1].max(initial=0)) if len(order) else 0
     sums = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
@@ -88,7 +88,7 @@ def _ratio(x: Floats, y: Floats, weights: Floats, counts: Counts) -> Floats:
         return total
 
     of_x = product(in_x * in_x)
-    # mostly nothing is tied but a network with itself
+    # mostly nothing is tied but a model with itself
     of_y = of_x if np.array_equal(in_x == 0, in_y == 0) else product(in_y * in_y)
     scale = np.sqrt(of_x * of_y)
     ratio = np.divide(
@@ -99,9 +99,9 @@ def _ratio(x: Floats, y: Floats, weights: Floats, counts: Counts) -> Floats:
 
 
 def draw(models: Sequence[str], resamples: int, seed: int) -> Counts:
-    """How often each network is drawn, with replacement, in each resample.
+    """How often each model is drawn, with replacement, in each resample.
 
-    The same networks get the same resamples, whatever the data set: what is compared is paired.
+    The same models get the same resamples, whatever the data set: what is compared is paired.
     """
     names = hashlib.sha256("\n".join(models).encode()).digest()
     rng = np.random.default_rng([seed, int.from_bytes(names[:8], "big")])

@@ -1,4 +1,4 @@
-"""Scores of networks that a person brings along, as a table."""
+"""Scores of models that a person brings along, as a table."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read_values(path: Path) -> dict[str, Values]:
             raise InputError(f"{where}, row {number}: {len(cells) + 1} cells, not {len(rows[0])}")
         for name, cell in zip(names, cells, strict=True):
             if model in values[name]:
-                raise InputError(f"{where}, row {number}: the network {model!r} comes twice")
+                raise InputError(f"{where}, row {number}: the model {model!r} comes twice")
             values[name][model] = _number(cell.strip(), f"{where}, row {number}")
     return dict(values)
 

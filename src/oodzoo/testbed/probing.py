@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Kept, Samples
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.linear import fit_head
 
@@ -19,7 +19,7 @@ def probe_accuracy(source: FeatureSource, model: str) -> dict[str, float]:
     Multinomial logistic regression with C = 0.01, on features standardised over the training
     domains.
     """
-    features, labels, domains = Kept.all_of(source, [model]).samples(source, source.domains)
+    features, labels, domains = Columns.all_of(source, [model]).samples(source, source.domains)
     accuracy = {}
     for number, name in enumerate(source.domains):
         left_out = domains == number
@@ -30,7 +30,7 @@ def probe_accuracy(source: FeatureSource, model: str) -> dict[str, float]:
                 f"the domains other than {name!r} have the class {only!r} alone; "
                 "a probe needs two classes to train on"
             )
-        head = fit_head(training, len(source.classes), strength=STRENGTH)
+        head = fit_head(training, len(source.classes), C=STRENGTH)
         predicted = head.logits(features[left_out]).argmax(axis=1)
         accuracy[name] = 100 * float(np.mean(predicted == labels[left_out]))
     return accuracy

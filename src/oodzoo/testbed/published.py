@@ -1,4 +1,4 @@
-"""The figures of the ZooD paper: 35 networks, 7 data sets, 6 scores.
+"""The figures of the ZooD paper: 35 models, 7 data sets, 6 scores.
 
 Q. Dong, A. Muhammad, F. Zhou, C. Xie, T. Hu, Y. Yang, S.-H. Bae, Z. Li, ZooD: Exploiting Model Zoo
 for Out-of-Distribution Generalization, NeurIPS 2022, tables of the appendix.
@@ -20,7 +20,7 @@ TITLES = {
     "zood": "ZooD",
 }
 NEED_A_HEAD = ("leep", "nce")
-"""Scores that 10 of the 35 networks do not have: they were pre-trained without a classifier."""
+"""Scores that 10 of the 35 models do not have: they were pre-trained without a classifier."""
 
 
 def read(table: str) -> list[dict[str, str]]:
@@ -37,7 +37,7 @@ def paper(
     Parameters
     ----------
     with_head : bool
-        The 25 networks that have a classifier head, and the scores that need one beside the
+        The 25 models that have a classifier head, and the scores that need one beside the
         others; without it all 35, and the scores that need none.
 
     Examples

@@ -4,13 +4,13 @@ A result is a JSON object::
 
     schema             1
     data               name of the data set, and what else is known of it
-    models             names of the networks
-    accuracy           percent, for each network
-    scores             for each score: title, values (a number for each network, or null), models
+    models             names of the models
+    accuracy           percent, for each model
+    scores             for each score: title, values (a number for each model, or null), models
                        (how many have it), weighted_tau, tau, interval, tau_interval, common,
                        regret, seconds
     indistinguishable  pairs of scores that cannot be told apart
-    left_out           for a score, why networks do not have it
+    left_out           for a score, why models do not have it
     resamples, seed    of the intervals
 
 What follows from the values is computed again when a file is read, so a file that contradicts
@@ -33,7 +33,7 @@ _AGREEMENT = 1e-6
 """To which correlations in a file must agree with those that its values give."""
 
 
-def document(bed: TestBed) -> dict[str, Any]:
+def to_dict(bed: TestBed) -> dict[str, Any]:
     """A test bed as a JSON object."""
     return {
         "schema": SCHEMA,
@@ -50,16 +50,16 @@ def document(bed: TestBed) -> dict[str, Any]:
 
 def save(bed: TestBed, path: str | Path) -> None:
     """Write a test bed to a file, whole or not at all."""
-    write_json(Path(path), document(bed))
+    write_json(Path(path), to_dict(bed))
 
 
 def load(path: str | Path) -> TestBed:
     """Read a test bed from a file, and check it."""
     where = f"the result {str(path)!r}"
-    return from_document(read_json(Path(path), "the result"), where)
+    return from_dict(read_json(Path(path), "the result"), where)
 
 
-def from_document(content: dict[str, Any], where: str = "the result") -> TestBed:
+def from_dict(content: dict[str, Any], where: str = "the result") -> TestBed:
     """A test bed from a JSON object; `where` names it in the message if it is wrong."""
     found = content.get("schema")
     if found != SCHEMA:
@@ -97,9 +97,9 @@ def _accuracy(content: dict[str, Any], where: str) -> dict[str, float]:
     models = content.get("models")
     listed = isinstance(models, list) and all(isinstance(model, str) for model in models)
     if not isinstance(models, list) or not listed or sorted(models) != sorted(accuracy):
-        raise InputError(f"{where}: 'models' must list the networks that 'accuracy' has")
+        raise InputError(f"{where}: 'models' must list the models that 'accuracy' has")
     if len(models) < 2:
-        raise InputError(f"{where} has {len(models)} networks; an order needs two at least")
+        raise InputError(f"{where} has {len(models)} models; an order needs two at least")
     for model, value in accuracy.items():
         if not _is_number(value) or not 0 <= value <= 100:
             raise InputError(
@@ -114,7 +114,7 @@ def _column(name: str, score: Any, accuracy: dict[str, float], where: str) -> Co
     values = _mapping(score, "values", f"{where}, score {name!r}")
     for model, value in values.items():
         if model not in accuracy:
-            raise InputError(f"{where}: the score {name!r} has the unknown network {model!r}")
+            raise InputError(f"{where}: the score {name!r} has the unknown model {model!r}")
         if value is not None and not _is_number(value):
             raise InputError(
                 f"{where}: the score {name!r} of {model!r} must be a number or null, and is "

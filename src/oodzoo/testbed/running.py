@@ -25,6 +25,7 @@ import numpy as np
 import oodzoo
 from oodzoo import scores
 from oodzoo.errors import InputError
+from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
 from oodzoo.moments import Moments
@@ -36,7 +37,6 @@ from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, Values, judge
 from oodzoo.testbed.probing import STRENGTH, probe_accuracy
 
 Protocol = Literal["all", "unseen"]
-Progress = Callable[[int, int], None]
 Numbers = dict[str, float]
 
 TITLES = {
@@ -73,13 +73,13 @@ def run(
     protocol : {"all", "unseen"}
         On all domains, or for each domain on the others.
     values : mapping, optional
-        Further columns by name, such as `source_accuracy`: a number for each network, or None.
+        Further columns by name, such as `source_accuracy`: a number for each model, or None.
     name : str, optional
         Of the data; the name of the store's folder if None.
     resamples, seed : int
         For the intervals.
     progress : callable, optional
-        Called with how many networks are done, and how many there are.
+        Called with how many models are done, and how many there are.
     """
     source = as_source(store)
     _require(source, protocol)
@@ -161,7 +161,7 @@ class _Bench:
         return {name: float(value) for name, value in arrays.items()}
 
     def columns(self, titles: Mapping[str, str]) -> dict[str, Column]:
-        """All scores that any network has."""
+        """All scores that any model has."""
         return {
             name: Column(values, TITLES.get(name) or titles[name], self.seconds[name])
             for name, values in self.values.items()
@@ -179,7 +179,7 @@ class _Bench:
             domain: Moments.stream(
                 source.shards(model, domain),
                 len(source.classes),
-                where=f"network {model!r}, domain {domain!r}",
+                where=f"model {model!r}, domain {domain!r}",
             )
             for domain in source.domains
         }
@@ -218,7 +218,7 @@ def _require(source: FeatureSource, protocol: str) -> None:
         )
     if len(source.models) < 3:
         raise InputError(
-            f"there are {len(source.models)} networks; to judge an order takes three at least"
+            f"there are {len(source.models)} models; to judge an order takes three at least"
         )
 
 
@@ -250,7 +250,7 @@ def _given(source: FeatureSource, given: Mapping[str, Values]) -> dict[str, Colu
             )
         for model, value in values.items():
             if model not in source.models:
-                raise InputError(f"score {name!r}: there is no network {model!r}")
+                raise InputError(f"score {name!r}: there is no model {model!r}")
             if value is not None and not np.isfinite(value):
                 raise InputError(f"score {name!r}: the value of {model!r} is {value}, no number")
     return {

@@ -1,4 +1,4 @@
-"""Pre-trained networks: where they come from, and how each wants its images."""
+"""Pre-trained models: where they come from, and how each wants its images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
-from oodzoo.zoo.model import Network, NetworkInfo, Outputs
+from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.spec import (
     SOURCES,
@@ -22,18 +22,18 @@ from oodzoo.zoo.spec import (
 __all__ = [
     "Geometry",
     "ModelSpec",
-    "Network",
-    "NetworkInfo",
+    "Model",
+    "ModelInfo",
     "Outputs",
     "Preprocessing",
-    "load_network",
+    "load_model",
     "load_zoo",
     "zoo_names",
 ]
 
 
 def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
-    """List the networks of a zoo, without loading any.
+    """List the models of a zoo, without loading any.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     """
     if not isinstance(zoo, str | Path):
         specs = [_parse_spec(text) for text in zoo]
-        require_unique_names((spec.name for spec in specs), "the list of networks")
+        require_unique_names((spec.name for spec in specs), "the list of models")
         return specs
     text = os.fspath(zoo).strip()
     if text in zoo_names():
@@ -67,14 +67,14 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     )
 
 
-def load_network(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Network:
-    """Load a network's weights, ready to run on a device."""
+def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:
+    """Load a model's weights, ready to run on a device."""
     source = import_module(f"oodzoo.zoo.{spec.kind}")
-    network: Network = source.load(spec, device=device, precision=precision)
-    return network
+    model: Model = source.load(spec, device=device, precision=precision)
+    return model
 
 
 def _parse_spec(text: str) -> ModelSpec:
     kind, _, where = text.partition("/")
     name = Path(where).stem if kind == "onnx" else text.replace("/", "-")
-    return check_spec(ModelSpec(name=name, source=text), "the list of networks")
+    return check_spec(ModelSpec(name=name, source=text), "the list of models")

@@ -1,4 +1,4 @@
-"""Any Python callable as a network."""
+"""Any Python callable as a model."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Network, NetworkInfo, Outputs, Pixels
-from oodzoo.zoo.packages import one_line
+from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Extractor = Callable[[NDArray[np.float32]], Any]
 """From a normalised batch (n, 3, height, width) to features (n, d), or (features, logits)."""
 
 
-class CallableNetwork(Network):
-    """A function of a batch; use :func:`network_from_callable` to make one."""
+class CallableModel(Model):
+    """A function of a batch; use :func:`model_from_callable` to make one."""
 
-    def __init__(self, function: Extractor, info: NetworkInfo) -> None:
+    def __init__(self, function: Extractor, info: ModelInfo) -> None:
         self.info = info
         self._function = function
 
@@ -39,7 +39,7 @@ class CallableNetwork(Network):
             return Outputs(_matrix(given, n, "features", name), None)
         if len(given) != 2:
             raise InputError(
-                f"network {name!r}: the callable gave a tuple of {len(given)}; expected features, "
+                f"model {name!r}: the callable gave a tuple of {len(given)}; expected features, "
                 "or (features, logits)"
             )
         features, logits = given
@@ -49,7 +49,7 @@ class CallableNetwork(Network):
         )
 
 
-def network_from_callable(
+def model_from_callable(
     function: Extractor,
     *,
     name: str,
@@ -58,8 +58,8 @@ def network_from_callable(
     parameters: int | None = None,
     pretraining: str | None = None,
     licence: str | None = None,
-) -> CallableNetwork:
-    """Make a network of any function that maps a batch of images to features.
+) -> CallableModel:
+    """Make a model of any function that maps a batch of images to features.
 
     Parameters
     ----------
@@ -68,32 +68,32 @@ def network_from_callable(
         features (n, d), or a tuple of features and logits (n, C), as arrays or torch tensors. It
         is called from one thread at a time.
     name : str
-        The network's name in a store and in a ranking.
+        The model's name in a store and in a ranking.
     preprocessing : Preprocessing
         How an image is resized, cut and normalised.
     version : str
         A text that you change whenever the function gives other features for the same image, so
         that features of the old one in a store are not taken for those of the new one.
     parameters, pretraining, licence : optional
-        What is known of the network; shown, never used.
+        What is known of the model; shown, never used.
 
     Examples
     --------
     >>> from oodzoo.zoo.preprocessing import square
-    >>> network = network_from_callable(
+    >>> model = model_from_callable(
     ...     lambda batch: batch.mean(axis=(2, 3)),
     ...     name="mean colour",
     ...     preprocessing=square(32, (0.0, 0.0, 0.0), (1.0, 1.0, 1.0)),
     ...     version="1",
     ... )
-    >>> network.info.feature_dim
+    >>> model.info.feature_dim
     3
     """
     if not callable(function):
-        raise InputError(f"network {name!r}: expected a callable, got {function!r}")
+        raise InputError(f"model {name!r}: expected a callable, got {function!r}")
     if not version:
-        raise InputError(f"network {name!r}: version is empty; give a text such as '1'")
-    info = NetworkInfo(
+        raise InputError(f"model {name!r}: version is empty; give a text such as '1'")
+    info = ModelInfo(
         name=name,
         preprocessing=preprocessing,
         feature_dim=0,
@@ -103,31 +103,31 @@ def network_from_callable(
         pretraining=pretraining,
         licence=licence,
     )
-    network = CallableNetwork(function, info)
-    features, logits = _try(network)
-    network.info = replace(
+    model = CallableModel(function, info)
+    features, logits = _try(model)
+    model.info = replace(
         info,
         feature_dim=features.shape[1],
         n_logits=None if logits is None else logits.shape[1],
     )
-    return network
+    return model
 
 
-def _try(network: CallableNetwork) -> Outputs:
+def _try(model: CallableModel) -> Outputs:
     """Two black images: a function that forgets the batch dimension would pass with one."""
-    height, width = network.info.preprocessing.geometry.crop
+    height, width = model.info.preprocessing.geometry.crop
     try:
-        outputs = network(np.zeros((2, height, width, 3), np.uint8))
+        outputs = model(np.zeros((2, height, width, 3), np.uint8))
     except InputError:
         raise
     except Exception as error:
         raise InputError(
-            f"network {network.info.name!r}: the callable failed on a batch (2, 3, {height}, "
+            f"model {model.info.name!r}: the callable failed on a batch (2, 3, {height}, "
             f"{width}) with {type(error).__name__}: {one_line(error)}"
         ) from error
     if not np.isfinite(outputs.features).all():
         raise InputError(
-            f"network {network.info.name!r}: the callable gave infinite or undefined features "
+            f"model {model.info.name!r}: the callable gave infinite or undefined features "
             "for black images"
         )
     return outputs
@@ -141,12 +141,12 @@ def _matrix(given: Any, n: int, what: str, name: str) -> NDArray[np.float32]:
         matrix = np.asarray(given, np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"network {name!r}: the callable gave {type(given).__name__} as {what}; "
+            f"model {name!r}: the callable gave {type(given).__name__} as {what}; "
             "expected an array or a tensor of numbers"
         ) from error
     if matrix.ndim != 2 or len(matrix) != n or matrix.shape[1] == 0:
         raise InputError(
-            f"network {name!r}: the callable gave {what} of shape {matrix.shape} for a batch of "
+            f"model {name!r}: the callable gave {what} of shape {matrix.shape} for a batch of "
             f"{n}; expected ({n}, d)"
         )
     return matrix

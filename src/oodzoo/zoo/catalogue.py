@@ -1,4 +1,4 @@
-"""Named zoos: lists of public networks that come with the library."""
+"""Named zoos: lists of public models that come with the library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CATALOGUES = ("paper", "modern")
 
 @dataclass(frozen=True)
 class Entry:
-    """One network of a catalogue.
+    """One model of a catalogue.
 
     `spec` is how to load it; None where no public checkpoint exists that a source here can load,
     and then `missing` says why. `number` and `group` are the paper's, in its zoo alone.
@@ -41,7 +41,7 @@ def zoo_names() -> tuple[str, ...]:
 
 
 def named_zoo(name: str) -> list[ModelSpec]:
-    """The networks of a named zoo that can be loaded."""
+    """The models of a named zoo that can be loaded."""
     if name == "demo":
         from oodzoo.demo import zoo_file
 
@@ -50,7 +50,7 @@ def named_zoo(name: str) -> list[ModelSpec]:
 
 
 def missing(name: str) -> list[Entry]:
-    """The networks of a named zoo that cannot be loaded, each with the reason.
+    """The models of a named zoo that cannot be loaded, each with the reason.
 
     Examples
     --------
@@ -62,13 +62,13 @@ def missing(name: str) -> list[Entry]:
 
 @cache
 def catalogue(name: str) -> tuple[Entry, ...]:
-    """All networks of a catalogue, the missing ones among them, in its own order."""
+    """All models of a catalogue, the missing ones among them, in its own order."""
     if name == "demo":
         return ()
     if name not in _CATALOGUES:
         raise InputError(f"{name!r} is no named zoo; there are {', '.join(zoo_names())}")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return tuple(_entry(table) for table in tomllib.loads(text)["network"])
+    return tuple(_entry(table) for table in tomllib.loads(text)["model"])
 
 
 def filter_models(
@@ -80,7 +80,7 @@ def filter_models(
     pretraining: str | None = None,
     licence: str | None = None,
 ) -> list[ModelSpec]:
-    """Keep the networks that fit all that is asked.
+    """Keep the models that fit all that is asked.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ def filter_models(
     source : str, optional
         The kind of source: `timm`, `hf`, …
     max_parameters : int, optional
-        No more parameters than these; a network whose number is not known is left out.
+        No more parameters than these; a model whose number is not known is left out.
     pretraining, licence : str, optional
         A part of the pre-training note or of the licence, in any case of letters.
 

@@ -1,4 +1,4 @@
-"""Which device a network runs on, and what it can hold."""
+"""Which device a model runs on, and what it can hold."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oodzoo.errors import InputError
 
 
 def resolve_device(device: str, kind: str) -> str:
-    """The device for a network of a source: "auto" is the fastest there is."""
+    """The device for a model of a source: "auto" is the fastest there is."""
     if device != "auto":
         require_device(device)
         return device

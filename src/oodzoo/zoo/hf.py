@@ -1,13 +1,13 @@
-"""Vision networks of transformers: `hf/<owner>/<name>` on the hub, or `hf/./folder` on disk.
+"""Vision models of transformers: `hf/<owner>/<name>` on the hub, or `hf/./folder` on disk.
 
 What the features are depends on what the checkpoint holds:
 
 - an image classifier (`ViTForImageClassification`, …): the input of its classifier, beside the
   logits;
-- a network trained on images and texts (`CLIPModel`, `SiglipModel`, …): the image embedding that
+- a model trained on images and texts (`CLIPModel`, `SiglipModel`, …): the image embedding that
   `get_image_features` gives, projected where the architecture projects, not scaled to length 1;
   the text tower is thrown away and there are no logits;
-- any other network: its pooled output. Where the checkpoint has no weights for the pooling layer,
+- any other model: its pooled output. Where the checkpoint has no weights for the pooling layer,
   the class token, or without one the mean over all places: never a pooling layer of random weights.
 """
 
@@ -28,7 +28,7 @@ from oodzoo.zoo.torch_model import (
     Forward,
     Module,
     Tensor,
-    TorchNetwork,
+    TorchModel,
     assemble,
     cannot_load,
     no_unpickling,
@@ -37,14 +37,14 @@ from oodzoo.zoo.torch_model import (
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
-    """Load a network with its weights, from a folder, transformers' cache or the hub."""
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
+    """Load a model with its weights, from a folder, transformers' cache or the hub."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     refuse_sha256(spec)
-    purpose = f"network {spec.name!r} (hf)"
+    purpose = f"model {spec.name!r} (hf)"
     optional_package("torch", extra="hf", purpose=purpose)
     if torchvision_installed():  # transformers imports it where it finds it, also a broken one
         import_torchvision(extra="hf", purpose=purpose)
@@ -71,12 +71,12 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
 
 
 def _taken(whole: Module, missing: set[str], spec: ModelSpec) -> tuple[Module, Forward, str]:
-    """What is taken of a network: its parts, the forward pass and what that gives, in words."""
+    """What is taken of a model: its parts, the forward pass and what that gives, in words."""
     pooler = {key for key in missing if key.startswith("pooler.")}
     if missing - pooler:
         first = min(missing - pooler)
         raise InputError(
-            f"network {spec.name!r}: {spec.source} lacks {len(missing - pooler)} weights of "
+            f"model {spec.name!r}: {spec.source} lacks {len(missing - pooler)} weights of "
             f"{type(whole).__name__} ({first}, …); they would be random"
         )
     if type(whole).__name__.endswith("ForImageClassification"):
@@ -121,15 +121,15 @@ def _without_head(whole: Module, spec: ModelSpec) -> Module:
     head = getattr(whole, "classifier", None)
     if not isinstance(head, torch.nn.Module):
         raise InputError(
-            f"network {spec.name!r}: {type(whole).__name__} has no layer named classifier, so its "
-            "features cannot be told from its logits; look for the same network in timm"
+            f"model {spec.name!r}: {type(whole).__name__} has no layer named classifier, so its "
+            "features cannot be told from its logits; look for the same model in timm"
         )
     whole.classifier = torch.nn.Identity()
     return torch.nn.ModuleDict({"backbone": whole, "head": head})
 
 
 def _without_text(whole: Module) -> Module:
-    """A network of images and texts, with what only texts need removed."""
+    """A model of images and texts, with what only texts need removed."""
     for name in ("text_model", "text_projection", "logit_scale", "logit_bias", "temperature"):
         if hasattr(whole, name):
             delattr(whole, name)
@@ -137,7 +137,7 @@ def _without_text(whole: Module) -> Module:
 
 
 def _whole(kind: Any, where: str, config: Any, pretrained: bool) -> tuple[Module, set[str]]:
-    """The network as transformers builds it, and the weights that the checkpoint did not have."""
+    """The model as transformers builds it, and the weights that the checkpoint did not have."""
     if config.model_type == "vit_mae":
         config.mask_ratio = 0.0  # it would hide three quarters of every image, at random
     if not pretrained:
@@ -146,7 +146,7 @@ def _whole(kind: Any, where: str, config: Any, pretrained: bool) -> tuple[Module
     whole, report = kind.from_pretrained(
         where, config=config, output_loading_info=True, trust_remote_code=False
     )
-    # Whatever the file holds: the precision is chosen when the network goes to its device.
+    # Whatever the file holds: the precision is chosen when the model goes to its device.
     return whole.float(), set(report["missing_keys"])
 
 
@@ -161,7 +161,7 @@ def _kind(transformers: Any, config: Any) -> Any:
 def _refuse_timm(config: Any, spec: ModelSpec) -> None:
     if config.model_type == "timm_wrapper":
         raise InputError(
-            f"network {spec.name!r} is a network of timm: give it as timm/hf-hub:{spec.where}"
+            f"model {spec.name!r} is a model of timm: give it as timm/hf-hub:{spec.where}"
         )
 
 
@@ -181,7 +181,7 @@ def _where(spec: ModelSpec) -> str:
     folder = spec.folder / path
     if not (folder / "config.json").is_file():
         raise InputError(
-            f"network {spec.name!r}: {str(folder)!r} is no folder of transformers: it has no "
+            f"model {spec.name!r}: {str(folder)!r} is no folder of transformers: it has no "
             "config.json"
         )
     return str(folder)

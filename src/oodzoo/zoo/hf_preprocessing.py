@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo._text import one_line
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.zoo.packages import one_line
 from oodzoo.zoo.preprocessing import Geometry, Interpolation, Preprocessing, square
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import scaled
@@ -38,10 +38,10 @@ def image_preprocessing(transformers: Any, where: str, spec: ModelSpec) -> Prepr
         if spec.input_size and spec.mean and spec.std:
             return square(spec.input_size, spec.mean, spec.std)
         if not torchvision_installed() and "torchvision" in str(error):
-            purpose = f"the image processor of network {spec.name!r}"
+            purpose = f"the image processor of model {spec.name!r}"
             raise MissingPackageError("torchvision", "torchvision", purpose) from error
         raise InputError(
-            f"network {spec.name!r}: {spec.source} does not say how images are prepared "
+            f"model {spec.name!r}: {spec.source} does not say how images are prepared "
             f"({one_line(error, 80)}); give input_size, mean and std in a zoo file"
         ) from error
     settings = processor.to_dict()
@@ -49,8 +49,8 @@ def image_preprocessing(transformers: Any, where: str, spec: ModelSpec) -> Prepr
         if _agree(candidate, processor):
             return scaled(candidate, spec)
     raise InputError(
-        f"network {spec.name!r}: its {type(processor).__name__} does more than resize, cut and "
-        "normalise an RGB image; give the network as a callable or as ONNX"
+        f"model {spec.name!r}: its {type(processor).__name__} does more than resize, cut and "
+        "normalise an RGB image; give the model as a callable or as ONNX"
     )
 
 

@@ -1,4 +1,4 @@
-"""A loaded network: what every source must give."""
+"""A loaded model: what every source must give."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Pixels = NDArray[np.uint8]
-"""A batch of images (n, height, width, 3), resized and cut as a network's geometry asks."""
+"""A batch of images (n, height, width, 3), resized and cut as a model's geometry asks."""
 
 
 class Outputs(NamedTuple):
@@ -23,11 +23,11 @@ class Outputs(NamedTuple):
 
 
 @dataclass(frozen=True)
-class NetworkInfo:
-    """What is known of a network once it is loaded.
+class ModelInfo:
+    """What is known of a model once it is loaded.
 
     `fingerprint` identifies what decides about the features (weights, which outputs are taken),
-    not where the network lies or on which device it runs.
+    not where the model lies or on which device it runs.
     """
 
     name: str
@@ -40,15 +40,15 @@ class NetworkInfo:
     licence: str | None = None
 
 
-class Network(ABC):
+class Model(ABC):
     """A feature extractor with its own preprocessing.
 
     A batch goes through three steps, so that a caller can overlap them: `prepare` (any thread;
     normalises, or copies towards a device), `launch` (starts the forward pass) and `collect`
-    (waits for it). Calling the network does all three.
+    (waits for it). Calling the model does all three.
     """
 
-    info: NetworkInfo
+    info: ModelInfo
     on_cpu: bool = False
     """Whether it computes on the cores that decode images: working ahead then makes both slower."""
 

@@ -1,4 +1,4 @@
-"""Networks in ONNX files, run by onnxruntime."""
+"""Models in ONNX files, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import file_digest
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Network, NetworkInfo, Outputs, Pixels
+from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing, square
 from oodzoo.zoo.spec import ModelSpec, verified_file
 
@@ -23,10 +25,10 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-class OnnxNetwork(Network):
-    """A network whose session gives features and, where it has a head, logits."""
+class OnnxModel(Model):
+    """A model whose session gives features and, where it has a head, logits."""
 
-    def __init__(self, session: Any, info: NetworkInfo, outputs: list[str]) -> None:
+    def __init__(self, session: Any, info: ModelInfo, outputs: list[str]) -> None:
         self.info = info
         self._session = session
         self._outputs = outputs
@@ -62,11 +64,11 @@ class OnnxNetwork(Network):
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxNetwork:
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxModel:
     """Open an ONNX file; its sha256 is checked where the zoo states it."""
     if precision != "float32":
         raise InputError(
-            f"network {spec.name!r}: an ONNX file runs in its own precision, not {precision!r}"
+            f"model {spec.name!r}: an ONNX file runs in its own precision, not {precision!r}"
         )
     path, digest = verified_file(spec)
     session = _session(path, spec.name, device)
@@ -75,7 +77,7 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
     outputs = _output_names(spec, session)
     size = preprocessing.geometry.crop
     probe = np.zeros((1, *size, 3), np.uint8)
-    info = NetworkInfo(
+    info = ModelInfo(
         name=spec.name,
         preprocessing=preprocessing,
         feature_dim=0,
@@ -84,17 +86,17 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
         fingerprint=fingerprint([digest, *_external_digests(path, content)], outputs),
         pretraining=spec.pretraining,
     )
-    features, logits = _try(OnnxNetwork(session, info, outputs), probe)
+    features, logits = _try(OnnxModel(session, info, outputs), probe)
     if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
         raise InputError(
-            f"network {spec.name!r} gives {features.shape[1]} features, "
+            f"model {spec.name!r} gives {features.shape[1]} features, "
             f"its zoo states feature_dim = {spec.feature_dim}"
         )
     dims = {
         "feature_dim": features.shape[1],
         "n_logits": logits.shape[1] if logits is not None else None,
     }
-    return OnnxNetwork(session, NetworkInfo(**{**vars(info), **dims}), outputs)
+    return OnnxModel(session, ModelInfo(**{**vars(info), **dims}), outputs)
 
 
 def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -103,7 +105,7 @@ def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
         output = output.mean(axis=(2, 3), dtype=np.float32)
     if output.ndim != 2:
         raise InputError(
-            f"network {name!r} gives an output of shape {output.shape}; "
+            f"model {name!r} gives an output of shape {output.shape}; "
             "expected (n, d), or a feature map (n, d, height, width)"
         )
     return output.astype(np.float32, copy=False)
@@ -119,7 +121,7 @@ def _session(path: Path, name: str, device: str) -> Any:
             providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
         else:
             warnings.warn(
-                f"network {name!r} runs on the CPU: this onnxruntime knows no CUDA "
+                f"model {name!r} runs on the CPU: this onnxruntime knows no CUDA "
                 "(pip install onnxruntime-gpu)",
                 stacklevel=2,
             )
@@ -131,9 +133,9 @@ def _session(path: Path, name: str, device: str) -> Any:
     try:
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
     except Exception as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise InputError(
-            f"network {name!r}: onnxruntime cannot open {str(path)!r}: {reason[:200]}"
+            f"model {name!r}: onnxruntime cannot open {str(path)!r}: {reason[:200]}"
         ) from error
 
 
@@ -164,19 +166,19 @@ def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
     if len(shape) != 4 or inputs[0].type not in _DTYPES or shape[1] != 3:
         described = ", ".join(f"{i.name} {i.type} {i.shape}" for i in inputs) or "none"
         raise InputError(
-            f"network {spec.name!r} must take one float tensor (n, 3, height, width); "
+            f"model {spec.name!r} must take one float tensor (n, 3, height, width); "
             f"it takes {described}"
         )
     size = spec.input_size or (shape[2] if isinstance(shape[2], int) else 224)
     wrong = [side for side in shape[2:] if isinstance(side, int) and side != size]
     if wrong:
         raise InputError(
-            f"network {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
+            f"model {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
             f"its zoo states input_size = {size}"
         )
     if spec.mean is None or spec.std is None:
         warnings.warn(
-            f"network {spec.name!r}: an ONNX file does not tell its mean and std; ImageNet's are "
+            f"model {spec.name!r}: an ONNX file does not tell its mean and std; ImageNet's are "
             "taken. Give them in a zoo file if they differ",
             stacklevel=2,
         )
@@ -190,7 +192,7 @@ def _output_names(spec: ModelSpec, session: Any) -> list[str]:
         features = known[0]
     if features is None:
         raise InputError(
-            f"network {spec.name!r} has the outputs {', '.join(known)}; "
+            f"model {spec.name!r} has the outputs {', '.join(known)}; "
             'say in a zoo file which are the features: features = "…"'
         )
     logits = spec.logits
@@ -200,34 +202,33 @@ def _output_names(spec: ModelSpec, session: Any) -> list[str]:
     for name in wanted:
         if name not in known:
             raise InputError(
-                f"network {spec.name!r} has no output {name!r}; it has {', '.join(known)}"
+                f"model {spec.name!r} has no output {name!r}; it has {', '.join(known)}"
             )
     return wanted
 
 
-def _try(network: OnnxNetwork, pixels: Pixels) -> Outputs:
+def _try(network: OnnxModel, pixels: Pixels) -> Outputs:
     try:
         return network(pixels)
     except InputError:
         raise
     except Exception as error:
-        reason = " ".join(str(error).split())
+        reason = one_line(error)
         raise InputError(
-            f"network {network.info.name!r} cannot run on an image of "
+            f"model {network.info.name!r} cannot run on an image of "
             f"{pixels.shape[1]}×{pixels.shape[2]} pixels: {reason[:200]}"
         ) from error
 
 
 def fingerprint(digests: list[str], outputs: list[str]) -> str:
-    """Of the files that make up a network, and of the outputs that are taken of it."""
+    """Of the files that make up a model, and of the outputs that are taken of it."""
     return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
 
 
 def _external_digests(path: Path, content: bytes) -> Iterator[str]:
     """Of the files beside an ONNX file that hold its weights; onnxruntime has found them."""
     for name in external_files(content):
-        with (path.parent / name).open("rb") as file:
-            yield hashlib.file_digest(file, "sha256").hexdigest()
+        yield file_digest(path.parent / name)
 
 
 def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:

@@ -1,7 +1,7 @@
 """Image towers of open_clip: `open_clip/<architecture>/<pre-training tag>`.
 
 Features are what `encode_image` gives: the image embedding, projected into the space it shares
-with texts, not scaled to length 1. It is what the network was trained to make comparable, and the
+with texts, not scaled to length 1. It is what the model was trained to make comparable, and the
 one output all architectures there have. The text tower is thrown away, and there are no logits.
 
 Instead of a tag there may be a file (`open_clip/ViT-B-16/./weights.safetensors`). A folder in
@@ -11,10 +11,10 @@ open_clip's own format is `open_clip/local-dir:<path>`, a repository of the hub
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Any
 
+from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
@@ -24,7 +24,7 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchNetwork,
+    TorchModel,
     assemble,
     cannot_load,
     no_unpickling,
@@ -37,13 +37,13 @@ _EXTRA = "open-clip"
 _FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "squash"}
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
     """Load an image tower with its pre-trained weights, from the cache or from the hub."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
-    purpose = f"network {spec.name!r} (open_clip)"
+    purpose = f"model {spec.name!r} (open_clip)"
     torch = optional_package("torch", extra=_EXTRA, purpose=purpose)
     import_torchvision(extra=_EXTRA, purpose=purpose)
     open_clip = optional_package("open_clip", extra=_EXTRA, purpose=purpose)
@@ -98,9 +98,9 @@ def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
         return {"model_name": name, "require_pretrained": True}
     name, _, tag = spec.where.partition("/")
     if name not in open_clip.list_models():
-        near = difflib.get_close_matches(name, open_clip.list_models(), n=3, cutoff=0.5)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
-        raise InputError(f"network {spec.name!r}: open_clip knows no architecture {name!r}{hint}")
+        near = did_you_mean(name, open_clip.list_models())
+        hint = f"; {near}" if near else ""
+        raise InputError(f"model {spec.name!r}: open_clip knows no architecture {name!r}{hint}")
     options = {"model_name": name, "pretrained": tag, "require_pretrained": True}
     if tag.startswith((".", "/")):
         file, _ = verified_file(replace(spec, source=f"open_clip/{tag}"))
@@ -110,11 +110,11 @@ def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
     if not known:
         tags = ", ".join(open_clip.list_pretrained_tags_by_model(name))
         raise InputError(
-            f"network {spec.name!r}: open_clip has no weights {tag!r} for {name}; "
+            f"model {spec.name!r}: open_clip has no weights {tag!r} for {name}; "
             f"{f'it has {tags}' if tags else 'it has none for this architecture'}"
         )
     # Weights trained with QuickGELU need it; without it open_clip only warns, and the features are
-    # those of another network.
+    # those of another model.
     return {
         **options,
         "force_quick_gelu": bool(known.get("quick_gelu")),

@@ -1,10 +1,11 @@
-"""Packages that only some networks need: imported when a network asks for them."""
+"""Packages that only some models need: imported when a model asks for them."""
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import Any
 
+from oodzoo._text import one_line
 from oodzoo.errors import InputError, MissingPackageError
 
 
@@ -38,9 +39,3 @@ def optional_package(name: str, *, extra: str, purpose: str) -> Any:
             f"{purpose} needs the package {name}, which is installed but does not import: "
             f"{one_line(error)}"
         ) from error
-
-
-def one_line(error: BaseException, limit: int = 200) -> str:
-    """What an error says, on one line, cut to a length that fits into a message."""
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,7 +1,7 @@
-"""From an RGB image to the tensor a network expects: resize, crop, normalise.
+"""From an RGB image to the tensor a model expects: resize, crop, normalise.
 
-A preprocessing is data, not code: it is resolved once from the network's own source, compared
-between networks (those that share a geometry share the resized image), and written into the
+A preprocessing is data, not code: it is resolved once from the model's own source, compared
+between models (those that share a geometry share the resized image), and written into the
 store's manifest.
 """
 

@@ -1,9 +1,8 @@
-"""What is known of a network before it is loaded, and zoo files that list such networks."""
+"""What is known of a model before it is loaded, and zoo files that list such models."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
 import tomllib
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oodzoo._io import file_digest
 from oodzoo.errors import InputError
 
 SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip")
@@ -20,11 +20,11 @@ Triple = tuple[float, float, float]
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """One network of a zoo.
+    """One model of a zoo.
 
     `source` is `<kind>/<where>`: `onnx/path/to/file.onnx`, `timm/resnet50.a1_in1k`,
     `torchvision/resnet50`, `hf/facebook/dinov2-small`, `open_clip/ViT-B-16/openai`. What is not
-    given is taken from the source when the network is loaded.
+    given is taken from the source when the model is loaded.
     """
 
     name: str
@@ -55,7 +55,7 @@ class ModelSpec:
 
     @property
     def file(self) -> Path:
-        """The file of a network that comes as a file."""
+        """The file of a model that comes as a file."""
         return self.folder / self.where
 
 
@@ -71,7 +71,7 @@ _KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
 
 
 def read_zoo_file(path: Path) -> list[ModelSpec]:
-    """Read a zoo file (TOML, one `[[model]]` table for each network)."""
+    """Read a zoo file (TOML, one `[[model]]` table for each model)."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -79,10 +79,10 @@ def read_zoo_file(path: Path) -> list[ModelSpec]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {error}") from error
     if unknown := sorted(set(content) - {"model"}):
-        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; networks go under [[model]]")
+        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; models go under [[model]]")
     tables = content.get("model")
     if not isinstance(tables, list) or not tables:
-        raise InputError(f"{str(path)!r} lists no network; each needs a [[model]] table")
+        raise InputError(f"{str(path)!r} lists no model; each needs a [[model]] table")
     return [
         _model(table, f"{path.name}, model {number}", path.parent)
         for number, table in enumerate(tables, start=1)
@@ -120,7 +120,7 @@ def _value(key: str, value: Any, where: str) -> Any:
 
 
 def check_spec(spec: ModelSpec, where: str) -> ModelSpec:
-    """Refuse a network whose name cannot be a folder or whose source is of no known kind."""
+    """Refuse a model whose name cannot be a folder or whose source is of no known kind."""
     if spec.kind not in SOURCES or not spec.where:
         raise InputError(
             f"{where}: the source {spec.source!r} is not <kind>/<name> with a kind of "
@@ -145,33 +145,32 @@ def require_folder_name(name: str, where: str) -> None:
 
 
 def require_unique_names(names: Iterable[str], where: str) -> None:
-    """Refuse two networks of one name: their features would share a folder."""
+    """Refuse two models of one name: their features would share a folder."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:  # to some file systems A and a are one folder
-            raise InputError(f"{where} names two networks {name!r}; rename one of them")
+            raise InputError(f"{where} names two models {name!r}; rename one of them")
         seen.add(name.casefold())
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:
-    """The file of a network and its SHA-256, checked against the one its zoo states."""
+    """The file of a model and its SHA-256, checked against the one its zoo states."""
     try:
-        with spec.file.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = file_digest(spec.file)
     except OSError as error:
         raise InputError(
-            f"network {spec.name!r}: cannot read {str(spec.file)!r}: {error.strerror}"
+            f"model {spec.name!r}: cannot read {str(spec.file)!r}: {error.strerror}"
         ) from error
     if spec.sha256 is not None and digest != spec.sha256.lower():
         raise InputError(
-            f"network {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, its zoo "
+            f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, its zoo "
             f"states {spec.sha256[:12]}…; fetch the file again or correct the zoo"
         )
     return spec.file, digest
 
 
 def described(specs: list[ModelSpec]) -> Iterator[dict[str, Any]]:
-    """Each network as a JSON object, what is not known left out."""
+    """Each model as a JSON object, what is not known left out."""
     for spec in specs:
         fields = dataclasses.asdict(spec)
         del fields["folder"]

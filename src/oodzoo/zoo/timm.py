@@ -1,4 +1,4 @@
-"""Networks of timm: `timm/<architecture>.<tag>`.
+"""Models of timm: `timm/<architecture>.<tag>`.
 
 Features are what timm calls pre-logits: the pooled, normalised input of the classifier. A timm
 folder on disk (`config.json` beside `model.safetensors`) is `timm/local-dir:<path>`, a repository
@@ -7,10 +7,10 @@ of the hub `timm/hf-hub:<owner>/<name>`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from typing import Any
 
+from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
@@ -20,7 +20,7 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchNetwork,
+    TorchModel,
     assemble,
     cannot_load,
     no_unpickling,
@@ -31,8 +31,8 @@ from oodzoo.zoo.torchvision_import import import_torchvision
 _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
-    """Load a network with its pre-trained weights, from timm's cache or from the hub."""
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
+    """Load a model with its pre-trained weights, from timm's cache or from the hub."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
@@ -62,7 +62,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
-    # The head is asked twice, and the network itself runs once: what lies between the pre-logits
+    # The head is asked twice, and the model itself runs once: what lies between the pre-logits
     # and the logits differs between architectures (two classifiers, a norm) and only timm knows it.
     maps = module.forward_features(batch)
     return module.forward_head(maps, pre_logits=True).flatten(1), module.forward_head(maps)
@@ -91,7 +91,7 @@ def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
     config = timm.data.resolve_model_data_config(module, args=wanted)
     channels, height, width = config["input_size"]
     if channels != 3:
-        raise InputError(f"network {spec.name!r} takes images of {channels} channels, not RGB")
+        raise InputError(f"model {spec.name!r} takes images of {channels} channels, not RGB")
     resize = tuple(math.floor(side / config["crop_pct"]) for side in (height, width))
     fit = _FITS.get(config["crop_mode"], "cover")
     mean, std = tuple(config["mean"]), tuple(config["std"])
@@ -106,26 +106,24 @@ def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
 
 
 def _registered(timm: Any, where: str, name: str) -> Any:
-    """What timm's registry knows of a network; refuse a name it has no weights for."""
+    """What timm's registry knows of a model; refuse a name it has no weights for."""
     architecture, _, tag = where.partition(".")
     if not timm.is_model(architecture):
         raise InputError(
-            f"network {name!r}: timm {timm.__version__} knows no architecture {architecture!r}"
+            f"model {name!r}: timm {timm.__version__} knows no architecture {architecture!r}"
             + _near(architecture, timm.list_models())
         )
     tags = timm.list_models(f"{architecture}.*", pretrained=True)
     if not tags:
-        raise InputError(f"network {name!r}: timm has no pre-trained weights for {architecture!r}")
+        raise InputError(f"model {name!r}: timm has no pre-trained weights for {architecture!r}")
     if tag and where not in tags:
-        raise InputError(
-            f"network {name!r}: timm has no weights {where!r}; it has {', '.join(tags)}"
-        )
+        raise InputError(f"model {name!r}: timm has no weights {where!r}; it has {', '.join(tags)}")
     return timm.get_pretrained_cfg(where)
 
 
 def _near(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-    return f"; did you mean {', '.join(near)}?" if near else ""
+    near = did_you_mean(name, known)
+    return f"; {near}" if near else ""
 
 
 def _with_local_folder(spec: ModelSpec) -> str:
@@ -135,7 +133,7 @@ def _with_local_folder(spec: ModelSpec) -> str:
 
 
 def _timm(spec: ModelSpec) -> Any:
-    purpose = f"network {spec.name!r} (timm)"
+    purpose = f"model {spec.name!r} (timm)"
     optional_package("torch", extra="timm", purpose=purpose)
     import_torchvision(extra="timm", purpose=purpose)
     return optional_package("timm", extra="timm", purpose=purpose)

@@ -1,4 +1,4 @@
-"""Networks that PyTorch runs: what timm, torchvision, transformers and open_clip share."""
+"""Models that PyTorch runs: what timm, torchvision, transformers and open_clip share."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Network, NetworkInfo, Outputs, Pixels
-from oodzoo.zoo.packages import one_line
+from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import ModelSpec
 
-Module = Any  # torch.nn.Module; torch is imported only when a network needs it
+Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Tensor = Any  # torch.Tensor
 
 Forward = Callable[[Module, Tensor], tuple[Tensor, Tensor | None]]
@@ -49,7 +49,7 @@ class Built:
     licence: str | None = None
 
 
-class TorchNetwork(Network):
+class TorchModel(Model):
     """A module in eval mode on a device.
 
     On CUDA neither `prepare` nor `launch` waits for the device: pixels go there as bytes, from
@@ -59,7 +59,7 @@ class TorchNetwork(Network):
     """
 
     def __init__(
-        self, built: Built, info: NetworkInfo, *, device: str = "cpu", precision: str = "float32"
+        self, built: Built, info: ModelInfo, *, device: str = "cpu", precision: str = "float32"
     ) -> None:
         torch: Any = import_module("torch")
         self.info = info
@@ -134,14 +134,14 @@ class _Launched(NamedTuple):
 
 def assemble(
     built: Built, spec: ModelSpec, *, device: str = "cpu", precision: str = "float32"
-) -> TorchNetwork:
+) -> TorchModel:
     """Put a module on a device, and learn its dimensions from one black image.
 
     The fingerprint is taken from the weights as they came, before they go to a device or into
     another precision.
     """
     parts = (built.identity, weights_digest(built.module))
-    info = NetworkInfo(
+    info = ModelInfo(
         name=spec.name,
         preprocessing=built.preprocessing,
         feature_dim=0,
@@ -151,19 +151,19 @@ def assemble(
         pretraining=spec.pretraining or built.pretraining,
         licence=spec.licence or built.licence,
     )
-    network = TorchNetwork(built, info, device=device, precision=precision)
-    features, logits = _try(network, device, precision)
+    model = TorchModel(built, info, device=device, precision=precision)
+    features, logits = _try(model, device, precision)
     if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
         raise InputError(
-            f"network {spec.name!r} gives {features.shape[1]} features, "
+            f"model {spec.name!r} gives {features.shape[1]} features, "
             f"its zoo states feature_dim = {spec.feature_dim}"
         )
-    network.info = replace(
+    model.info = replace(
         info,
         feature_dim=features.shape[1],
         n_logits=None if logits is None else logits.shape[1],
     )
-    return network
+    return model
 
 
 def weights_digest(module: Module) -> str:
@@ -185,7 +185,7 @@ def cast(module: Module, dtype: Any) -> Module:
 
     Casting once is faster than autocast, which converts the weights in every forward pass. The
     running statistics of batch normalisation are no weights but measurements that the whole
-    network was scaled with, and its kernels take half-precision inputs beside float32 statistics.
+    model was scaled with, and its kernels take half-precision inputs beside float32 statistics.
     """
     import torch
 
@@ -222,7 +222,7 @@ def no_unpickling() -> Iterator[None]:
 def cannot_load(spec: ModelSpec, error: BaseException, remedy: str) -> InputError:
     """What to raise where a library could not fetch or read the weights."""
     return InputError(
-        f"network {spec.name!r}: cannot load {spec.source}: {one_line(error)}; {remedy}"
+        f"model {spec.name!r}: cannot load {spec.source}: {one_line(error)}; {remedy}"
     )
 
 
@@ -230,7 +230,7 @@ def refuse_sha256(spec: ModelSpec) -> None:
     """A checksum that nobody checks would promise what is not so."""
     if spec.sha256 is not None:
         raise InputError(
-            f"network {spec.name!r}: sha256 is checked for networks that are one file, not for "
+            f"model {spec.name!r}: sha256 is checked for models that are one file, not for "
             f"{spec.source}; remove it"
         )
 
@@ -302,27 +302,27 @@ def _bytes(tensor: Tensor) -> memoryview:
     return array.data
 
 
-def _try(network: TorchNetwork, device: str, precision: str) -> Outputs:
-    height, width = network.info.preprocessing.geometry.crop
-    name = network.info.name
+def _try(model: TorchModel, device: str, precision: str) -> Outputs:
+    height, width = model.info.preprocessing.geometry.crop
+    name = model.info.name
     black = np.zeros((1, height, width, 3), np.uint8)
     try:
-        outputs, again = network(black), network(black)
+        outputs, again = model(black), model(black)
     except Exception as error:
         raise InputError(
-            f"network {name!r} cannot run on an image of {height}×{width} pixels "
+            f"model {name!r} cannot run on an image of {height}×{width} pixels "
             f"on {device} in {precision}: {one_line(error)}"
         ) from error
     for output in outputs:
         if output is not None and output.ndim != 2:
             raise InputError(
-                f"network {name!r} gives an output of shape {output.shape}; expected (n, d)"
+                f"model {name!r} gives an output of shape {output.shape}; expected (n, d)"
             )
     if not np.isfinite(outputs.features).all():
         other = "; run it in bfloat16 or float32" if precision == "float16" else ""
         raise InputError(
-            f"network {name!r} gives infinite or undefined features in {precision}{other}"
+            f"model {name!r} gives infinite or undefined features in {precision}{other}"
         )
     if not np.allclose(outputs.features, again.features, rtol=0.01, atol=0.01):
-        raise InputError(f"network {name!r} gives other features each time for the same image")
+        raise InputError(f"model {name!r} gives other features each time for the same image")
     return outputs

@@ -1,4 +1,4 @@
-"""Networks of torchvision: `torchvision/<name>` or `torchvision/<name>.<weights>`.
+"""Models of torchvision: `torchvision/<name>` or `torchvision/<name>.<weights>`.
 
 Features are the input of the last linear layer. Without a name of weights, those that torchvision
 calls its default are taken.
@@ -6,9 +6,9 @@ calls its default are taken.
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
+from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.spec import ModelSpec
@@ -16,7 +16,7 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchNetwork,
+    TorchModel,
     assemble,
     cannot_load,
     no_unpickling,
@@ -31,14 +31,14 @@ _REMEDY = (
 )
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchNetwork:
-    """Load a network with its pre-trained weights, from torch's cache or from its server."""
+def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
+    """Load a model with its pre-trained weights, from torch's cache or from its server."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     refuse_sha256(spec)
-    purpose = f"network {spec.name!r} (torchvision)"
+    purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
     name, weights = _named(torchvision, spec)
     try:
@@ -68,7 +68,7 @@ def _squeezenet(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _split(whole: Module) -> Module:
-    """The network without its last linear layer, and that layer beside it."""
+    """The model without its last linear layer, and that layer beside it."""
     import torch
 
     linear = [name for name, part in whole.named_modules() if isinstance(part, torch.nn.Linear)]
@@ -113,16 +113,16 @@ def _named(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
     known = models.list_models(module=models)
     name, _, version = spec.where.partition(".")
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-        hint = f"; did you mean {', '.join(near)}?" if near else ""
+        near = did_you_mean(name, known)
+        hint = f"; {near}" if near else ""
         raise InputError(
-            f"network {spec.name!r}: torchvision {torchvision.__version__} knows no classification "
-            f"network {name!r}{hint}"
+            f"model {spec.name!r}: torchvision {torchvision.__version__} knows no classification "
+            f"model {name!r}{hint}"
         )
     versions = models.get_model_weights(name).__members__
     if (version or "DEFAULT") not in versions:
         raise InputError(
-            f"network {spec.name!r}: torchvision has no weights {version!r} for {name}; "
+            f"model {spec.name!r}: torchvision has no weights {version!r} for {name}; "
             f"it has {', '.join(key for key in versions if key != 'DEFAULT')}"
         )
     return name, versions[version or "DEFAULT"]

@@ -3,7 +3,7 @@
 A torchvision built for CUDA beside a torch built for the CPU (what `pip install torchvision` gives
 where torch came as a CPU build) cannot load its compiled library, and then fails to import with
 `operator torchvision::nms does not exist`: it registers shape rules for operators that nobody
-declared. No network here uses those operators, and timm and open_clip import torchvision only for
+declared. No model here uses those operators, and timm and open_clip import torchvision only for
 its Python part. So the operators are declared, without an implementation, and the import is tried
 again; torchvision itself refuses to run them ("Couldn't load custom C++ ops").
 """

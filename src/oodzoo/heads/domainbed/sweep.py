@@ -204,7 +204,7 @@ def _check(
     if len(bad):
         raise InputError(
             f"features of sample {bad[0]} are not finite (and of {len(bad) - 1} others); "
-            "remove these samples or mend the network"
+            "remove these samples or mend the model"
         )
 
 

@@ -1,4 +1,4 @@
-"""One network, several side by side, and their selected features, on each test domain."""
+"""One model, several side by side, and their selected features, on each test domain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How accurate networks are on each left-out domain: which domain is hard."""
+"""How accurate models are on each left-out domain: which domain is hard."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from oodzoo.report.svg import Drawing
 def domain_chart(
     accuracies: Mapping[str, Mapping[str, float]], order: Sequence[str], best: str, finding: str
 ) -> Chart:
-    """A row for each domain: a stroke for each network, the mean, and the first network.
+    """A row for each domain: a stroke for each model, the mean, and the first model.
 
     Parameters
     ----------
     accuracies : mapping
-        Percent by domain and network.
+        Percent by domain and model.
     order : sequence of str
         Domains from top to bottom.
     """
-    values = [value for networks in accuracies.values() for value in networks.values()]
+    values = [value for models in accuracies.values() for value in models.values()]
 
     def draw(size: Size) -> Drawing:
         height, top = (52, 44) if size.narrow else (36, 44)
@@ -35,7 +35,7 @@ def domain_chart(
         pieces = [(start + 21, start + height - 3) for start in starts]
         axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %", pieces=pieces)
         drawing.text(size.width - 4, top - 12, "cost", "head", end="end")
-        mean = fmean(fmean(networks.values()) for networks in accuracies.values())
+        mean = fmean(fmean(models.values()) for models in accuracies.values())
         for at, domain in enumerate(order):
             y = top + height * at
             with drawing.group("row"):
@@ -52,14 +52,14 @@ def domain_chart(
 
 
 def _strip(
-    drawing: Drawing, scale: Scale, y: float, networks: Mapping[str, float], domain: str, best: str
+    drawing: Drawing, scale: Scale, y: float, models: Mapping[str, float], domain: str, best: str
 ) -> None:
-    for model, value in networks.items():
+    for model, value in models.items():
         tip = f"{model}\n{domain}: {number(value, 1)} %"
         drawing.rect(scale(value) - 1, y - 8, 2, 16, "stroke", data_tip=tip)
-    mean = fmean(networks.values())
-    tip = f"mean of {len(networks)} networks\n{domain}: {number(mean, 1)} %"
+    mean = fmean(models.values())
+    tip = f"mean of {len(models)} models\n{domain}: {number(mean, 1)} %"
     mark(drawing, "diamond", scale(mean), y, "dot neutral", tip)
-    if best in networks:
-        tip = f"{best}, the first\n{domain}: {number(networks[best], 1)} %"
-        mark(drawing, "circle", scale(networks[best]), y, "dot accuracy", tip)
+    if best in models:
+        tip = f"{best}, the first\n{domain}: {number(models[best], 1)} %"
+        mark(drawing, "circle", scale(models[best]), y, "dot accuracy", tip)

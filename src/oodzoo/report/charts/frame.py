@@ -13,7 +13,7 @@ from oodzoo.report.scale import Scale
 from oodzoo.report.svg import Drawing
 
 MOST_ROWS = 30
-"""A chart with a row for each network stops here; the table beside it holds them all."""
+"""A chart with a row for each model stops here; the table beside it holds them all."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A heat map of one figure for each network and left-out domain."""
+"""A heat map of one figure for each model and left-out domain."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def heat_map(
 ) -> Chart:
     """Cells from pale (small) to strong (large); at most thirty rows.
 
-    One network far from all others would leave them one shade, so the shades end at the 5 % of
-    smallest and of largest values. Rows are numbered, as names of networks that are cut to fit may
+    One model far from all others would leave them one shade, so the shades end at the 5 % of
+    smallest and of largest values. Rows are numbered, as names of models that are cut to fit may
     look alike.
     """
     rows, values = rows[:MOST_ROWS], values[:MOST_ROWS]

@@ -1,4 +1,4 @@
-"""How sure selection was: the inclusion probabilities of one network's features."""
+"""How sure selection was: the inclusion probabilities of one model's features."""
 
 from __future__ import annotations
 

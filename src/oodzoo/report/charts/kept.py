@@ -1,4 +1,4 @@
-"""How many features of each network are kept."""
+"""How many features of each model are kept."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from oodzoo.report.scale import Scale
 from oodzoo.report.svg import Drawing
 
 
-def kept_chart(networks: Sequence[tuple[str, int, int]], finding: str) -> Chart:
-    """A bar for each network, with the kept part filled: (name, features, kept)."""
-    most = max([features for _, features, _ in networks] + [1])
+def kept_chart(models: Sequence[tuple[str, int, int]], finding: str) -> Chart:
+    """A bar for each model, with the kept part filled: (name, features, kept)."""
+    most = max([features for _, features, _ in models] + [1])
 
     def draw(size: Size) -> Drawing:
         height = 44 if size.narrow else 30
         left, right = (0, size.width - 112) if size.narrow else (250, size.width - 140)
-        title = "Features kept of each network"
-        drawing = Drawing(size.width, height * len(networks) + 8, title, finding)
+        title = "Features kept of each model"
+        drawing = Drawing(size.width, height * len(models) + 8, title, finding)
         scale = Scale(0, most, left, right)
-        for at, (model, features, kept) in enumerate(networks):
+        for at, (model, features, kept) in enumerate(models):
             y = height * at
             room = size.width - 8 if size.narrow else left - 14
             drawing.name(0, y + (14 if size.narrow else 20), model, room)

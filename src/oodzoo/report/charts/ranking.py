@@ -11,7 +11,7 @@ from oodzoo.report.svg import Drawing
 
 
 def ranking_chart(rows: list[dict[str, Any]], score: str, finding: str) -> Chart:
-    """A row for each network; at most the first thirty."""
+    """A row for each model; at most the first thirty."""
     return both(lambda size: _draw(rows[:MOST_ROWS], len(rows), score, finding, size))
 
 
@@ -20,14 +20,14 @@ def _draw(
 ) -> Drawing:
     height, top = (44.0, 62.0) if size.narrow else (24.0, 66.0)
     bottom = top + height * len(rows)
-    drawing = Drawing(size.width, bottom + 6, "Ranking of the networks", finding)
+    drawing = Drawing(size.width, bottom + 6, "Ranking of the models", finding)
     discriminability, stability, accuracy = _panels(rows, score, size)
     if size.narrow:
         heads = (("Discriminability", 0), ("Stability", 124), ("Accuracy %", 212))
         for title, x in heads:
             drawing.text(x, 22, title, "head")
     else:
-        drawing.text(34, 24, "Network", "head")
+        drawing.text(34, 24, "Model", "head")
         drawing.text(discriminability.start, 24, "Discriminability", "head")
         drawing.text(stability.start, 24, "Stability", "head")
         drawing.text(accuracy.start, 24, "Expected accuracy %", "head")

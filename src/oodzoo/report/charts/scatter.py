@@ -21,7 +21,7 @@ def scatter(
     accuracy: Mapping[str, float],
     finding: str,
 ) -> Markup:
-    """A point for each network with a score and an accuracy."""
+    """A point for each model with a score and an accuracy."""
     drawing = Drawing(WIDTH, HEIGHT, f"{title} against accuracy", finding)
     drawing.name(0, 14, title, WIDTH)
     drawing.text(0, 31, subtitle, "tick")

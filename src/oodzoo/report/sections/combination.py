@@ -1,4 +1,4 @@
-"""One network, several side by side, and the selected features of those."""
+"""One model, several side by side, and the selected features of those."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEST_BY = "best_by_"
 
 
 def combination_section(evaluation: dict[str, Any]) -> Section | None:
-    """What the networks reach on domains that were left out."""
+    """What the models reach on domains that were left out."""
     ways = _ways(evaluation)
     if not ways:
         return None
@@ -32,14 +32,14 @@ def combination_section(evaluation: dict[str, Any]) -> Section | None:
     k = _several(evaluation.get("top_k"))
     lead = (
         f"Linear heads on features of the others, tested on the domain that was left out. Single "
-        f"is the first network of a ranking made without the test domain, Ensemble {k} side by "
+        f"is the first model of a ranking made without the test domain, Ensemble {k} side by "
         "side, Selection the features of those that say something about a class."
     )
     if "oracle" in (evaluation.get("baselines") or {}):
         lead += " Oracle chooses with the labels of the test domain, which nobody has."
     if any(key.startswith(BEST_BY) for key in evaluation.get("baselines") or {}):
-        lead += " Best by a score, or just its name, is the one network that it puts first."
-    return Section("combination", "One network or several", lead, blocks, short="Combination")
+        lead += " Best by a score, or just its name, is the one model that it puts first."
+    return Section("combination", "One model or several", lead, blocks, short="Combination")
 
 
 def _several(top_k: Any) -> str:
@@ -124,7 +124,7 @@ def _table(
         Column("Calibration error %", "calibration_error", 1),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
-        Column("Networks", "models", text=True),
+        Column("Models", "models", text=True),
     ]
     ratio = evaluation.get("feature_ratio") or {}
     lines: list[list[Any]] = [
@@ -168,7 +168,7 @@ def _curve(ablation: list[dict[str, Any]]) -> Figure:
         for line in lines
     ]
     finding = f"{', '.join(best)}." if best else "No curve is whole."
-    columns = [Column("Networks", "top_k", 0)]
+    columns = [Column("Models", "top_k", 0)]
     columns += [Column(f"{line.title} %", line.title.lower(), 1) for line in lines]
     columns.append(Column("Features kept %", "kept_percent", 1))
     rows = [
@@ -180,9 +180,9 @@ def _curve(ablation: list[dict[str, Any]]) -> Figure:
         for at, entry in enumerate(ablation)
     ]
     return Figure(
-        title="Accuracy over the number of networks",
+        title="Accuracy over the number of models",
         text=f"{finding} Averages over test domains.",
         chart=curve_chart(numbers, lines, finding),
         legend=[Key(line.kind, line.shape, line.title) for line in lines],
-        table=Table("accuracy-over-k", "Accuracy over the number of networks", columns, rows),
+        table=Table("accuracy-over-k", "Accuracy over the number of models", columns, rows),
     )

@@ -1,4 +1,4 @@
-"""What each domain says of each network, and which domain is hard."""
+"""What each domain says of each model, and which domain is hard."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def domains_section(ranking: dict[str, Any]) -> Section | None:
     if not domains:
         return None
     lead = (
-        "The same figures, domain by domain. A network that is good on average can fail on one "
+        "The same figures, domain by domain. A model that is good on average can fail on one "
         "domain, and one domain can be hard for all of them."
     )
     blocks = [
@@ -38,13 +38,13 @@ def _cost(rows: Rows, domains: list[str]) -> Figure:
         domain: {row["model"]: float(row["folds"][domain]["accuracy"]) for row in rows}
         for domain in domains
     }
-    means = {domain: fmean(networks.values()) for domain, networks in accuracies.items()}
+    means = {domain: fmean(models.values()) for domain, models in accuracies.items()}
     overall = fmean(means.values())
     order = sorted(domains, key=means.__getitem__)
     first = rows[0]["model"]
     hard, easy = order[0], order[-1]
     finding = (
-        f"{hard} is the hardest to meet unseen: over all {len(rows)} networks "
+        f"{hard} is the hardest to meet unseen: over all {len(rows)} models "
         f"{number(means[hard], 1)} % there, against {number(overall, 1)} % on average; "
         f"{easy} is the easiest with {number(means[easy], 1)} %."
     )
@@ -54,22 +54,22 @@ def _cost(rows: Rows, domains: list[str]) -> Figure:
         Column("Cost, points", "cost", 1),
         Column("Lowest %", "lowest", 1),
         Column("Highest %", "highest", 1),
-        Column("Best network there", "best_network", text=True),
-        Column("First network %", "first_network", 1),
+        Column("Best model there", "best_model", text=True),
+        Column("First model %", "first_model", 1),
     ]
     lines: list[list[Any]] = []
     for domain in order:
-        networks = accuracies[domain]
-        top = max(networks, key=networks.__getitem__)
+        models = accuracies[domain]
+        top = max(models, key=models.__getitem__)
         lines.append(
             [
                 domain,
                 means[domain],
                 overall - means[domain],
-                min(networks.values()),
-                networks[top],
+                min(models.values()),
+                models[top],
                 top,
-                networks[first],
+                models[first],
             ]
         )
     return Figure(
@@ -78,8 +78,8 @@ def _cost(rows: Rows, domains: list[str]) -> Figure:
         "left-out domains.",
         chart=domain_chart(accuracies, order, first, finding),
         legend=[
-            Key("stroke", "line", "one network"),
-            Key("neutral", "diamond", "mean of all networks"),
+            Key("stroke", "line", "one model"),
+            Key("neutral", "diamond", "mean of all models"),
             Key("accuracy", "circle", f"{first}, the first of the ranking"),
         ],
         table=Table("left-out-domains", "Accuracy on each left-out domain", columns, lines),
@@ -102,7 +102,7 @@ def _heat(rows: Rows, domains: list[str], term: str, title: str, digits: int) ->
             f"to {number(high, digits)} ({high_model} on {high_domain})."
         )
     names = [row["model"] for row in rows]
-    columns = [Column("Network", "model", text=True)]
+    columns = [Column("Model", "model", text=True)]
     columns += [Column(domain, domain, 3) for domain in domains]
     table = Table(
         f"{term}-by-domain",
@@ -110,12 +110,12 @@ def _heat(rows: Rows, domains: list[str], term: str, title: str, digits: int) ->
         columns,
         [[name, *line] for name, line in zip(names, values, strict=True)],
     )
-    note = f" The first {MOST_ROWS} networks; the table holds all." if len(rows) > MOST_ROWS else ""
+    note = f" The first {MOST_ROWS} models; the table holds all." if len(rows) > MOST_ROWS else ""
     return Figure(
         title=f"{title} on each left-out domain",
         text=finding + note,
         chart=heat_map(
-            f"{title} by network and left-out domain", finding, names, domains, values, digits
+            f"{title} by model and left-out domain", finding, names, domains, values, digits
         ),
         table=table,
     )

@@ -12,12 +12,12 @@ from oodzoo.report.table import Column, Table
 
 
 def features_section(selection: dict[str, Any]) -> Section | None:
-    """Features kept of each network, and how sure that is."""
+    """Features kept of each model, and how sure that is."""
     networks = selection.get("per_model") or []
     if not networks:
         return None
     lead = (
-        f"Of the networks side by side, {number(selection['n_selected'])} of "
+        f"Of the models side by side, {number(selection['n_selected'])} of "
         f"{number(selection['n_features'])} features are kept "
         f"({number(100 * selection['ratio'], 1)} %): those that say something about at least one "
         "class. A feature has an inclusion probability for each class; shown is its greatest."
@@ -38,16 +38,16 @@ def _kept(networks: list[dict[str, Any]]) -> Figure:
         f"{model} keeps {number(kept)} of {number(features)}" for model, features, kept in triples
     )
     columns = [
-        Column("Network", "model", text=True),
+        Column("Model", "model", text=True),
         Column("Features", "n_features", 0),
         Column("Kept", "n_selected", 0),
         Column("Kept %", "kept_percent", 1),
     ]
     rows = [[model, n, kept, 100 * kept / n if n else None] for model, n, kept in triples]
     return Figure(
-        title="Kept of each network",
+        title="Kept of each model",
         chart=kept_chart(triples, f"{finding}."),
-        table=Table("features-kept", "Features kept of each network", columns, rows),
+        table=Table("features-kept", "Features kept of each model", columns, rows),
     )
 
 
@@ -67,7 +67,7 @@ def _inclusion(networks: list[dict[str, Any]]) -> Figure:
         for at, count in enumerate(counts):
             lines.append([network["model"], at / len(counts), (at + 1) / len(counts), count])
     columns = [
-        Column("Network", "model", text=True),
+        Column("Model", "model", text=True),
         Column("From", "low", 2),
         Column("To", "high", 2),
         Column("Features", "features", 0),

@@ -12,7 +12,7 @@ from oodzoo.report.table import Column, Table
 
 
 def ranking_section(ranking: dict[str, Any]) -> Section:
-    """The order of the networks, why, and how sure it is."""
+    """The order of the models, why, and how sure it is."""
     rows, score = ranking["ranking"], ranking["score"]
     first = rows[0]
     finding = (
@@ -50,7 +50,7 @@ def _interval(row: dict[str, Any]) -> str:
 def _how_to_read(rows: list[dict[str, Any]], score: str) -> str:
     words = ""
     if any(row.get("rank_interval") for row in rows):
-        words += " The line under “place” says between which places a network may lie."
+        words += " The line under “place” says between which places a model may lie."
     if score != "zood":
         words += f" The order is by the score {score}; both terms of ZooD are shown beside it."
     if len(rows) > MOST_ROWS:
@@ -68,17 +68,17 @@ def _legend(rows: list[dict[str, Any]], score: str) -> list[Key]:
             Key(
                 "accuracy front",
                 "circle",
-                "ring, “not beaten”: no network is at least as accurate and cheaper",
+                "ring, “not beaten”: no model is at least as accurate and cheaper",
             )
         )
     return keys
 
 
 def ranking_table(rows: list[dict[str, Any]], score: str) -> Table:
-    """Every network with its terms, intervals and costs."""
+    """Every model with its terms, intervals and costs."""
     columns = [
         Column("Rank", "rank", 0),
-        Column("Network", "model", text=True),
+        Column("Model", "model", text=True),
         Column("Place", "rank", 0, interval=True),
         Column(f"Score ({score})", "score", 3),
         Column("Discrimin­ability", "discriminability", 3),

@@ -11,19 +11,19 @@ from oodzoo.report.table import Column, Table
 
 
 def testbed_section(testbed: dict[str, Any]) -> Section | None:
-    """Which score orders these networks best."""
+    """Which score orders these models best."""
     scores: dict[str, dict[str, Any]] = testbed.get("scores") or {}
     if not scores:
         return None
     order = sorted(scores, key=lambda name: -_tau(scores[name]))
     accuracy = testbed["accuracy"]
-    # a score that only some networks have is judged on an easier or a harder order
+    # a score that only some models have is judged on an easier or a harder order
     whole = max(scores[name].get("models") or 0 for name in order)
     best = next(name for name in order if (scores[name].get("models") or 0) == whole)
     pairs = testbed.get("indistinguishable") or []
     alike = _alike(best, order, pairs)
     finding = (
-        f"{best} orders these {len(accuracy)} networks best: weighted tau "
+        f"{best} orders these {len(accuracy)} models best: weighted tau "
         f"{number(scores[best].get('weighted_tau'), 2)}{_interval(scores[best])}."
     )
     if alike and len(alike) == len(order) - 1:
@@ -39,19 +39,19 @@ def testbed_section(testbed: dict[str, Any]) -> Section | None:
         Figure(
             title="Score against accuracy",
             text=f"{finding} Accuracy in percent upwards, the score to the right, a point for each "
-            "network; τ is the weighted rank correlation, with its interval.",
+            "model; τ is the weighted rank correlation, with its interval.",
             panels=[_panel(name, scores, accuracy) for name in order],
             dense=True,
             table=_taus(order, scores),
             folded=False,
         ),
         Figure(
-            title="Every score of every network",
+            title="Every score of every model",
             table=_values(order, scores, accuracy, testbed.get("models") or list(accuracy)),
         ),
     )
     lead = (
-        "A score is good if it puts networks in the order of the accuracy they reach. Here each "
+        "A score is good if it puts models in the order of the accuracy they reach. Here each "
         "is held against linear probes, trained and tested leaving one domain out."
     )
     return Section("testbed", "Which score to trust", lead, figures, short="Scores")
@@ -91,7 +91,7 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
         Column("Interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
         Column("Regret, points", "regret", 1),
-        Column("Networks", "models", 0),
+        Column("Models", "models", 0),
         Column("Seconds", "seconds", 2),
         Column("What it is", "title", text=True),
     ]
@@ -110,7 +110,7 @@ def _taus(order: list[str], scores: dict[str, dict[str, Any]]) -> Table:
                 score.get("title"),
             ]
         )
-    return Table("scores", "How well each score orders the networks", columns, rows)
+    return Table("scores", "How well each score orders the models", columns, rows)
 
 
 def _values(
@@ -120,10 +120,10 @@ def _values(
     models: list[str],
 ) -> Table:
     # a score may be named accuracy too
-    columns = [Column("Network", "model", text=True), Column("Probe %", "probe_accuracy", 1)]
+    columns = [Column("Model", "model", text=True), Column("Probe %", "probe_accuracy", 1)]
     columns += [Column(name, name) for name in order]
     rows = [
         [model, accuracy.get(model), *(scores[name]["values"].get(model) for name in order)]
         for model in models
     ]
-    return Table("score-values", "Every score of every network", columns, rows)
+    return Table("score-values", "Every score of every model", columns, rows)

@@ -1,6 +1,6 @@
 """Architectures: small enough to ship, different enough to disagree.
 
-Each function returns a :class:`Network` from ``(n, 3, 32, 32)`` normalised images to ``(n, d)``
+Each function returns a :class:`Model` from ``(n, 3, 32, 32)`` normalised images to ``(n, d)``
 pooled features. None has more than about 75,000 weights.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-__all__ = ["ARCHITECTURES", "Network", "keep_scale"]
+__all__ = ["ARCHITECTURES", "Model", "keep_scale"]
 
 
-class Network(nn.Module):
+class Model(nn.Module):
     """A body that computes features, and a linear head where the objective has classes."""
 
     def __init__(self, body: nn.Module, feature_dim: int) -> None:
@@ -51,13 +51,13 @@ class Residual(nn.Module):
         return out
 
 
-def keep_scale(network: nn.Module) -> None:
+def keep_scale(model: nn.Module) -> None:
     """Draw the convolutions again so that activations keep their scale (He et al., 2015).
 
-    Batch norms see to that in training; in a network that is never trained they do nothing, and
+    Batch norms see to that in training; in a model that is never trained they do nothing, and
     its features would all but vanish.
     """
-    for layer in network.modules():
+    for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
@@ -78,15 +78,15 @@ def _plain_trunk(*widths: int) -> nn.Sequential:
     return nn.Sequential(*layers)
 
 
-def cnn() -> Network:
+def cnn() -> Model:
     """Four convolutions and a global average."""
-    return Network(nn.Sequential(_plain_trunk(12, 24, 40, 64), GlobalAverage()), 64)
+    return Model(nn.Sequential(_plain_trunk(12, 24, 40, 64), GlobalAverage()), 64)
 
 
-def cnn_bottleneck() -> Network:
+def cnn_bottleneck() -> Model:
     """Four convolutions and a linear code over the whole grid, as an autoencoder needs."""
     trunk = _plain_trunk(12, 24, 32, 32)
-    return Network(nn.Sequential(trunk, nn.Flatten(), nn.Linear(32 * 16, 48)), 48)
+    return Model(nn.Sequential(trunk, nn.Flatten(), nn.Linear(32 * 16, 48)), 48)
 
 
 def _residual_block(inside: int, outside: int, stride: int) -> Residual:
@@ -98,7 +98,7 @@ def _residual_block(inside: int, outside: int, stride: int) -> Residual:
     return Residual(inner, outer, nn.ReLU())
 
 
-def resnet() -> Network:
+def resnet() -> Model:
     """Three residual blocks of two convolutions each."""
     body = nn.Sequential(
         *_conv(3, 12),
@@ -108,10 +108,10 @@ def resnet() -> Network:
         _residual_block(32, 56, 2),
         GlobalAverage(),
     )
-    return Network(body, 56)
+    return Model(body, 56)
 
 
-def separable() -> Network:
+def separable() -> Model:
     """Depthwise and pointwise convolutions in turn, as in MobileNet."""
 
     def pair(inside: int, outside: int, stride: int) -> list[nn.Module]:
@@ -128,7 +128,7 @@ def separable() -> Network:
         *pair(96, 96, 1),
         GlobalAverage(),
     )
-    return Network(body, 96)
+    return Model(body, 96)
 
 
 class ChannelsLast(nn.Module):
@@ -143,7 +143,7 @@ class ChannelsLast(nn.Module):
         return out
 
 
-def convnext() -> Network:
+def convnext() -> Model:
     """Large depthwise kernels, layer norms and inverted bottlenecks."""
 
     def block(width: int) -> Residual:
@@ -165,13 +165,13 @@ def convnext() -> Network:
         GlobalAverage(),
         nn.LayerNorm(64),
     )
-    return Network(body, 64)
+    return Model(body, 64)
 
 
 # --- not convolutional ------------------------------------------------------------------------
 
 
-def mlp() -> Network:
+def mlp() -> Model:
     """Two hidden layers over the image at half resolution; no notion of neighbourhood."""
     body = nn.Sequential(
         nn.AvgPool2d(2),
@@ -183,7 +183,7 @@ def mlp() -> Network:
         nn.BatchNorm1d(48),
         nn.ReLU(),
     )
-    return Network(body, 48)
+    return Model(body, 48)
 
 
 class Attention(nn.Module):
@@ -239,7 +239,7 @@ def _bottleneck(width: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
 
-def vit() -> Network:
+def vit() -> Model:
     """A vision transformer of three blocks."""
     width, blocks = 40, list[nn.Module]()
     for _ in range(3):
@@ -247,10 +247,10 @@ def vit() -> Network:
             _shortcut(nn.LayerNorm(width), Attention(width, heads=4)),
             _shortcut(nn.LayerNorm(width), _bottleneck(width, 2 * width)),
         ]
-    return Network(TokenBody(width, blocks), width)
+    return Model(TokenBody(width, blocks), width)
 
 
-def mixer() -> Network:
+def mixer() -> Model:
     """An MLP-mixer of three blocks."""
     width, blocks = 40, list[nn.Module]()
     for _ in range(3):
@@ -258,10 +258,10 @@ def mixer() -> Network:
             _shortcut(nn.LayerNorm(width), AcrossTokens(_bottleneck(64, 32))),
             _shortcut(nn.LayerNorm(width), _bottleneck(width, 2 * width)),
         ]
-    return Network(TokenBody(width, blocks), width)
+    return Model(TokenBody(width, blocks), width)
 
 
-ARCHITECTURES: dict[str, Callable[[], Network]] = {
+ARCHITECTURES: dict[str, Callable[[], Model]] = {
     "plain CNN": cnn,
     "coding CNN": cnn_bottleneck,
     "residual CNN": resnet,
