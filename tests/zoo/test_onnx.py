@@ -157,6 +157,19 @@ def test_logits(load: Load) -> None:
     other = load(content, features="head")
     np.testing.assert_allclose(other(PIXELS).features, -COLOURS, atol=1e-6)
     assert len({n.info.fingerprint for n in (network, other, load(content))}) == 3
+    assert [n.info.outputs for n in (network, other, load(content))] == [
+        ("features", "head"),
+        ("head",),
+        ("features",),
+    ]
+
+
+def test_info_names_the_outputs_that_were_found_without_being_stated(load: Load) -> None:
+    content = model(*MEAN, node("Neg", "features", "logits"), outputs=("features", "logits"))
+    info = load(content).info
+    assert info.outputs == ("features", "logits")
+    again = load(content, features=info.outputs[0], logits=info.outputs[1]).info
+    assert again == info
 
 
 def test_the_only_output_is_the_features(load: Load) -> None:

@@ -38,6 +38,8 @@ class ModelInfo:
     fingerprint: str
     pretraining: str | None = None
     licence: str | None = None
+    outputs: tuple[str, ...] = ()
+    """Names of the outputs in use, for an ONNX model: (features,) or (features, logits)."""
 
 
 class Model(ABC):

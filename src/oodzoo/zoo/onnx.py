@@ -85,6 +85,7 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
         parameters=spec.parameters or count_parameters(content),
         fingerprint=fingerprint([digest, *_external_digests(path, content)], outputs),
         pretraining=spec.pretraining,
+        outputs=tuple(outputs),
     )
     features, logits = _try(OnnxModel(session, info, outputs), probe)
     if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
