@@ -64,8 +64,9 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
     rows = []
     for at, model in enumerate(names):
         skill = 1 - at / max(len(names), 2)
-        folds = {
-            domain: {
+        folds = [
+            {
+                "domain": domain,
                 "score": 0.3 * skill - 0.3 + rng.gauss(0, 0.05),
                 "discriminability": 0.35 * skill - 0.3 + rng.gauss(0, 0.05),
                 "stability": -1.5 * rng.random(),
@@ -74,10 +75,10 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
                 "skipped": [],
             }
             for domain in domains
-        }
+        ]
 
-        def mean(term: str, folds: dict[str, dict[str, Any]] = folds) -> float:
-            return fmean(fold[term] for fold in folds.values())
+        def mean(term: str, folds: list[dict[str, Any]] = folds) -> float:
+            return fmean(fold[term] for fold in folds)
 
         accuracy = mean("accuracy")
         rows.append(
@@ -91,7 +92,7 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
                 "accuracy_interval": [accuracy - 14.25, accuracy + 14.25],
                 "rank_interval": [max(1, at - 5), min(len(names), at + 6)],
                 "tied": [name for name in names[max(0, at - 3) : at + 4] if name != model],
-                "on_front": at % 5 == 0,
+                "pareto_optimal": at % 5 == 0,
                 "folds": folds,
                 "feature_dim": 1280,
                 "parameters": 2_974_377 + at,

@@ -127,5 +127,5 @@ def _cells(row: Row) -> list[object]:
         row.feature_dim,
         "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
         cost,
-        "*" if row.on_front else "",
+        "*" if row.pareto_optimal else "",
     ]

@@ -277,7 +277,7 @@ def _ranking(
                 accuracy_interval=_accuracy_interval(source, t),
                 rank_interval=comparison.rank_intervals()[at] if comparison else None,
                 tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
-                on_front=model in front,
+                pareto_optimal=model in front,
                 folds=tuple(_fold_row(t, fold, score, source.classes) for fold in t.folds),
                 feature_dim=facts[model].feature_dim,
                 parameters=facts[model].parameters,

@@ -1,4 +1,4 @@
-"""A ranking as it is handed out: models in order, for people and for machines."""
+"""The result of a ranking: models in order of their score."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from oodzoo._io import structured
 from oodzoo.errors import MissingPackageError
 
 if TYPE_CHECKING:
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoldRow:
-    """What one left-out domain says of a model.
+    """Scores and accuracy (in percent) of a model on one left-out domain.
 
-    `score` is that of the ranking, or the ZooD score if the ranking's is none of single domains.
+    `score` is the score of the ranking where it is computed per domain, otherwise the ZooD score.
     """
 
     domain: str
@@ -27,7 +28,7 @@ class FoldRow:
     accuracy: float
     balanced_accuracy: float
     skipped: tuple[str, ...] = ()
-    """Classes that no other domain has: they have no part in discriminability."""
+    """Classes found in no other domain; they are excluded from discriminability."""
 
 
 @dataclass(frozen=True)
@@ -41,23 +42,23 @@ class Row:
     score : float
         Higher is better.
     discriminability, stability : float
-        The two terms of the ZooD score, means over left-out domains.
+        The two terms of the ZooD score, averaged over left-out domains.
     expected_accuracy : float
-        Percent of images of an unseen domain that a Bayesian linear model on these features gets
-        right: the mean over left-out domains.
+        Accuracy in percent of a Bayesian linear model on these features, averaged over left-out
+        domains: the accuracy to expect on an unseen domain.
     accuracy_interval : (float, float)
-        90 % interval of that mean; a single new domain varies more, as `folds` show.
+        90 % interval of that average; a single new domain varies more, see `folds`.
     rank_interval : (int, int) or None
-        Between which ranks the model may lie (see :mod:`oodzoo.ranking.intervals`); None for scores
-        that are not means over left-out domains.
+        90 % interval of the rank (see :mod:`oodzoo.ranking.intervals`); None for scores that are
+        not averages over left-out domains.
     tied : tuple of str
-        Models that cannot be told apart from this one.
-    on_front : bool
-        No other model is at least as accurate and cheaper (by milliseconds per image where they
-        are known, else by parameters).
+        Models that are statistically tied with this one.
+    pareto_optimal : bool
+        No other model is at least as accurate and cheaper. The cost is milliseconds per image
+        where known for all models, otherwise the number of parameters.
     folds : tuple of FoldRow
     feature_dim, parameters, milliseconds
-        What it costs, where known.
+        Cost of the model, where known.
     """
 
     rank: int
@@ -69,7 +70,7 @@ class Row:
     accuracy_interval: tuple[float, float]
     rank_interval: tuple[int, int] | None
     tied: tuple[str, ...]
-    on_front: bool
+    pareto_optimal: bool
     folds: tuple[FoldRow, ...]
     feature_dim: int
     parameters: int | None
@@ -78,15 +79,15 @@ class Row:
 
 @dataclass(frozen=True)
 class Ranking:
-    """Models, the best first.
+    """Models, best first.
 
     Attributes
     ----------
     score : str
-        By which score they are ranked.
+        Name of the score that orders them.
     rows : tuple of Row
     left_out : dict
-        Models that the score cannot be computed for, and why.
+        Models for which the score cannot be computed, each with the reason.
     """
 
     score: str
@@ -95,7 +96,7 @@ class Ranking:
 
     @property
     def best(self) -> str:
-        """The name of the first model."""
+        """Name of the first model."""
         return self.rows[0].model
 
     def __len__(self) -> int:
@@ -110,25 +111,18 @@ class Ranking:
         return "\n".join(lines)
 
     def to_dict(self) -> dict[str, Any]:
-        """The ranking for machines."""
-        rows = []
-        for row in self.rows:
-            fields = dataclasses.asdict(row)
-            fields["folds"] = {fold.pop("domain"): fold for fold in fields["folds"]}
-            rows.append(fields)
+        """Return the ranking as a JSON document."""
+        rows = [dataclasses.asdict(row) for row in self.rows]
         return {"score": self.score, "ranking": rows, "left_out": self.left_out}
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> Ranking:
-        """The ranking that a document was made of."""
-        return cls(
-            document["score"],
-            tuple(_row(fields) for fields in document["ranking"]),
-            dict(document["left_out"]),
-        )
+        """Restore the ranking from the document of :meth:`to_dict`."""
+        rows = structured(document["ranking"], tuple[Row, ...], "the ranking")
+        return cls(document["score"], rows, dict(document["left_out"]))
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with one line for each model, and a column for each left-out domain."""
+        """Return a table with one row per model and an accuracy column per left-out domain."""
         try:
             import pandas
         except ImportError as error:
@@ -142,25 +136,7 @@ class Ranking:
         return pandas.DataFrame(lines)
 
     def plot(self) -> Figure:
-        """The two terms and the expected accuracy of each model, as a matplotlib figure."""
+        """Plot both terms and the expected accuracy of each model with matplotlib."""
         from oodzoo.report.plots import plot_ranking
 
         return plot_ranking(self)
-
-
-def _row(fields: dict[str, Any]) -> Row:
-    folds = tuple(
-        FoldRow(domain=domain, **{**fold, "skipped": tuple(fold["skipped"])})
-        for domain, fold in fields["folds"].items()
-    )
-    between = fields["rank_interval"]
-    low, high = fields["accuracy_interval"]
-    return Row(
-        **{
-            **fields,
-            "folds": folds,
-            "tied": tuple(fields["tied"]),
-            "accuracy_interval": (low, high),
-            "rank_interval": None if between is None else (between[0], between[1]),
-        }
-    )

@@ -105,9 +105,9 @@ def draw_ranking(ranking: dict[str, Any]) -> Figure:
 def draw_terms(ranking: dict[str, Any], term: str) -> Figure:
     """A heat map of one term for each model and left-out domain."""
     rows = ranking["ranking"][:MOST_ROWS]
-    domains = list(rows[0]["folds"])
+    domains = [fold["domain"] for fold in rows[0]["folds"]]
     figure, (ax,) = _figure(4 + 0.8 * len(domains), 1.4 + 0.26 * len(rows), 1, 1)
-    values = [[row["folds"][domain][term] for domain in domains] for row in rows]
+    values = [[fold[term] for fold in row["folds"]] for row in rows]
     image = ax.imshow(values, cmap="Blues", aspect="auto")
     figure.colorbar(image, ax=ax)
     _names(ax, [row["model"] for row in rows])
@@ -120,7 +120,8 @@ def draw_domains(ranking: dict[str, Any]) -> Figure:
     """The accuracy of every model on each left-out domain, the hardest first."""
     rows = ranking["ranking"]
     values = {
-        domain: [row["folds"][domain]["accuracy"] for row in rows] for domain in rows[0]["folds"]
+        fold["domain"]: [row["folds"][at]["accuracy"] for row in rows]
+        for at, fold in enumerate(rows[0]["folds"])
     }
     order = sorted(values, key=lambda domain: fmean(values[domain]))
     figure, (ax,) = _figure(8, 1.3 + 0.4 * len(order), 1, 1)

@@ -108,5 +108,5 @@ def _accuracy(drawing: Drawing, scale: Scale, row: dict[str, Any], y: float) -> 
         low, high = row["accuracy_interval"]
         tip += f"\n90 % interval {span(low, high, digits=1)} %"
         whisker(drawing, y, scale(low), scale(high), "accuracy", tip)
-    kind = "dot accuracy front" if row.get("on_front") else "dot accuracy"
+    kind = "dot accuracy front" if row.get("pareto_optimal") else "dot accuracy"
     drawing.circle(scale(row["expected_accuracy"]), y, 4, kind, data_tip=tip)

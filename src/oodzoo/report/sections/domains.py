@@ -18,7 +18,7 @@ Rows = list[dict[str, Any]]
 def domains_section(ranking: dict[str, Any]) -> Section | None:
     """Heat maps of both terms, and the cost of each left-out domain."""
     rows: Rows = ranking["ranking"]
-    domains = list(rows[0]["folds"])
+    domains = [fold["domain"] for fold in rows[0]["folds"]]
     if not domains:
         return None
     lead = (
@@ -35,8 +35,8 @@ def domains_section(ranking: dict[str, Any]) -> Section | None:
 
 def _cost(rows: Rows, domains: list[str]) -> Figure:
     accuracies = {
-        domain: {row["model"]: float(row["folds"][domain]["accuracy"]) for row in rows}
-        for domain in domains
+        domain: {row["model"]: float(row["folds"][at]["accuracy"]) for row in rows}
+        for at, domain in enumerate(domains)
     }
     means = {domain: fmean(models.values()) for domain, models in accuracies.items()}
     overall = fmean(means.values())
@@ -87,7 +87,7 @@ def _cost(rows: Rows, domains: list[str]) -> Figure:
 
 
 def _heat(rows: Rows, domains: list[str], term: str, title: str, digits: int) -> Figure:
-    values = [[row["folds"][domain][term] for domain in domains] for row in rows]
+    values = [[fold[term] for fold in row["folds"]] for row in rows]
     cells = [
         (value, row["model"], domain)
         for row, line in zip(rows, values, strict=True)

@@ -63,7 +63,7 @@ def _legend(rows: list[dict[str, Any]], score: str) -> list[Key]:
     if score == "zood":
         keys.append(Key("score", "line", "score: discriminability plus a small share of stability"))
     keys.append(Key("accuracy", "circle", "accuracy expected on an unseen domain, 90 % interval"))
-    if any(row.get("on_front") for row in rows):
+    if any(row.get("pareto_optimal") for row in rows):
         keys.append(
             Key(
                 "accuracy front",
@@ -88,7 +88,7 @@ def ranking_table(rows: list[dict[str, Any]], score: str) -> Table:
         Column("Features", "feature_dim", 0),
         Column("Params, M", "parameters_million", 2),
         Column("ms / image", "milliseconds", 1),
-        Column("Not beaten", "on_front"),
+        Column("Not beaten", "pareto_optimal"),
         Column("Tied with", "tied", text=True, shown=False),
     ]
     lines = []
@@ -107,7 +107,7 @@ def ranking_table(rows: list[dict[str, Any]], score: str) -> Table:
                 row.get("feature_dim"),
                 None if parameters is None else parameters / 1e6,
                 row.get("milliseconds"),
-                row.get("on_front"),
+                row.get("pareto_optimal"),
                 row.get("tied"),
             ]
         )
