@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -166,10 +163,10 @@ class FunctionModel(Model):
 
 
 @pytest.fixture(scope="session")
-def model() -> Callable[..., Model]:
-    """A model made of a function; by default three features, the mean of each channel."""
+def make_model() -> Callable[..., Model]:
+    """Make a model of a function; by default its three features are the channel means."""
 
-    def model(
+    def make_model(
         function: Callable[[NDArray[np.float32]], Any] = lambda batch: batch.mean(axis=(2, 3)),
         *,
         name: str = "function",
@@ -177,47 +174,4 @@ def model() -> Callable[..., Model]:
     ) -> Model:
         return FunctionModel(function, ModelInfo(name, PLAIN, feature_dim, None, None, name))
 
-    return model
-
-
-@pytest.fixture
-def process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start Python on a program in another process; what still runs at the end is killed."""
-    started: list[subprocess.Popen[str]] = []
-
-    def process(program: str, *arguments: str | Path) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [sys.executable, "-c", program, *map(str, arguments)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        started.append(child)
-        return child
-
-    yield process
-    for child in started:
-        child.kill()
-        child.communicate()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount a file system in memory with the options given; skips where that is not allowed."""
-    mounted: list[Path] = []
-
-    def mount(options: str) -> Path:
-        folder = tmp_path / f"disk{len(mounted)}"
-        folder.mkdir()
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", os.fspath(folder)]
-        try:
-            subprocess.run(command, check=True, capture_output=True)
-        except (OSError, subprocess.CalledProcessError):
-            pytest.skip("mounting a small disk is not allowed here")
-        mounted.append(folder)
-        return folder
-
-    yield mount
-    for folder in mounted:
-        subprocess.run(["umount", "--lazy", os.fspath(folder)], check=True)
+    return make_model

@@ -135,13 +135,13 @@ def test_everything_lost_is_made_again(
 
 
 def test_a_model_that_is_not_finished(
-    store: Path, data: Path, model: Callable[..., Model], extract: Extract
+    store: Path, data: Path, make_model: Callable[..., Model], extract: Extract
 ) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
     with pytest.raises(InputError, match="no model could be used"):
-        extract(data, [model(fail, name="begun")], store)
+        extract(data, [make_model(fail, name="begun")], store)
     found = check_store(store)
     assert (found.files, found.damage, found.unfinished) == (12, (), ("begun",))
 

@@ -109,10 +109,10 @@ def test_float16(made: Path, digits: Path, zoo: Zoo, extract: Extract, tmp_path:
 
 
 def test_a_model_too_large_for_float16_is_left_out(
-    digits: Path, network: MakeModel, extract: Extract, tmp_path: Path
+    digits: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
-    large = network(lambda batch: np.full((len(batch), 3), 1e5), name="large")
-    done = extract(digits, [large, network()], tmp_path / "s", dtype="float16")
+    large = make_model(lambda batch: np.full((len(batch), 3), 1e5), name="large")
+    done = extract(digits, [large, make_model()], tmp_path / "s", dtype="float16")
     assert done.failed == {
         "large": "model 'large': values up to 1e+05 do not fit float16; store them as float32"
     }
@@ -133,9 +133,9 @@ def test_onnx_models_do_not_depend_on_the_precision_of_others(
 
 
 def test_an_image_is_decoded_once_for_all_models(
-    digits: Path, zoo: Zoo, network: MakeModel, extract: Extract, tmp_path: Path
+    digits: Path, zoo: Zoo, make_model: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
-    done = extract(digits, [*zoo(), network()], tmp_path / "s")
+    done = extract(digits, [*zoo(), make_model()], tmp_path / "s")
     assert (done.decoded, done.shards) == (45, 9)
 
 
@@ -162,7 +162,7 @@ def test_files_are_opened_as_often_for_one_model_as_for_many(
 
 
 def test_images_are_given_in_batches_of_bounded_size(
-    tmp_path: Path, network: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
+    tmp_path: Path, make_model: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
 ) -> None:
     """Memory does not grow with the data: no model ever sees more than a batch."""
     for number in range(300):
@@ -173,7 +173,7 @@ def test_images_are_given_in_batches_of_bounded_size(
         seen.append(len(batch))
         return batch.mean(axis=(2, 3))
 
-    extract(tmp_path / "data", [network(look)], tmp_path / "s", batch_size=32)
+    extract(tmp_path / "data", [make_model(look)], tmp_path / "s", batch_size=32)
     assert sum(seen) == 300
     assert max(seen) == 32
 
@@ -193,7 +193,7 @@ def blacken(path: Path) -> None:
 
 
 def test_a_model_that_fails_does_not_stop_the_others(
-    data: Path, zoo: Zoo, network: MakeModel, extract: Extract, tmp_path: Path
+    data: Path, zoo: Zoo, make_model: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     blacken(one_of(data, "marker/1"))
     (tmp_path / "broken.onnx").write_bytes(b"no model")
@@ -208,10 +208,10 @@ def test_a_model_that_fails_does_not_stop_the_others(
         [
             ModelSpec("absent", "onnx/absent.onnx", folder=tmp_path),
             ModelSpec("broken", "onnx/broken.onnx", folder=tmp_path),
-            network(dark_is_nan, name="nan"),
-            network(raises, name="raises"),
-            network(lambda batch: batch.mean(axis=(0, 2, 3))[None], name="one row"),
-            network(lambda batch: batch.mean(axis=(2, 3)), name="narrow", feature_dim=4),
+            make_model(dark_is_nan, name="nan"),
+            make_model(raises, name="raises"),
+            make_model(lambda batch: batch.mean(axis=(0, 2, 3))[None], name="one row"),
+            make_model(lambda batch: batch.mean(axis=(2, 3)), name="narrow", feature_dim=4),
             *zoo(),
         ],
         tmp_path / "s",
@@ -233,27 +233,27 @@ def test_a_model_that_fails_does_not_stop_the_others(
 
 
 def test_a_warning_names_a_model_that_failed(
-    data: Path, network: MakeModel, tmp_path: Path
+    data: Path, make_model: MakeModel, tmp_path: Path
 ) -> None:
     blacken(one_of(data, "marker/1"))
     with pytest.warns(UserWarning, match="model 'nan' is left out: .* gives NaN"):
-        store = oodzoo.extract(data, [network(dark_is_nan, name="nan"), network()], tmp_path / "s")
+        store = oodzoo.extract(data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s")
     assert store.models == ("function",)
 
 
-def test_no_model_is_left(data: Path, network: MakeModel, extract: Extract, tmp_path: Path) -> None:
+def test_no_model_is_left(data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
     with pytest.raises(
         InputError, match=r"no model could be used; the first, 'a': Runtime.*broken"
     ):
-        extract(data, [network(fail, name="a"), network(fail, name="b")], tmp_path / "s")
+        extract(data, [make_model(fail, name="a"), make_model(fail, name="b")], tmp_path / "s")
     with pytest.raises(InputError, match="no finished model yet"):
         FeatureStore(tmp_path / "s")
 
 
-def test_images_are_not_decoded_for_nobody(data: Path, network: MakeModel, tmp_path: Path) -> None:
+def test_images_are_not_decoded_for_nobody(data: Path, make_model: MakeModel, tmp_path: Path) -> None:
     """A long data set is not read to its end when every model has failed."""
     said: list[str] = []
 
@@ -270,7 +270,7 @@ def test_images_are_not_decoded_for_nobody(data: Path, network: MakeModel, tmp_p
         raise RuntimeError("broken")
 
     with pytest.raises(InputError, match="no model could be used"):
-        run_extraction(ImageDomains(data), [network(fail)], tmp_path / "s", Settings(), Listener())
+        run_extraction(ImageDomains(data), [make_model(fail)], tmp_path / "s", Settings(), Listener())
     assert said == ["function"]
     assert not (tmp_path / "s/skipped").exists()
 
@@ -282,9 +282,9 @@ def test_an_empty_zoo(data: Path, tmp_path: Path, zoo: Any) -> None:
     assert not (tmp_path / "s").exists()
 
 
-def test_two_models_of_one_name(data: Path, network: MakeModel, tmp_path: Path) -> None:
+def test_two_models_of_one_name(data: Path, make_model: MakeModel, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the zoo names two models 'function'"):
-        oodzoo.extract(data, [network(), network()], tmp_path / "s")
+        oodzoo.extract(data, [make_model(), make_model()], tmp_path / "s")
 
 
 def test_a_zoo_may_be_a_list_of_texts(
@@ -376,14 +376,14 @@ def test_an_image_that_stays_unreadable_is_not_tried_again(
 
 
 def test_a_skipped_image_that_goes_leaves_no_class_behind(
-    data: Path, network: MakeModel, extract: Extract, tmp_path: Path
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     (data / "marker/7").mkdir()
     (data / "marker/7/only.png").write_bytes(b"no image")
-    extract(data, [network()], tmp_path / "s")
+    extract(data, [make_model()], tmp_path / "s")
     assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
     (data / "marker/7/only.png").unlink()
-    extract(data, [network()], tmp_path / "s")
+    extract(data, [make_model()], tmp_path / "s")
     assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
     assert json.loads((tmp_path / "s/manifest.json").read_text())["data"]["classes"] == list("012")
 

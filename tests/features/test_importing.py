@@ -197,11 +197,11 @@ def test_an_extracted_store_is_refused(tmp_path: Path, store: Path, tree: Tree) 
 
 
 def test_images_do_not_go_into_an_imported_store(
-    tmp_path: Path, photos: Path, extract: Callable[..., Extraction], network: Callable[..., Any]
+    tmp_path: Path, photos: Path, extract: Callable[..., Extraction], make_model: Callable[..., Any]
 ) -> None:
     import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
     with pytest.raises(InputError, match="another data set"):
-        extract(photos, [network()], tmp_path / "s")
+        extract(photos, [make_model()], tmp_path / "s")
 
 
 # --- what is none of the forms ----------------------------------------------------------------

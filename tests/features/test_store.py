@@ -101,18 +101,24 @@ def test_shards_are_read_only_memory_maps(made: Path) -> None:
 
 
 def test_many_shards_in_a_domain(
-    tmp_path: Path, network: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
+    tmp_path: Path, make_model: MakeModel, extract: Extract, write_image: Callable[[Path], Path]
 ) -> None:
     for number in range(520):
         write_image(tmp_path / "data" / "a" / f"{number % 2}" / f"{number:03}.png")
     write_image(tmp_path / "data/b/0/1.png")
-    extract(tmp_path / "data", [network()], tmp_path / "store")
+    extract(tmp_path / "data", [make_model()], tmp_path / "store")
     store = FeatureStore(tmp_path / "store")
     assert [len(part) for part in store.shards("function", "a")] == [256, 256, 8]
     colour = [Image.open(tmp_path / "data" / path).getpixel((0, 0)) for path in store.paths("a")]
     np.testing.assert_allclose(
         store.features("function", "a"), np.array(colour) / 127.5 - 1, atol=1e-6
     )
+
+
+def test_a_store_without_one_of_its_files_is_not_complete(store: Path) -> None:
+    assert FeatureStore(store).is_complete()
+    (store / "separable_shapes/chalk/shard-00000.logits.npy").unlink()
+    assert not FeatureStore(store).is_complete()
 
 
 # --- time and place ---------------------------------------------------------------------------
@@ -153,21 +159,22 @@ ODD_DOMAINS = ["a/b", "..", "höhle 7", "日本 " * 40 + "!", "model.json", "ski
 
 
 def test_domains_may_have_any_name(
-    data: Path, tmp_path: Path, network: MakeModel, extract: Extract
+    data: Path, tmp_path: Path, make_model: MakeModel, extract: Extract
 ) -> None:
     rows = [
         (path, ODD_DOMAINS[at % len(ODD_DOMAINS)], label)
         for at, (path, _, label) in enumerate(rows_of(data))
     ]
     dataset = ImageDomains(write_table(data, rows))
-    extract(dataset, [network()], tmp_path / "store")
-    assert extract(dataset, [network()], tmp_path / "store").decoded == 0
+    extract(dataset, [make_model()], tmp_path / "store")
+    assert extract(dataset, [make_model()], tmp_path / "store").decoded == 0
     store = FeatureStore(tmp_path / "store")
     assert store.domains == tuple(sorted(ODD_DOMAINS))
     for domain in ODD_DOMAINS:
         paths = [path for path, d, _ in rows if d == domain]
         assert sorted(store.paths(domain)) == paths
         assert store.features("function", domain).shape == (len(paths), 3)
+    assert store.is_complete()
     # nothing climbed out of the store
     assert {path.name for path in tmp_path.iterdir()} == {"data", "store"}
 
@@ -308,7 +315,7 @@ def test_another_model_of_the_same_name_is_refused(
 
 
 def test_a_model_of_which_nothing_was_stored_may_change(
-    data: Path, tmp_path: Path, network: MakeModel, extract: Extract
+    data: Path, tmp_path: Path, make_model: MakeModel, extract: Extract
 ) -> None:
     """Its name is not taken by features that are not there."""
 
@@ -316,8 +323,8 @@ def test_a_model_of_which_nothing_was_stored_may_change(
         raise RuntimeError("not ready")
 
     with pytest.raises(InputError, match="not ready"):
-        extract(data, [network(fail, feature_dim=7)], tmp_path / "s")
-    assert extract(data, [network()], tmp_path / "s", dtype="float16").failed == {}
+        extract(data, [make_model(fail, feature_dim=7)], tmp_path / "s")
+    assert extract(data, [make_model()], tmp_path / "s", dtype="float16").failed == {}
     assert FeatureStore(tmp_path / "s").model("function").dtype == "float16"
 
 
@@ -344,7 +351,7 @@ class Stop(BaseException):
 
 
 def test_readers_see_the_old_state_while_a_store_grows(
-    store: Path, data: Path, network: MakeModel, extract: Extract, zoo: Zoo, tree: Tree
+    store: Path, data: Path, make_model: MakeModel, extract: Extract, zoo: Zoo, tree: Tree
 ) -> None:
     before = {
         d: (FeatureStore(store).paths(d), FeatureStore(store).labels(d).tolist())
@@ -357,7 +364,7 @@ def test_readers_see_the_old_state_while_a_store_grows(
     another_digit(data, "chalk/0/a-first.png")
     another_digit(data, "pencil/9/new.png")
     with pytest.raises(Stop):
-        extract(data, [network(stop)], store)
+        extract(data, [make_model(stop)], store)
     seen = FeatureStore(store)
     assert seen.classes == ("0", "1", "2")
     assert {d: (seen.paths(d), seen.labels(d).tolist()) for d in seen.domains} == before
@@ -373,7 +380,7 @@ def test_readers_see_the_old_state_while_a_store_grows(
 
 
 def test_readers_see_labels_of_known_classes_while_a_store_grows(
-    store: Path, data: Path, network: MakeModel, extract: Extract
+    store: Path, data: Path, make_model: MakeModel, extract: Extract
 ) -> None:
     """The new labels of old images may name a class that the last finished run did not know."""
 
@@ -382,7 +389,7 @@ def test_readers_see_labels_of_known_classes_while_a_store_grows(
 
     table = write_table(data, [(p, d, c.replace("0", "zero")) for p, d, c in rows_of(data)])
     with pytest.raises(Stop):
-        extract(table, [network(stop)], store)
+        extract(table, [make_model(stop)], store)
     seen = FeatureStore(store)
     named = {seen.classes[at] for domain in seen.domains for at in seen.labels(domain)}
     assert named == set(seen.classes)
@@ -483,18 +490,18 @@ def test_a_foreign_manifest_is_no_manifest(
 
 
 def test_an_empty_folder_is_taken(
-    data: Path, network: MakeModel, extract: Extract, tmp_path: Path
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
 ) -> None:
     (tmp_path / "empty").mkdir()
-    extract(data, [network()], tmp_path / "empty")
+    extract(data, [make_model()], tmp_path / "empty")
     assert FeatureStore(tmp_path / "empty").n_images == 45
 
 
 @pytest.mark.parametrize("name", ["skipped", "images.json", "manifest.json", "local.json", ".lock"])
 def test_names_that_the_store_needs_itself(
-    data: Path, network: MakeModel, extract: Extract, tmp_path: Path, name: str
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path, name: str
 ) -> None:
-    done = extract(data, [network(), network(name=name)], tmp_path / "s")
+    done = extract(data, [make_model(), make_model(name=name)], tmp_path / "s")
     assert done.failed == {name: f"a model cannot be named {name!r}: the store uses that name"}
     assert FeatureStore(tmp_path / "s").models == ("function",)
 
@@ -537,10 +544,10 @@ def test_a_full_disk_loses_nothing(
 
 
 def test_too_small_a_disk_is_noticed_before_the_work(
-    small_disk: Callable[[str], Path], data: Path, network: MakeModel, extract: Extract
+    small_disk: Callable[[str], Path], data: Path, make_model: MakeModel, extract: Extract
 ) -> None:
     disk = small_disk("size=256k")
-    wide = network(lambda batch: np.ones((len(batch), 5000)), feature_dim=5000)
+    wide = make_model(lambda batch: np.ones((len(batch), 5000)), feature_dim=5000)
     with pytest.raises(InputError, match=r"the features need 0.90 MB and the disk .* 0.2. MB free"):
         extract(data, [wide], disk / "store")
 
@@ -555,3 +562,58 @@ def test_a_read_only_store(
         with pytest.raises(InputError, match="the disk is read-only"):
             extract(data, zoo(), path)
     assert FeatureStore(disk / "store").features("separable_shapes", "chalk").shape[0] == 15
+
+
+# --- how to load a model again ----------------------------------------------------------------
+
+
+def test_the_store_keeps_the_spec_of_an_onnx_model(made: Path, zoo: Zoo) -> None:
+    for spec in zoo():
+        kept = FeatureStore(made).model(spec.name).spec
+        assert kept == {
+            "input_size": spec.input_size,
+            "mean": list(spec.mean or ()),
+            "std": list(spec.std or ()),
+            "features": "features",
+            "logits": "logits",
+            "sha256": spec.sha256,
+        }
+
+
+def test_outputs_and_sha256_are_kept_even_if_the_zoo_does_not_state_them(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    (stated,) = zoo("separable_shapes")
+    bare = ModelSpec("bare", f"onnx/{stated.file}", mean=stated.mean, std=stated.std)
+    extract(data, [bare], tmp_path / "s")
+    kept = FeatureStore(tmp_path / "s").model("bare").spec
+    assert kept == {
+        "input_size": None,
+        "mean": list(stated.mean or ()),
+        "std": list(stated.std or ()),
+        "features": "features",
+        "logits": "logits",
+        "sha256": stated.sha256,
+    }
+
+
+def test_a_python_model_has_no_spec(
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    extract(data, [make_model()], tmp_path / "s")
+    assert FeatureStore(tmp_path / "s").model("function").spec is None
+
+
+def test_a_store_written_without_specs_opens_and_gets_them_from_the_next_extraction(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
+) -> None:
+    whole = tree(store)
+    manifest = json.loads((store / "manifest.json").read_text())
+    for name, record in manifest["models"].items():
+        del record["spec"]
+        path = store / name / "model.json"
+        path.write_text(json.dumps({k: v for k, v in record.items() if k != "shards"}))
+    (store / "manifest.json").write_text(json.dumps(manifest))
+    assert FeatureStore(store).model("separable_shapes").spec is None
+    assert extract(data, zoo(), store).shards == 0
+    assert tree(store) == whole

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo._io import file_digest, locked
 from oodzoo.events import Progress
-from oodzoo.features.store import FeatureStore, index_checksum, shard_name
+from oodzoo.features.store import FeatureStore, index_checksum
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ def check_store(
     With `repair` damaged files are removed, so that the next extraction makes them again.
     """
     store = FeatureStore(path)
-    expected = list(_expected(store))
+    expected = list(store.shard_files())
     damage = []
     for number, (file, checksum) in enumerate(expected, start=1):
         problem = _problem(store.path / file, checksum)
@@ -55,15 +54,6 @@ def check_store(
             for entry in (d for d in damage if d.path.endswith(".npy")):
                 (store.path / entry.path).unlink(missing_ok=True)
     return Check(len(expected), tuple(damage), tuple(sorted(begun - set(store.models))))
-
-
-def _expected(store: FeatureStore) -> Iterator[tuple[str, str]]:
-    for name in store.models:
-        stored = store.model(name)
-        for domain in store.index.domains:
-            for number, shard in enumerate(stored.shards[domain.name]):
-                for output in stored.outputs:
-                    yield f"{name}/{domain.folder}/{shard_name(number, output)}", shard[output]
 
 
 def _problem(path: Path, checksum: str) -> str | None:

@@ -18,9 +18,9 @@ from oodzoo.features.index import DomainIndex
 from oodzoo.features.pixels import Chunk, Decoding
 from oodzoo.features.store import FeatureStore, read_local
 from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, writing
-from oodzoo.zoo import Model, ModelSpec, load_model, load_zoo
+from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import available_memory, default_batch_size, require_device, resolve_device
-from oodzoo.zoo.spec import require_unique_names
+from oodzoo.zoo.spec import require_unique_names, verified_file
 
 
 class Reporter(Protocol):
@@ -224,7 +224,21 @@ class _Member:
             "precision": precision,
             "dtype": settings.dtype,
             "preprocessing": info.preprocessing.to_json(),
+            "spec": None if self.spec is None else _resolved(self.spec, info),
         }
+
+
+def _resolved(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
+    """Fields of a spec with which the model loads again; see :class:`StoredModel`."""
+    features, logits = (*info.outputs, None, None)[:2]
+    return {
+        "input_size": spec.input_size,
+        "mean": spec.mean,
+        "std": spec.std,
+        "features": features,
+        "logits": logits,
+        "sha256": verified_file(spec)[1] if spec.kind == "onnx" else None,
+    }
 
 
 _ONNX_PRECISION = "float32"  # of what goes in and out; inside, an ONNX file is as it is

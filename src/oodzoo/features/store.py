@@ -39,7 +39,20 @@ def shard_name(shard: int, output: str) -> str:
 
 @dataclass(frozen=True)
 class StoredModel:
-    """A model whose features are complete, as the manifest describes it."""
+    """A model whose features are complete, as the manifest describes it.
+
+    Attributes
+    ----------
+    shards : dict
+        For each domain, one dict per shard: `rows` and the SHA-256 of its outputs, `features` and
+        (where the model has a head) `logits`.
+    spec : dict or None
+        The arguments of :class:`oodzoo.zoo.ModelSpec`, besides its name and source, with which the
+        model loads again wherever it is: `input_size` (int), `mean`, `std` (three floats each), as
+        the zoo states them; and for an ONNX file the names of the outputs in use, `features` and
+        `logits`, and its `sha256`. Each key is present; its value is None where it does not apply.
+        The whole is None for Python models, imported features, and stores of version 0.2.
+    """
 
     name: str
     source: str
@@ -52,7 +65,7 @@ class StoredModel:
     dtype: str
     preprocessing: dict[str, Any] | None
     shards: dict[str, list[dict[str, Any]]]
-    """For each domain, `rows` and the checksums `features` and `logits` of each shard."""
+    spec: dict[str, Any] | None = None
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -117,15 +130,18 @@ class FeatureStore:
         """Why each image without features was skipped, by path."""
         return {entry["path"]: entry["reason"] for entry in self.manifest["data"]["skipped"]}
 
-    def is_there(self) -> bool:
-        """Whether every file that the manifest names exists; `oodzoo store check` reads them, too."""
-        return all(
-            (self.path / name / domain / shard_name(number, output)).is_file()
-            for name in self.models
-            for domain, shards in self.model(name).shards.items()
-            for number in range(len(shards))
-            for output in self.model(name).outputs
-        )
+    def is_complete(self) -> bool:
+        """Whether every shard file of the manifest exists; its content is not checked."""
+        return all((self.path / file).is_file() for file, _ in self.shard_files())
+
+    def shard_files(self) -> Iterator[tuple[str, str]]:
+        """Path (relative to the store) and SHA-256 of each shard file of the manifest."""
+        for name in self.models:
+            stored = self.model(name)
+            for domain in self.index.domains:
+                for number, shard in enumerate(stored.shards[domain.name]):
+                    for output in stored.outputs:
+                        yield f"{name}/{domain.folder}/{shard_name(number, output)}", shard[output]
 
     def model(self, name: str) -> StoredModel:
         if name not in self.manifest["models"]:
