@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, evaluate
     from oodzoo.features.extract import extract
     from oodzoo.features.store import FeatureStore
-    from oodzoo.pipeline.stages import RunConfig, run
+    from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
@@ -45,7 +45,7 @@ __all__ = [
 # A public name is imported when it is first used, so that `import oodzoo` and `oodzoo --help` load
 # neither NumPy nor Pillow.
 _HOME = {
-    "RunConfig": "oodzoo.pipeline.stages",
+    "RunConfig": "oodzoo.pipeline",
     "Evaluation": "oodzoo.evaluation",
     "FeatureStore": "oodzoo.features.store",
     "ImageDomains": "oodzoo.data.dataset",
@@ -59,7 +59,7 @@ _HOME = {
     "load": "oodzoo.predictor",
     "load_zoo": "oodzoo.zoo",
     "rank": "oodzoo.ranking.ranker",
-    "run": "oodzoo.pipeline.stages",
+    "run": "oodzoo.pipeline",
 }
 _MODULES = ("report", "scores", "testbed")
 

@@ -1,165 +1,221 @@
-"""The record of a run: what each stage was given, what came out, and how long it took.
-
-It is the file ``run.json`` of the run's folder, written anew after every stage, so that a run that
-was stopped goes on with the first stage that is not finished.
-"""
+"""What a run found, as typed objects, and the file `run.json` that holds it."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import platform
-import time
-from collections.abc import Callable
-from importlib import metadata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oodzoo import __version__
-from oodzoo._io import read_json, write_json
-from oodzoo.errors import InputError
+import msgspec
 
-SCHEMA = 1
+from oodzoo._io import read_json, require_schema, structured
+from oodzoo.errors import InputError
+from oodzoo.evaluation.result import Evaluation
+from oodzoo.ranking.result import Ranking
+from oodzoo.selection.select import SelectionSummary
+from oodzoo.testbed.bed import TestBed
+
+SCHEMA = 2
 NAME = "run.json"
-_PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
 
 Document = dict[str, Any]
 
 
-class Record:
-    """The stages of a run in a folder.
+@dataclass(frozen=True)
+class Example:
+    """An image of the run; the path is relative to the root of its data set."""
 
-    Parameters
+    path: str
+    label: str
+
+
+@dataclass(frozen=True)
+class DataSummary:
+    """The images of a run.
+
+    Attributes
     ----------
-    folder : path
-        Of the run; an earlier record there is read.
-    command : str
-        What the person typed, or the call.
-    settings : dict
-        Of this run, as JSON.
+    path, root : str
+        The data set as it was given, and the folder that image paths are relative to.
+    fingerprint : str
+    images : int
+    classes : tuple of str
+    domains : dict
+        Number of images by domain and class.
+    skipped : int
+        Images that could not be read.
+    examples : dict
+        A few images of each domain, of different classes.
     """
 
-    def __init__(self, folder: Path, command: str, settings: Document) -> None:
-        self.folder = folder
-        self._before = _earlier(folder)
-        self.document: Document = {
-            "schema": SCHEMA,
-            "command": command,
-            "settings": settings,
-            "seed": settings.get("seed", 0),
-            "versions": _versions(),
-            "machine": {"cores": _cores(), "system": platform.platform(terse=True)},
-            "stages": [],
+    path: str
+    root: str
+    fingerprint: str
+    images: int
+    classes: tuple[str, ...]
+    domains: dict[str, dict[str, int]]
+    skipped: int = 0
+    examples: dict[str, tuple[Example, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExtractionSummary:
+    """The features of a run.
+
+    Attributes
+    ----------
+    models : tuple of str
+    failed : dict
+        Models without features, and why.
+    outdated : tuple of str
+        Models of the store that lack images of this run.
+    images : int
+    skipped : dict
+        Images that could not be read, and why.
+    store : str
+        Fingerprint of the store.
+    """
+
+    models: tuple[str, ...]
+    failed: dict[str, str]
+    outdated: tuple[str, ...]
+    images: int
+    skipped: dict[str, str]
+    store: str
+
+
+@dataclass(frozen=True)
+class PredictorSummary:
+    """The predictor of a run: its folder, relative to that of the run, its models and a digest."""
+
+    folder: str
+    models: tuple[str, ...]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a run: how long it took, and whether an earlier result was reused.
+
+    `inputs` is a digest of everything that decides about the result.
+    """
+
+    name: str
+    seconds: float
+    reused: bool
+    inputs: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of :func:`oodzoo.run`; parts of stages that have not run are None.
+
+    Attributes
+    ----------
+    command : str
+        The command line or call that started the run.
+    settings : dict
+    versions, machine : dict
+        Of the packages in use, and cores and system of the machine.
+    stages : tuple of Stage
+    data : DataSummary
+    extraction : ExtractionSummary
+    ranking : Ranking
+    selection : SelectionSummary
+    evaluation : Evaluation
+    predictor : PredictorSummary
+    testbed : TestBed
+    """
+
+    command: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
+    data: DataSummary | None = None
+    extraction: ExtractionSummary | None = None
+    ranking: Ranking | None = None
+    selection: SelectionSummary | None = None
+    evaluation: Evaluation | None = None
+    predictor: PredictorSummary | None = None
+    testbed: TestBed | None = None
+
+    def to_dict(self) -> Document:
+        """The run as a JSON document."""
+        plain = ("command", "settings", "versions", "machine", "stages")
+        document = {name: msgspec.to_builtins(getattr(self, name)) for name in plain}
+        parts = {name: getattr(self, name) for name in PARTS}
+        return {"schema": SCHEMA, **document} | {
+            name: part_to_dict(part) for name, part in parts.items() if part is not None
         }
 
-    def stage(
-        self,
-        name: str,
-        inputs: Any,
-        work: Callable[[], Document],
-        *,
-        holds: Callable[[Document], bool] = lambda _: True,
-    ) -> tuple[Document, bool]:
-        """Do the work of a stage, unless it was done with the same inputs.
-
-        Parameters
-        ----------
-        name : str
-            Of the stage, and the key of its document.
-        inputs : JSON
-            All that decides about the result, apart from the version of oodzoo.
-        work : callable
-            Gives the document of the stage.
-        holds : callable
-            Whether what an earlier document speaks of is still there.
-
-        Returns
-        -------
-        document : dict
-        skipped : bool
-        """
-        key = _digest([__version__, name, inputs])
-        known = {s["name"]: s for s in self._before.get("stages", [])}.get(name, {})
-        document = self._before.get(name)
-        skipped = known.get("inputs") == key and document is not None and holds(document)
-        seconds = known.get("seconds")
-        if not skipped:
-            start = time.perf_counter()
-            document = work()
-            seconds = time.perf_counter() - start
-        assert document is not None
-        entry = {"name": name, "seconds": seconds, "skipped": skipped, "inputs": key}
-        self.document["stages"].append(entry)
-        self.document[name] = document
-        write_json(self.folder / NAME, self._kept() | self.document)
-        return document, skipped
-
-    def note(self, name: str, document: Document) -> None:
-        """Put something into the record that is no stage."""
-        self.document[name] = document
-
-    def forget(self, name: str) -> None:
-        """Let a stage be done again by the next run, whatever its inputs are."""
-        for stage in self.document["stages"]:
-            if stage["name"] == name:
-                stage["inputs"] = None
-        write_json(self.folder / NAME, self._kept() | self.document)
-
-    def finish(self) -> None:
-        """Leave what earlier runs have recorded and this one has no stage for."""
-        write_json(self.folder / NAME, self.document)
-
-    def _kept(self) -> Document:
-        """What an earlier run knows of stages that this one has not come to."""
-        names = {stage["name"] for stage in self.document["stages"]}
-        later = [s for s in self._before.get("stages", []) if s["name"] not in names]
-        kept = {s["name"]: self._before[s["name"]] for s in later if s["name"] in self._before}
-        return {**kept, "earlier": later} if later else kept
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], what: str = "the record of a run") -> Run:
+        """The run that :meth:`to_dict` was called on; `what` names it in error messages."""
+        parts = {
+            name: part_from_dict(name, document[name], what)
+            for name in PARTS
+            if document.get(name) is not None
+        }
+        plain = {name: value for name, value in document.items() if name not in PARTS}
+        run = structured(plain, _Header, what)
+        return cls(run.command, run.settings, run.versions, run.machine, run.stages, **parts)
 
 
-def read_record(folder: Path) -> Document:
-    """The record of a run; a clear line where there is none."""
-    path = folder / NAME
+@dataclass(frozen=True)
+class _Header:
+    command: str
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    machine: dict[str, Any] = field(default_factory=dict)
+    stages: tuple[Stage, ...] = ()
+
+
+PARTS: dict[str, Callable[[Document], Any]] = {
+    "data": lambda document: msgspec.convert(document, DataSummary),
+    "extraction": lambda document: msgspec.convert(document, ExtractionSummary),
+    "ranking": Ranking.from_dict,
+    "selection": SelectionSummary.from_dict,
+    "evaluation": Evaluation.from_dict,
+    "predictor": lambda document: msgspec.convert(document, PredictorSummary),
+    "testbed": TestBed.from_dict,
+}
+"""How each part of a run is read."""
+
+
+def part_to_dict(part: Any) -> Document:
+    """A part of a run as a JSON document."""
+    document: Document = part.to_dict() if hasattr(part, "to_dict") else msgspec.to_builtins(part)
+    return document
+
+
+def part_from_dict(name: str, document: Document, what: str = "the record of a run") -> Any:
+    """The part of a run that :func:`part_to_dict` was called on."""
+    try:
+        return PARTS[name](document)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        problem = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
+
+
+def read_run(folder: str | Path) -> Run:
+    """Read `run.json` of a folder.
+
+    Raises
+    ------
+    InputError
+        If it is missing, damaged, or has another schema.
+    """
+    path = Path(folder) / NAME
     if not path.is_file():
         raise InputError(
-            f"{str(folder)!r} is no folder of a run: it has no {NAME}; make one with oodzoo run"
+            f"{str(folder)!r} has no {NAME}; give the folder that `oodzoo run … --out` wrote"
         )
+    what = f"the record of a run {str(path)!r}"
     document = read_json(path, "the record of a run")
-    schema = document.get("schema")
-    if schema != SCHEMA:
-        newer = isinstance(schema, int) and schema > SCHEMA
-        advice = "update oodzoo" if newer else "run oodzoo run again in another folder"
-        raise InputError(
-            f"{str(path)!r} has schema {schema!r}, this oodzoo knows {SCHEMA}; {advice}"
-        )
-    return document
+    require_schema(document, SCHEMA, what, _AGAIN)
+    return Run.from_dict(document, what)
 
 
-def _earlier(folder: Path) -> Document:
-    if not (folder / NAME).is_file():
-        return {}
-    document = read_record(folder)
-    document["stages"] = [*document.get("stages", []), *document.pop("earlier", [])]
-    return document
-
-
-def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _versions() -> dict[str, str]:
-    versions = {"oodzoo": __version__, "python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return versions
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+_AGAIN = "run `oodzoo run` again with the same --out: the features are reused"

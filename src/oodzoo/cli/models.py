@@ -40,7 +40,7 @@ def models(
     from oodzoo.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.catalogue import filter_models, missing
-    from oodzoo.zoo.spec import SOURCES, described
+    from oodzoo.zoo.spec import SOURCES
 
     if source is not None and source not in SOURCES:
         raise InputError(f"the source {source!r} is not known; known are {', '.join(SOURCES)}")
@@ -74,7 +74,7 @@ def models(
         terminal.say(f"not available: {entry.name}: {entry.missing}")
     terminal.document(
         {
-            "models": list(described(specs)),
+            "models": [spec.to_dict() for spec in specs],
             "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
         }
     )

@@ -80,7 +80,7 @@ def _run(
 ) -> TestBed:
     from oodzoo.cli.testbed_tables import show_bed
     from oodzoo.features.store import FeatureStore
-    from oodzoo.testbed import run, save, to_dict
+    from oodzoo.testbed import run, save
     from oodzoo.testbed.external import read_values
 
     opened = FeatureStore(store)
@@ -96,7 +96,7 @@ def _run(
     if out is not None:
         save(bed, out)
         terminal.say(f"the result is in {out}")
-    terminal.document(to_dict(bed))
+    terminal.document(bed.to_dict())
     return bed
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oodzoo.cli.terminal import Terminal
-from oodzoo.testbed import Comparison, Judged, TestBed, to_dict
+from oodzoo.testbed import Comparison, Judged, TestBed
 from oodzoo.testbed.bed import Interval
 
 WIDTH = 80
@@ -163,7 +163,7 @@ def comparison_document(together: Comparison) -> dict[str, Any]:
         },
         "means": {score: dataclasses.asdict(mean) for score, mean in together.means.items()},
         "indistinguishable": together.indistinguishable,
-        "results": {label: to_dict(bed) for label, bed in together.beds.items()},
+        "results": {label: bed.to_dict() for label, bed in together.beds.items()},
     }
 
 

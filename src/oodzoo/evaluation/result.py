@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import structured
 from oodzoo.errors import MissingPackageError
 from oodzoo.evaluation.metrics import Measures
 
@@ -73,7 +74,22 @@ class Row:
             "error": self.error,
             "models": {d: list(cell.models) for d, cell in self.cells.items()},
             "n_features": {d: cell.n_features for d, cell in self.cells.items()},
+            "trials": {d: [list(m) for m in cell.measures] for d, cell in self.cells.items()},
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Row:
+        """The row that :meth:`to_dict` was called on."""
+        return cls(
+            {
+                domain: Cell(
+                    structured(trials, tuple[Measures, ...], "an evaluation"),
+                    tuple(document["models"][domain]),
+                    document["n_features"][domain],
+                )
+                for domain, trials in document["trials"].items()
+            }
+        )
 
     def _trials(self, name: str) -> dict[str, NDArray[np.float64]]:
         return {
@@ -103,6 +119,15 @@ class Aggregation:
             "selection": self.selection.to_dict(),
             "feature_ratio": _averaged(self.feature_ratio),
         }
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Aggregation:
+        """The object that :meth:`to_dict` was called on."""
+        return cls(
+            Row.from_dict(document["ensemble"]),
+            Row.from_dict(document["selection"]),
+            dict(document["feature_ratio"]["domains"]),
+        )
 
 
 @dataclass(frozen=True)
@@ -165,6 +190,7 @@ class Evaluation:
             "selection": self.selection.to_dict(),
             "feature_ratio": _averaged(self.feature_ratio),
             "baselines": {name: row.to_dict() for name, row in self.baselines.items()},
+            "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
             "findings": self.findings(),
         }
         if self.ablation:
@@ -172,6 +198,26 @@ class Evaluation:
                 {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
             ]
         return document
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> Evaluation:
+        """The evaluation that :meth:`to_dict` was called on."""
+        return cls(
+            protocol=document["protocol"],
+            score=document["score"],
+            top_k=document["top_k"],
+            trials=document["trials"],
+            domains=tuple(document["domains"]),
+            single=Row.from_dict(document["single"]),
+            ensemble=Row.from_dict(document["ensemble"]),
+            selection=Row.from_dict(document["selection"]),
+            feature_ratio=dict(document["feature_ratio"]["domains"]),
+            baselines={name: Row.from_dict(row) for name, row in document["baselines"].items()},
+            ablation={
+                each["top_k"]: Aggregation.from_dict(each) for each in document.get("ablation", ())
+            },
+            unseen={domain: tuple(classes) for domain, classes in document["unseen"].items()},
+        )
 
     def findings(self) -> list[str]:
         """What the figures say, one plain line each."""

@@ -1,1 +1,6 @@
-"""The whole job in one folder: every stage recorded, and skipped when nothing has changed."""
+"""The whole job in one folder: every stage is recorded, and skipped while its inputs stay the same."""
+
+from oodzoo.pipeline.config import RunConfig
+from oodzoo.pipeline.driver import Observer, run
+
+__all__ = ["Observer", "RunConfig", "run"]

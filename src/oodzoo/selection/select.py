@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import structured
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
@@ -17,6 +19,57 @@ from oodzoo.selection.selector import SpikeSlabSelector
 
 BINS = 20
 """Of the histogram of inclusion probabilities in a document."""
+
+
+@dataclass(frozen=True)
+class ModelSelection:
+    """How many features of a model were selected.
+
+    Attributes
+    ----------
+    model : str
+    n_features, n_selected : int
+    inclusion_histogram : tuple of int
+        Features by inclusion probability, in equal bins from 0 to 1. The probability of a feature
+        is its greatest over classes.
+    """
+
+    model: str
+    n_features: int
+    n_selected: int
+    inclusion_histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ClassSelection:
+    """How many features were selected for a class, in total and of each model."""
+
+    n_selected: int
+    per_model: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SelectionSummary:
+    """A selection in figures, as it is shown and written to disk."""
+
+    models: tuple[str, ...]
+    n_features: int
+    n_selected: int
+    ratio: float
+    per_model: tuple[ModelSelection, ...]
+    per_class: dict[str, ClassSelection]
+    iterations: int
+    converged: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """The summary as a JSON document."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> SelectionSummary:
+        """The summary that :meth:`to_dict` was called on."""
+        return structured(document, cls, "the selection")
 
 
 @dataclass(frozen=True)
@@ -54,37 +107,34 @@ class Selection:
         """The share of features that is kept."""
         return len(self.columns) / self.n_features
 
-    def to_dict(self) -> dict[str, Any]:
-        """The selection for machines, with a histogram of each model's inclusion probabilities.
-
-        The probability of a feature is the greatest over classes, as a feature is kept for any.
-        """
+    def summary(self) -> SelectionSummary:
+        """Counts of selected features, and histograms of their inclusion probabilities."""
         edges = np.linspace(0, 1, BINS + 1)
-        per_model = [
-            {
-                "model": model,
-                "n_features": int(mask.shape[1]),
-                "n_selected": len(self.columns.by_model[model]),
-                "inclusion_histogram": np.histogram(self.inclusion[model].max(axis=0), edges)[
-                    0
-                ].tolist(),
-            }
+        per_model = tuple(
+            ModelSelection(
+                model=model,
+                n_features=int(mask.shape[1]),
+                n_selected=len(self.columns.by_model[model]),
+                inclusion_histogram=tuple(
+                    np.histogram(self.inclusion[model].max(axis=0), edges)[0].tolist()
+                ),
+            )
             for model, mask in self.masks.items()
-        ]
+        )
         per_class = {}
         for at, label in enumerate(self.classes):
             counts = {model: int(mask[at].sum()) for model, mask in self.masks.items()}
-            per_class[str(label)] = {"n_selected": sum(counts.values()), "per_model": counts}
-        return {
-            "models": list(self.models),
-            "n_features": self.n_features,
-            "n_selected": len(self.columns),
-            "ratio": self.ratio,
-            "per_model": per_model,
-            "per_class": per_class,
-            "iterations": self.iterations,
-            "converged": self.converged,
-        }
+            per_class[str(label)] = ClassSelection(sum(counts.values()), counts)
+        return SelectionSummary(
+            models=self.models,
+            n_features=self.n_features,
+            n_selected=len(self.columns),
+            ratio=self.ratio,
+            per_model=per_model,
+            per_class=per_class,
+            iterations=self.iterations,
+            converged=self.converged,
+        )
 
 
 def select_features(

@@ -3,7 +3,7 @@
 from oodzoo.testbed.bed import Column, Judged, TestBed, judge
 from oodzoo.testbed.comparing import Comparison, Means, compare
 from oodzoo.testbed.published import paper
-from oodzoo.testbed.results import from_dict, load, save, to_dict
+from oodzoo.testbed.results import load, save
 from oodzoo.testbed.running import run
 
 __all__ = [
@@ -13,11 +13,9 @@ __all__ = [
     "Means",
     "TestBed",
     "compare",
-    "from_dict",
     "judge",
     "load",
     "paper",
     "run",
     "save",
-    "to_dict",
 ]

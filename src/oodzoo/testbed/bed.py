@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import structured
 from oodzoo.testbed.correlation import Kind, apart, correlation, draw, interval, resampled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SCHEMA = 1
 RESAMPLES = 10_000
 SEED = 0
 
@@ -132,6 +135,25 @@ class TestBed:
     def _resampling(self) -> _Resampling:
         values = {name: judged.values for name, judged in self.scores.items()}
         return _Resampling(self.accuracy, values, self.resamples, self.seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The test bed as a JSON document."""
+        return {
+            "schema": SCHEMA,
+            "data": self.data,
+            "models": list(self.models),
+            "accuracy": self.accuracy,
+            "scores": {name: dataclasses.asdict(judged) for name, judged in self.scores.items()},
+            "indistinguishable": [list(pair) for pair in self.indistinguishable],
+            "left_out": self.left_out,
+            "resamples": self.resamples,
+            "seed": self.seed,
+        }
+
+    @classmethod
+    def from_dict(cls, document: dict[str, Any]) -> TestBed:
+        """The test bed that :meth:`to_dict` was called on; nothing is computed again."""
+        return structured(document, cls, "the test bed")
 
     def plot(self) -> Figure:
         """Each score against accuracy, one panel for each, as a matplotlib figure."""

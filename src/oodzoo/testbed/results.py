@@ -19,47 +19,30 @@ itself is refused.
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import read_json, write_json
 from oodzoo.errors import InputError
-from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
+from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed, judge
 
-SCHEMA = 1
 _AGREEMENT = 1e-6
 """To which correlations in a file must agree with those that its values give."""
 
 
-def to_dict(bed: TestBed) -> dict[str, Any]:
-    """A test bed as a JSON object."""
-    return {
-        "schema": SCHEMA,
-        "data": bed.data,
-        "models": list(bed.models),
-        "accuracy": bed.accuracy,
-        "scores": {name: dataclasses.asdict(judged) for name, judged in bed.scores.items()},
-        "indistinguishable": [list(pair) for pair in bed.indistinguishable],
-        "left_out": bed.left_out,
-        "resamples": bed.resamples,
-        "seed": bed.seed,
-    }
-
-
 def save(bed: TestBed, path: str | Path) -> None:
     """Write a test bed to a file, whole or not at all."""
-    write_json(Path(path), to_dict(bed))
+    write_json(Path(path), bed.to_dict())
 
 
 def load(path: str | Path) -> TestBed:
     """Read a test bed from a file, and check it."""
     where = f"the result {str(path)!r}"
-    return from_dict(read_json(Path(path), "the result"), where)
+    return verified(read_json(Path(path), "the result"), where)
 
 
-def from_dict(content: dict[str, Any], where: str = "the result") -> TestBed:
+def verified(content: dict[str, Any], where: str = "the result") -> TestBed:
     """A test bed from a JSON object; `where` names it in the message if it is wrong."""
     found = content.get("schema")
     if found != SCHEMA:

@@ -1,0 +1,43 @@
+"""Options of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from oodzoo.evaluation.protocol import numbers_of, require_seed, trials_of
+from oodzoo.features.extract import Settings
+from oodzoo.ranking.ranker import require_score
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Options of a run, checked before it starts.
+
+    Attributes
+    ----------
+    top_k, score, protocol, baselines, seed
+        See :func:`oodzoo.evaluate`.
+    extraction : Settings
+        See :func:`oodzoo.extract`.
+    """
+
+    top_k: int | Sequence[int] | Literal["auto"] = 3
+    score: str = "zood"
+    protocol: Literal["fast", "domainbed"] = "fast"
+    baselines: bool = True
+    seed: int = 0
+    extraction: Settings = field(default_factory=Settings)
+
+    def __post_init__(self) -> None:
+        numbers_of(self.top_k)
+        trials_of(self.protocol, None)
+        require_score(self.score)
+        require_seed(self.seed)
+
+    @property
+    def compute_device(self) -> str | None:
+        """Where to compute on moments: NumPy, unless a CUDA device was named."""
+        device = self.extraction.device
+        return device if device.startswith("cuda") else None

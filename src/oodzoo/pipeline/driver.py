@@ -1,0 +1,285 @@
+"""The stages of a run in their order: extract, rank, select, evaluate, fit, judge scores, report."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import itertools
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oodzoo import scores, testbed
+from oodzoo._io import file_digest, locked
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.evaluation import evaluate
+from oodzoo.evaluation.choice import AUTO, best_number
+from oodzoo.evaluation.protocol import main_number, numbers_of
+from oodzoo.features.extract import Reporter, Silent, run_extraction
+from oodzoo.features.source import FeatureSource, StoreSource
+from oodzoo.features.store import FeatureStore
+from oodzoo.pipeline.config import RunConfig
+from oodzoo.pipeline.recorder import Recorder
+from oodzoo.predictor import fit
+from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.result import Ranking
+from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run
+from oodzoo.report import write_report
+from oodzoo.selection.select import select_features
+from oodzoo.zoo import ModelSpec, load_zoo
+
+EXAMPLES = 12
+"""Images of each domain that the record names; the report shows some of them."""
+
+Result = TypeVar("Result")
+
+
+class Observer:
+    """Follows a run; this one does nothing.
+
+    The stages are "extraction", "ranking", "selection", "evaluation", "predictor", "testbed".
+    """
+
+    reporter: Reporter = Silent()
+    """Follows the extraction."""
+
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Part of a stage is done."""
+
+    def log(self, message: str) -> None:
+        """One line about the current step."""
+
+    def end(self, stage: str, result: Any, *, reused: bool) -> None:
+        """A stage ended; its result may be that of an earlier run."""
+
+    def skip(self, stage: str, reason: str) -> None:
+        """A stage is left out."""
+
+
+def run(
+    data: ImageDomains | str | Path,
+    zoo: str | Path | Sequence[ModelSpec],
+    out: str | Path,
+    *,
+    config: RunConfig | None = None,
+    observer: Observer | None = None,
+    command: str | None = None,
+) -> Run:
+    """Run the whole job in a folder: extract, rank, select, evaluate, fit, judge scores, report.
+
+    Writes `store/`, `model/`, `report.html` and `run.json`. A stage is skipped if its inputs have
+    not changed since an earlier run in the same folder, so a run that was stopped is resumed.
+
+    Parameters
+    ----------
+    data : ImageDomains or path
+        What :class:`oodzoo.ImageDomains` takes. With two domains the evaluation is left out.
+    zoo : str, path or sequence of ModelSpec
+        What :func:`oodzoo.load_zoo` takes or returns.
+    out : path
+    config : RunConfig, optional
+    observer : Observer, optional
+        Called as the run proceeds.
+    command : str, optional
+        The command line, for the record.
+
+    Returns
+    -------
+    Run
+        As in `run.json`.
+    """
+    dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
+    specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
+    folder, config = Path(out), config or RunConfig()
+    with locked(folder):
+        settings = {
+            "data": str(dataset.source),
+            "images": len(dataset),
+            "zoo": [spec.name for spec in specs],
+            **dataclasses.asdict(config),
+        }
+        recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings)
+        return _Pipeline(dataset, specs, folder, config, recorder, observer or Observer()).run()
+
+
+@dataclasses.dataclass
+class _Pipeline:
+    dataset: ImageDomains
+    zoo: list[ModelSpec]
+    folder: Path
+    config: RunConfig
+    recorder: Recorder
+    observer: Observer
+
+    def run(self) -> Run:
+        config, device = self.config, self.config.compute_device
+        store, models = self._features()
+        source = StoreSource(store, models)
+        content = [store.fingerprint, list(source.models)]
+        ranking = self._stage(
+            "ranking",
+            [content, config.score],
+            lambda: rank(
+                source, score=config.score, device=device, progress=self.observer.progress
+            ),
+        )
+        best = self._best(source, ranking)
+        self._stage(
+            "selection",
+            [content, best],
+            lambda: select_features(source, best, device=device).summary(),
+        )
+        options = {
+            name: getattr(config, name)
+            for name in ("top_k", "protocol", "score", "baselines", "seed")
+        }
+        if len(source.domains) > 2:
+            self._stage(
+                "evaluation",
+                [content, options],
+                lambda: evaluate(source, **options, device=device, progress=self.observer.log),
+            )
+        else:
+            self.observer.skip("evaluation", "it needs three domains, two to rank and one to test")
+        self._stage(
+            "predictor",
+            [content, best],
+            lambda: self._fit(store, best, ranking),
+            valid=lambda made: _is_unchanged(self.folder / made.folder, made.digest),
+        )
+        if config.baselines and len(source.models) > 2:
+            name = self.dataset.source.resolve().stem
+            self._stage(
+                "testbed",
+                [content, list(scores.names()), config.seed],
+                lambda: testbed.run(
+                    source, name=name, seed=config.seed, progress=self.observer.progress
+                ),
+            )
+        elif config.baselines:
+            self.observer.skip("testbed", "it needs three models to judge an order")
+        result = self.recorder.finish()
+        write_report(self.folder, run=result)
+        return result
+
+    def _stage(
+        self,
+        name: str,
+        inputs: Any,
+        compute: Callable[[], Result],
+        valid: Callable[[Result], bool] = lambda _: True,
+    ) -> Result:
+        self.observer.begin(name)
+        result, reused = self.recorder.stage(name, inputs, compute, valid=valid)
+        self.observer.end(name, result, reused=reused)
+        return result
+
+    def _features(self) -> tuple[FeatureStore, tuple[str, ...]]:
+        """Extract what is missing; the store, and the models of this zoo that it has."""
+        path, options = self.folder / "store", self.config.extraction
+        opened: list[FeatureStore] = []
+
+        def models(store: FeatureStore, failed: dict[str, str]) -> tuple[str, ...]:
+            wanted = {spec.name for spec in self.zoo} - set(failed)
+            return tuple(name for name in store.models if name in wanted)
+
+        def compute() -> ExtractionSummary:
+            done = run_extraction(self.dataset, self.zoo, path, options, self.observer.reporter)
+            store = FeatureStore(path)
+            opened.append(store)
+            return ExtractionSummary(
+                models=models(store, done.failed),
+                failed=done.failed,
+                outdated=tuple(done.outdated),
+                images=store.n_images,
+                skipped=store.skipped,
+                store=store.fingerprint,
+            )
+
+        def valid(summary: ExtractionSummary) -> bool:
+            try:
+                store = FeatureStore(path)
+            except InputError:
+                return False
+            opened.append(store)
+            same = store.fingerprint == summary.store and not summary.failed
+            return same and store.is_there()
+
+        inputs = [
+            self.dataset.fingerprint,
+            [_identity(spec) for spec in self.zoo],
+            {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
+        ]
+        summary = self._stage("extraction", inputs, compute, valid)
+        store = opened[-1]
+        self.recorder.add("data", _summary(self.dataset, len(store.skipped)))
+        return store, models(store, summary.failed)
+
+    def _best(self, source: FeatureSource, ranking: Ranking) -> list[str]:
+        """The models to combine, chosen on all domains."""
+        order = [row.model for row in ranking.rows]
+        numbers = numbers_of(self.config.top_k)
+        if numbers is not None:
+            return order[: main_number(numbers)]
+        return order[: best_number(source, order, [k for k in AUTO if k <= len(order)])]
+
+    def _fit(
+        self, store: FeatureStore, models: Sequence[str], ranking: Ranking
+    ) -> PredictorSummary:
+        folder = self.folder / "model"
+        device = self.config.compute_device
+        predictor = fit(store, models=models, zoo=self.zoo, device=device)
+        ranked = {row.model: row.score for row in ranking.rows}
+        predictor.origin = dataclasses.replace(predictor.origin, scores=ranked)
+        for stale in self.folder.glob(f".tmp-{folder.name}-*"):  # left by a run that was killed
+            shutil.rmtree(stale, ignore_errors=True)
+        predictor.save(folder)
+        return PredictorSummary(folder.name, tuple(models), _folder_digest(folder))
+
+
+def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:
+    return DataSummary(
+        path=str(dataset.source.resolve()),
+        root=str(dataset.root.resolve()),
+        fingerprint=dataset.fingerprint,
+        images=len(dataset),
+        classes=tuple(dataset.classes),
+        domains=dataset.counts(),
+        skipped=skipped,
+        examples={domain: _examples(dataset, domain) for domain in dataset.domains},
+    )
+
+
+def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
+    """Some images of a domain, one of each class in turn."""
+    by_class: dict[str, list[Example]] = {}
+    for sample in dataset.samples:
+        if sample.domain == domain:
+            by_class.setdefault(sample.label, []).append(Example(sample.path, sample.label))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class.values()))
+    return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
+
+
+def _identity(spec: ModelSpec) -> list[Any]:
+    """What decides about a model's features: its specification and the content of its file."""
+    stated = {key: value for key, value in dataclasses.asdict(spec).items() if key != "folder"}
+    is_file = spec.kind == "onnx" and spec.file.is_file()
+    return [stated, file_digest(spec.file) if is_file else None]
+
+
+def _is_unchanged(folder: Path, digest: str) -> bool:
+    return folder.is_dir() and _folder_digest(folder) == digest
+
+
+def _folder_digest(folder: Path) -> str:
+    """SHA-256 of the names and contents of all files in a folder."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            total.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
+    return total.hexdigest()

@@ -1,0 +1,145 @@
+"""Writes `run.json` after every stage, so that a run that was stopped can be resumed.
+
+A stage is skipped if the record holds its result for the same inputs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar
+
+from oodzoo import __version__
+from oodzoo._io import read_json, write_json
+from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict, part_to_dict
+
+_PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
+
+Result = TypeVar("Result")
+
+
+class Recorder:
+    """The record of a run in a folder; an earlier record there is read.
+
+    Parameters
+    ----------
+    folder : path
+    command : str
+        The command line or call that started the run.
+    settings : dict
+        Options of the run, as JSON.
+    """
+
+    def __init__(self, folder: Path, command: str, settings: Document) -> None:
+        self._path = folder / NAME
+        self._earlier = _read(self._path)
+        self._stages: list[Stage] = []
+        self._parts: dict[str, Any] = {}
+        self._header = {
+            "schema": SCHEMA,
+            "command": command,
+            "settings": json.loads(json.dumps(settings, default=str)),
+            "versions": _versions(),
+            "machine": {"cores": _cores(), "system": platform.platform(terse=True)},
+        }
+
+    def stage(
+        self,
+        name: str,
+        inputs: Any,
+        compute: Callable[[], Result],
+        *,
+        valid: Callable[[Result], bool] = lambda _: True,
+    ) -> tuple[Result, bool]:
+        """Compute the result of a stage, unless it is recorded for the same inputs.
+
+        Parameters
+        ----------
+        name : str
+            Name of the stage and of its part of the record.
+        inputs : JSON
+            Everything that decides about the result, apart from the version of oodzoo.
+        compute : callable
+        valid : callable
+            Whether files that a recorded result refers to are still there.
+
+        Returns
+        -------
+        result
+        reused : bool
+        """
+        key = _digest([__version__, name, inputs])
+        known = self._known(name)
+        if known is not None and known["inputs"] == key:
+            result: Result = part_from_dict(name, self._earlier[name])
+            if valid(result):
+                self._keep(Stage(name, known["seconds"], True, key), result)
+                return result, True
+        start = time.perf_counter()
+        result = compute()
+        self._keep(Stage(name, time.perf_counter() - start, False, key), result)
+        return result, False
+
+    def add(self, name: str, part: Any) -> None:
+        """Add a part to the record that is not the result of a stage."""
+        self._parts[name] = part
+
+    def finish(self) -> Run:
+        """Write the final record, without stages that only earlier runs had."""
+        run = Run.from_dict(self._document())
+        write_json(self._path, self._document())
+        return run
+
+    def _keep(self, stage: Stage, result: Any) -> None:
+        self._stages.append(stage)
+        self._parts[stage.name] = result
+        done = {each.name for each in self._stages}
+        # What an earlier run found in later stages stays until this run reaches them.
+        later = [s for s in self._earlier.get("stages", []) if s["name"] not in done]
+        parts = {s["name"]: self._earlier[s["name"]] for s in later if s["name"] in self._earlier}
+        document = self._document()
+        write_json(self._path, parts | document | {"stages": [*document["stages"], *later]})
+
+    def _document(self) -> Document:
+        stages = [part_to_dict(stage) for stage in self._stages]
+        parts = {name: part_to_dict(part) for name, part in self._parts.items()}
+        return {**self._header, "stages": stages, **parts}
+
+    def _known(self, name: str) -> Document | None:
+        stages = {stage["name"]: stage for stage in self._earlier.get("stages", [])}
+        return stages.get(name) if name in self._earlier else None
+
+
+def _read(path: Path) -> Document:
+    """The record of an earlier run; empty if there is none, or one of another schema."""
+    if not path.is_file():
+        return {}
+    document = read_json(path, "the record of a run")
+    return document if document.get("schema") == SCHEMA else {}
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _versions() -> dict[str, str]:
+    versions = {"oodzoo": __version__, "python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
