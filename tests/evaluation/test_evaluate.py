@@ -305,7 +305,7 @@ def test_wrong_use_of_the_command(tmp_path: Path, monkeypatch: Any, capsys: Any)
     store = stored(tmp_path, *zoo(n_domains=2))
     code, _, err = run(monkeypatch, capsys, "evaluate", str(store), "--top-k", "three")
     assert code == 2
-    assert "--top-k is 'three'" in err
+    assert "--top-k must be an integer, several such as 1,3,5,7, or auto; got 'three'" in err
     code, _, err = run(monkeypatch, capsys, "evaluate", str(store))
     assert code == 2
     assert "takes three domains" in err

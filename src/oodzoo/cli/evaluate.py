@@ -1,9 +1,10 @@
-"""`oodzoo evaluate`: what the models chosen without a domain reach on it."""
+"""`oodzoo evaluate`: leave-one-domain-out evaluation of a store."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,8 +12,11 @@ from oodzoo.cli.app import command
 from oodzoo.cli.extract import StoreArgument
 from oodzoo.cli.terminal import Terminal
 
+if TYPE_CHECKING:
+    from oodzoo.evaluation import Evaluation, Row
+
 _WIDTH = 80
-_NARROWEST = 5  # of a column: 100.0
+_NARROWEST_COLUMN = len("100.0")
 
 
 @command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7")
@@ -22,42 +26,50 @@ def evaluate(
     top_k: Annotated[
         str,
         typer.Option(
-            help="How many models to put side by side; several, such as 1,3,5,7, to compare "
-            "them; or auto, to let the training domains choose."
+            help="Number of models to concatenate; several, such as 1,3,5,7, to compare them; or "
+            "auto, to choose it on the training domains."
         ),
     ] = "3",
     protocol: Annotated[
-        str, typer.Option(help="How heads are trained: fast, or domainbed for its random search.")
+        str,
+        typer.Option(
+            help="How heads are trained: fast (logistic regression) or domainbed (random search)."
+        ),
     ] = "fast",
-    score: Annotated[str, typer.Option(help="What models are ranked by, as in rank.")] = "zood",
+    score: Annotated[str, typer.Option(help="Score to rank by, as in rank.")] = "zood",
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Repetitions with other splits, for a standard error; 1 for fast, 3 for domainbed "
-            "if not given.",
+            help="Repetitions with other splits, for a standard error. "
+            "[default: 1 for fast, 3 for domainbed]",
             show_default=False,
         ),
     ] = None,
-    draws: Annotated[int, typer.Option(help="Of domainbed: hyper-parameters to try.")] = 10,
-    steps: Annotated[int, typer.Option(help="Of domainbed: steps to train.")] = 5001,
-    seed: Annotated[int, typer.Option(help="Of random features and of domainbed.")] = 0,
+    draws: Annotated[
+        int, typer.Option(help="domainbed only: number of hyper-parameter draws.")
+    ] = 10,
+    steps: Annotated[int, typer.Option(help="domainbed only: number of training steps.")] = 5001,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     baselines: Annotated[
         bool,
-        typer.Option(help="Train single models and random features too, to compare with."),
+        typer.Option(help="Also evaluate every single model and randomly drawn features."),
     ] = True,
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Scores whose best model is shown beside the others, such as logme,sfda, or "
-            "all; the fast ones if not given.",
+            help="Scores whose best model is evaluated for comparison, such as logme,sfda, or all. "
+            "[default: the fast ones]",
             show_default=False,
         ),
     ] = None,
     device: Annotated[
-        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
+        str, typer.Option(help="Compute device: cpu (NumPy), or cuda (PyTorch).")
     ] = "cpu",
 ) -> None:
-    """Test on each domain of a store in turn what the others have chosen without it."""
+    """Leave-one-domain-out evaluation of the choice.
+
+    Each domain is the test domain once; ranking, selection and training use only the others.
+    """
     from oodzoo.evaluation import evaluate as evaluate_store
     from oodzoo.features.store import FeatureStore
 
@@ -74,13 +86,12 @@ def evaluate(
         device=None if device == "cpu" else device,
         progress=terminal.say,
     )
-    document = result.to_dict()
-    show_evaluation(terminal, document)
-    terminal.document(document)
+    show_evaluation(terminal, result)
+    terminal.document(result.to_dict())
 
 
 def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
-    """What `--top-k` says: a number, several, or auto."""
+    """Parse the value of `--top-k`: an integer, several, or auto."""
     if text == "auto":
         return "auto"
     from oodzoo.errors import InputError
@@ -89,7 +100,7 @@ def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         raise InputError(
-            f"--top-k is {text!r}; give a number, several such as 1,3,5,7, or auto"
+            f"--top-k must be an integer, several such as 1,3,5,7, or auto; got {text!r}"
         ) from None
     return numbers[0] if len(numbers) == 1 else numbers
 
@@ -100,65 +111,72 @@ def _peers(text: str) -> list[str]:
     return list(scores.names()) if text == "all" else text.split(",")
 
 
-def show_evaluation(terminal: Terminal, document: Mapping[str, Any]) -> None:
-    """The document of an evaluation for people, in 80 columns."""
+def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print an evaluation in 80 columns."""
+    selection = evaluation.selection
     rows = [
-        ("Single", document["single"]),
-        ("Ensemble", document["ensemble"]),
-        ("F. Selection", document["selection"]),
+        ("Single", evaluation.single),
+        ("Ensemble", evaluation.ensemble),
+        ("F. Selection", selection),
     ]
-    beside = [(_label(name), document["baselines"][name]) for name in _order(document["baselines"])]
-    first = max(len("F. Selection"), *(len(name) for name, _ in beside), 0)
-    domains, names = _columns(document["domains"], first)
-    ratio = document["feature_ratio"]
-    shares = [f"{100 * ratio['domains'][d]:.1f}" for d in domains]
+    baselines = [
+        (_label(name), evaluation.baselines[name]) for name in _order(evaluation.baselines)
+    ]
+    first = max(len("F. Selection"), *(len(name) for name, _ in baselines), 0)
+    domains, names = _columns(evaluation.domains, first)
+    ratios = evaluation.feature_ratio
     terminal.table(
         ["accuracy %", "average", *names],
         [
             *(_cells(name, row, domains) for name, row in rows),
-            ["F. Ratio", f"{100 * ratio['average']:.1f}", *shares],
-            *(_cells(name, row, domains) for name, row in beside),
+            ["F. Ratio", _percent(ratios), *(f"{100 * ratios[d]:.1f}" for d in domains)],
+            *(_cells(name, row, domains) for name, row in baselines),
         ],
     )
-    if "ablation" in document:
+    if evaluation.ablation:
         terminal.table(
             ["models", "Ensemble", "F. Selection", "F. Ratio"],
             [
                 [
-                    each["top_k"],
-                    f"{each['ensemble']['average']:.1f}",
-                    f"{each['selection']['average']:.1f}",
-                    f"{100 * each['feature_ratio']['average']:.1f}",
+                    k,
+                    f"{each.ensemble.average:.1f}",
+                    f"{each.selection.average:.1f}",
+                    _percent(each.feature_ratio),
                 ]
-                for each in document["ablation"]
+                for k, each in evaluation.ablation.items()
             ],
         )
-    selection = document["selection"]
-    balanced, calibration = selection["balanced"], selection["calibration_error"]
-    measured = (
-        f"F. Selection: {balanced['average']:.1f} % class-balanced, "
-        f"calibration error {calibration['average']:.1f} %."
+    balanced, calibration = (
+        fmean(selection.measure(name).values()) for name in ("balanced", "calibration_error")
     )
-    lines = [measured]
-    if (error := selection["error"]) is not None:
-        lines.append(
-            f"Standard error of its average over {document['trials']} trials: "
+    terminal.line(
+        f"F. Selection: balanced accuracy {balanced:.1f} %, calibration error {calibration:.1f} %."
+    )
+    if (error := selection.error) is not None:
+        terminal.line(
+            f"Standard error of its average over {evaluation.trials} trials: "
             f"{error['average']:.1f}."
         )
-    if isinstance(document["top_k"], dict):
-        chosen = ", ".join(f"{k} without {domain}" for domain, k in document["top_k"].items())
-        lines.append(f"Models side by side, as the training domains chose: {chosen}.")
-    for line in [*lines, *document["findings"]]:
+    if isinstance(evaluation.top_k, dict):
+        chosen = ", ".join(f"{k} for {domain}" for domain, k in evaluation.top_k.items())
+        terminal.line(
+            f"Number of concatenated models per test domain, chosen on the others: {chosen}."
+        )
+    for line in evaluation.findings():
         terminal.line(line)
 
 
-def _cells(name: str, row: Mapping[str, Any], domains: Sequence[str]) -> list[object]:
-    accuracy = row["domains"]
-    return [name, f"{row['average']:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
+def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:
+    accuracy = row.measure("accuracy")
+    return [name, f"{row.average:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
 
 
-def _order(baselines: Mapping[str, Any]) -> list[str]:
-    """Random features and the oracle first, whatever order a file had them in."""
+def _percent(ratios: Mapping[str, float]) -> str:
+    return f"{100 * fmean(ratios.values()):.1f}"
+
+
+def _order(baselines: Iterable[str]) -> list[str]:
+    """Random features and the oracle first, then by name."""
     return sorted(baselines, key=lambda name: (name != "random_features", name != "oracle", name))
 
 
@@ -167,9 +185,9 @@ def _label(name: str) -> str:
 
 
 def _columns(domains: Sequence[str], first: int) -> tuple[list[str], list[str]]:
-    """The domains there is room for, and their names cut to fit."""
+    """The domains that fit beside a first column of this width, and their shortened names."""
     room = _WIDTH - first - len("average") - 2
-    shown = list(domains)[: room // (_NARROWEST + 1)]
+    shown = list(domains)[: room // (_NARROWEST_COLUMN + 1)]
     widest = room // len(shown) - 1
     while sum(min(len(d), widest + 1) + 1 for d in shown) <= room and widest < room:
         widest += 1

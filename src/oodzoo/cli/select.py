@@ -1,16 +1,19 @@
-"""`oodzoo select`: which features of the best models to keep."""
+"""`oodzoo select`: select features of the best models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
 from oodzoo.cli.extract import StoreArgument
 from oodzoo.cli.rank import ranked
 from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.selection.select import SelectionSummary
 
 _WIDTH = 100
 
@@ -19,51 +22,54 @@ _WIDTH = 100
 def select(
     terminal: Terminal,
     store: StoreArgument,
-    top_k: Annotated[int, typer.Option(help="How many models to put side by side.")] = 3,
+    top_k: Annotated[int, typer.Option(help="Number of models to concatenate.")] = 3,
     threshold: Annotated[
-        float, typer.Option(help="Keep features with a greater inclusion probability.")
+        float, typer.Option(help="Keep features with a higher inclusion probability.")
     ] = 0.5,
     device: Annotated[
-        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
+        str, typer.Option(help="Compute device: cpu (NumPy), or cuda (PyTorch).")
     ] = "cpu",
 ) -> None:
-    """Select features of the best models of a store, put side by side."""
+    """Select informative features among those of the best models of a store."""
     from oodzoo.errors import InputError
     from oodzoo.features.source import StoreSource
     from oodzoo.features.store import FeatureStore
     from oodzoo.selection.select import select_features
 
     if top_k < 1:
-        raise InputError(f"--top-k must be 1 or more, not {top_k}")
+        raise InputError(f"--top-k must be 1 or more, got {top_k}")
     ranking = ranked(terminal, store, device=device)
     if top_k > len(ranking):
-        terminal.warn(f"the store has {len(ranking)} models, fewer than {top_k}; all are taken")
+        terminal.warn(
+            f"the store has only {count(len(ranking), 'model')}, fewer than {top_k}; using all"
+        )
     models = [row.model for row in ranking.rows[:top_k]]
     source = StoreSource(FeatureStore(store), models)
-    terminal.say(f"Selecting among the features of {', '.join(models)}")
-    where = None if device == "cpu" else device
-    selection = select_features(source, models, threshold=threshold, device=where)
-    document = selection.to_dict()
-    show_selection(terminal, document)
-    terminal.document(document)
+    terminal.say(f"Selecting features of {', '.join(models)}")
+    selection = select_features(
+        source, models, threshold=threshold, device=None if device == "cpu" else device
+    )
+    summary = selection.summary()
+    show_selection(terminal, summary)
+    terminal.document(summary.to_dict())
 
 
-def show_selection(terminal: Terminal, document: Mapping[str, Any]) -> None:
-    """The document of a selection for people: what was kept, by model and class."""
-    classes = document["per_class"]
-    width = max(len(row["model"]) for row in document["per_model"]) + len(" features kept")
+def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
+    """Print how many features were kept, by model and class."""
+    classes = summary.per_class
+    width = max(len(row.model) for row in summary.per_model) + len(" features kept")
     if width + sum(max(len(label), 4) + 1 for label in classes) > _WIDTH:
-        classes = {}  # as many columns as classes would not be read; the document has them
+        classes = {}  # too many columns to read; the JSON document has them
     terminal.table(
         ["model", "features", "kept", *classes],
         [
-            [row["model"], row["n_features"], row["n_selected"]]
-            + [counts["per_model"][row["model"]] for counts in classes.values()]
-            for row in document["per_model"]
+            [row.model, row.n_features, row.n_selected]
+            + [counts.per_model[row.model] for counts in classes.values()]
+            for row in summary.per_model
         ],
     )
+    where = "the columns count them per class" if classes else "--json counts them per class"
     terminal.line(
-        f"{document['n_selected']} of {document['n_features']} features are kept "
-        f"({100 * document['ratio']:.1f} %), each for at least one class"
-        + ("; the columns count them by class." if classes else "; --json counts them by class.")
+        f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
+        f"({100 * summary.ratio:.1f} %), each for at least one class; {where}."
     )
