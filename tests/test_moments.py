@@ -60,16 +60,16 @@ def test_of_parts_add_up_to_those_of_the_whole(cuts: list[int], seed: int) -> No
 
 def test_do_not_depend_on_the_block_size(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = Moments.of(sample[0], sample[1], 3)
-    monkeypatch.setattr(module, "_LEAST_ROWS", 4)
+    monkeypatch.setattr(module, "_MIN_ROWS", 4)
     monkeypatch.setattr(Backend, "block_bytes", 0)
     assert_same(Moments.of(sample[0], sample[1], 3), whole)
 
 
 def test_a_shard_is_never_converted_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LEAST_ROWS", 10)
+    monkeypatch.setattr(module, "_MIN_ROWS", 10)
     monkeypatch.setattr(Backend, "block_bytes", 0)
     Phi, y = np.ones((25, 2), np.float32), np.zeros(25, int)
-    pieces = [f for f, _ in module.blocks([(Phi, y)], 1, backend(), where="")]
+    pieces = [f for f, _ in module.blocks([(Phi, y)], 1, backend(), context="")]
     assert [p.shape[0] for p in pieces] == [10, 10, 5]
     assert all(p.dtype == np.float64 for p in pieces)
 
@@ -125,33 +125,33 @@ def test_pytorch_agrees(sample: Any, storage: str) -> None:
 def test_features_that_are_not_finite(
     sample: Any, value: float, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_LEAST_ROWS", 8)
+    monkeypatch.setattr(module, "_MIN_ROWS", 8)
     monkeypatch.setattr(Backend, "block_bytes", 0)
     Phi, y = sample
     Phi[17, 3] = value
     with pytest.raises(
         InputError, match=f"domain 'art', shard 1: feature 3 of sample 17 is {said}"
     ):
-        Moments.stream([(Phi[:5], y[:5]), (Phi, y)], 3, where="domain 'art'")
+        Moments.stream([(Phi[:5], y[:5]), (Phi, y)], 3, context="domain 'art'")
 
 
 @pytest.mark.parametrize("label", [-1, 3])
 def test_labels_outside_the_classes(sample: Any, label: int) -> None:
     Phi, y = sample
     y[9] = label
-    with pytest.raises(InputError, match=f"sample 9 has label {label}, and there are 3 classes"):
+    with pytest.raises(InputError, match=f"label {label} of sample 9 is not in the range 0 to 2 of 3"):
         Moments.of(Phi, y, 3)
 
 
 @pytest.mark.parametrize(
     ("Phi", "y", "said"),
     [
-        (np.ones((3, 2)), np.zeros(3), "labels are float64"),
-        (np.ones((3, 2), complex), np.zeros(3, int), "features are complex128"),
-        (np.ones((3, 2)), np.zeros(4, int), r"not \(3, 2\) and \(4,\)"),
-        (np.ones(3), np.zeros(3, int), r"not \(3,\) and \(3,\)"),
+        (np.ones((3, 2)), np.zeros(3), "labels must be integers, got float64"),
+        (np.ones((3, 2), complex), np.zeros(3, int), "real numbers, got complex128"),
+        (np.ones((3, 2)), np.zeros(4, int), r"got \(3, 2\) and \(4,\)"),
+        (np.ones(3), np.zeros(3, int), r"got \(3,\) and \(3,\)"),
         (np.ones((0, 2)), np.zeros(0, int), "no samples"),
-        (np.ones((3, 0)), np.zeros(3, int), "without any feature"),
+        (np.ones((3, 0)), np.zeros(3, int), "samples have no features"),
     ],
 )
 def test_shapes_and_types(Phi: Any, y: Any, said: str) -> None:
@@ -161,7 +161,7 @@ def test_shapes_and_types(Phi: Any, y: Any, said: str) -> None:
 
 def test_shards_that_differ(sample: Any) -> None:
     Phi, y = sample
-    with pytest.raises(InputError, match="shard 1: 6 features, and 7 in those before"):
+    with pytest.raises(InputError, match="shard 1: 6 features, but earlier shards have 7"):
         Moments.stream([(Phi, y), (Phi[:, :6], y)], 3)
     with pytest.raises(InputError, match="7 features and 3 classes cannot be added"):
         Moments.of(Phi, y, 3) + Moments.of(Phi, y, 4)
@@ -169,7 +169,7 @@ def test_shards_that_differ(sample: Any) -> None:
 
 def test_no_shards_at_all() -> None:
     with pytest.raises(InputError, match="domain 'x': there are no samples"):
-        Moments.stream([], 3, where="domain 'x'")
+        Moments.stream([], 3, context="domain 'x'")
 
 
 def test_devices(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:

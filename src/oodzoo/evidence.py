@@ -122,9 +122,9 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
         Diagonal of :math:`Y^\\top Y`.
     n : int
     """
-    where = backend_of(gram)
-    xp = where.xp
-    eigenvalues, eigenvectors = where.eigh(gram)
+    backend = backend_of(gram)
+    xp = backend.xp
+    eigenvalues, eigenvectors = backend.eigh(gram)
     # Below the error of the decomposition an eigenvalue is rounding. As zero it is exact for
     # features that are linearly dependent (always so for n < d), and the same on every backend.
     rounding = gram.shape[0] * xp.finfo(xp.float64).eps * eigenvalues[-1]
@@ -153,9 +153,9 @@ def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum
     n : int
         Rows, less one if their mean was taken off them.
     """
-    where = backend_of(features)
-    xp = where.xp
-    eigenvalues, vectors = where.eigh(where.gram(features.T))
+    backend = backend_of(features)
+    xp = backend.xp
+    eigenvalues, vectors = backend.eigh(backend.gram(features.T))
     rounding = max(features.shape) * xp.finfo(xp.float64).eps * eigenvalues[-1]
     varying = eigenvalues > rounding
     eigenvalues = xp.where(varying, eigenvalues, xp.zeros_like(eigenvalues))
@@ -189,8 +189,8 @@ def maximise_evidence(spectrum: Spectrum) -> Precisions:
     InputError
         A class has no sample; its evidence is not defined.
     """
-    where = backend_of(spectrum.squares)
-    xp = where.xp
+    backend = backend_of(spectrum.squares)
+    xp = backend.xp
     if not bool(xp.all(spectrum.squares > 0)):
         raise InputError("a class without any sample has no evidence; leave it out")
     largest = float(xp.max(spectrum.eigenvalues))

@@ -1,7 +1,7 @@
-"""Sufficient statistics of features and labels: all that ranking needs to know of a domain.
+"""Sufficient statistics of features and labels.
 
-They add up over shards, machines and domains, so one pass over the features serves every way of
-leaving a domain out.
+They add up over shards, machines and domains, so a single pass over the features is enough to
+leave any domain out.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from operator import add
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.backend import Array, Backend, backend, to_numpy
+from oodzoo._text import count
+from oodzoo.backend import Array, Backend, backend, backend_of, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, Shard
 
-# Features are converted to float64 in blocks, so that a large shard of float32 is never copied
-# whole; a block of fewer rows would make adding up the Gram matrices dear.
-_LEAST_ROWS = 1024
+# Features are converted to float64 in blocks, so that a large float32 shard is never copied as a
+# whole. With fewer rows per block, summing the Gram matrices would dominate the cost.
+_MIN_ROWS = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
     r"""Moments of n samples with features :math:`\Phi` (n × d) and one-hot labels Y (n × C).
 
-    Always float64, whatever type the features are stored in.
+    Always in float64, whatever the storage type of the features.
 
     Attributes
     ----------
@@ -39,7 +40,7 @@ class Moments:
     class_sums : array (d, C)
         :math:`B = \Phi^\top Y`.
     class_counts : array (C,)
-        :math:`Y^\top 1`, which for one-hot labels is also :math:`y^\top y` of each class.
+        :math:`Y^\top 1`; for one-hot labels this equals :math:`y^\top y` of each class.
 
     Examples
     --------
@@ -68,10 +69,10 @@ class Moments:
         n_classes: int,
         *,
         device: str | None = None,
-        where: str = "features",
+        context: str = "features",
     ) -> Moments:
-        """Moments of features in memory."""
-        return cls.stream([(features, labels)], n_classes, device=device, where=where)
+        """Compute the moments of features in memory; parameters as for :meth:`stream`."""
+        return cls.stream([(features, labels)], n_classes, device=device, context=context)
 
     @classmethod
     def stream(
@@ -80,45 +81,43 @@ class Moments:
         n_classes: int,
         *,
         device: str | None = None,
-        where: str = "features",
+        context: str = "features",
     ) -> Moments:
-        """Moments of features that come in shards, of which one block at a time is in float64.
+        """Compute the moments of features that arrive in shards, block by block.
 
         Parameters
         ----------
         shards : iterable of (features, labels)
-            Features (n, d) of any real type, NumPy (a memory map too) or PyTorch; labels are
-            integers in ``range(n_classes)``.
+            Features (n, d) of any real type, as NumPy arrays, memory maps or PyTorch tensors;
+            labels are integers in ``range(n_classes)``.
         n_classes : int
         device : str, optional
-            Where to compute: NumPy if None, else PyTorch on this device.
-        where : str
-            What the shards are, for messages: "model 'a', domain 'photo'".
+            Compute with NumPy if None, else with PyTorch on this device.
+        context : str
+            Describes the shards in error messages, for example "model 'a', domain 'photo'".
 
         Raises
         ------
         InputError
-            No samples, features that are not finite, labels outside the classes, or shapes that
-            do not fit each other.
+            There are no samples, features are not finite, labels are out of range, or shapes
+            do not match.
         """
-        where_to = backend(device)
-        xp = where_to.xp
+        be = backend(device)
+        xp = be.xp
+        classes = xp.arange(n_classes, device=be.device)
         total: Moments | None = None
-        for features, labels in blocks(shards, n_classes, where_to, where=where):
-            one_hot = xp.astype(
-                labels[:, None] == xp.arange(n_classes, device=where_to.device)[None, :],
-                xp.float64,
-            )
+        for features, labels in blocks(shards, n_classes, be, context=context):
+            one_hot = xp.astype(labels[:, None] == classes[None, :], xp.float64)
             block = cls(
                 n=int(features.shape[0]),
                 feature_sum=xp.sum(features, axis=0),
-                gram=where_to.gram(features),
+                gram=be.gram(features),
                 class_sums=features.T @ one_hot,
                 class_counts=xp.sum(one_hot, axis=0),
             )
             total = block if total is None else total + block
         if total is None:
-            raise InputError(f"{where}: there are no samples; remove it or give it some")
+            raise InputError(f"{context}: there are no samples; remove it or add some")
         return total
 
     @property
@@ -141,7 +140,7 @@ class Moments:
         return self.gram / self.n - mean[:, None] * mean[None, :]
 
     def __add__(self, other: Moments) -> Moments:
-        """Moments of both sets of samples together."""
+        """Combine the moments of two sets of samples."""
         if not isinstance(other, Moments):
             return NotImplemented
         mine, theirs = tuple(self.class_sums.shape), tuple(other.class_sums.shape)
@@ -159,17 +158,17 @@ class Moments:
         )
 
     def to(self, device: str | None) -> Moments:
-        """The same moments on a device (None: NumPy)."""
+        """Move the moments to a device (None: NumPy)."""
         return Moments.from_dict(self._arrays() | {"n": self.n}, device=device)
 
     def to_dict(self) -> dict[str, NDArray[np.float64]]:
-        """A dict of NumPy arrays, for example for :func:`numpy.savez`."""
+        """Return NumPy arrays by name, for example for :func:`numpy.savez`."""
         arrays = {name: to_numpy(array) for name, array in self._arrays().items()}
         return arrays | {"n": np.asarray(self.n, dtype=np.int64)}
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, Array], *, device: str | None = None) -> Moments:
-        """The moments that :meth:`to_dict` took apart."""
+        """Restore moments from the arrays of :meth:`to_dict`."""
         float64 = backend(device).float64
         names = ("feature_sum", "gram", "class_sums", "class_counts")
         return cls(n=int(arrays["n"]), **{name: float64(arrays[name]) for name in names})
@@ -184,64 +183,82 @@ class Moments:
 
 
 def merge(moments: Iterable[Moments]) -> Moments:
-    """Moments of all the samples together; at least one set of them is needed."""
+    """Add up the moments of at least one set of samples."""
     return reduce(add, moments)
 
 
+def oas_shrinkage(covariance: Array, n: int, *, c: float = 0.0) -> float:
+    r"""Shrinkage of a covariance of n samples towards a multiple of the identity.
+
+    The oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010): with
+    :math:`a = \operatorname{tr}(\Sigma^2)/d^2` and :math:`b = (\operatorname{tr}\Sigma/d)^2`,
+
+    .. math:: \rho = \min\Big\{1,\; \frac{(1-c)\,a + b}{(n+1-c)(a - b/d)}\Big\}.
+
+    Their equation 23 has :math:`c = 2/d`; scikit-learn neglects it for large d, :math:`c = 0`.
+    """
+    xp = backend_of(covariance).xp
+    d = int(covariance.shape[0])
+    a = float(xp.mean(covariance**2))
+    b = (float(xp.linalg.trace(covariance)) / d) ** 2
+    numerator, denominator = (1 - c) * a + b, (n + 1 - c) * (a - b / d)
+    return 1.0 if denominator <= numerator else numerator / denominator
+
+
 def blocks(
-    shards: Iterable[Shard], n_classes: int, where_to: Backend, *, where: str
+    shards: Iterable[Shard], n_classes: int, be: Backend, *, context: str
 ) -> Iterator[Shard]:
-    """Cut shards into blocks of float64 features and int64 labels on a backend, all checked."""
+    """Split shards into validated blocks of float64 features and int64 labels on a backend."""
     n_features: int | None = None
     for number, (features, labels) in enumerate(shards):
-        here = f"{where}, shard {number}"
-        shape, count = np.shape(features), np.shape(labels)
-        if len(shape) != 2 or len(count) != 1 or shape[0] != count[0]:
+        here = f"{context}, shard {number}"
+        shape, label_shape = np.shape(features), np.shape(labels)
+        if len(shape) != 2 or len(label_shape) != 1 or shape[0] != label_shape[0]:
             raise InputError(
-                f"{here}: features must have the shape (samples, features) and labels (samples,), "
-                f"not {tuple(shape)} and {tuple(count)}"
+                f"{here}: features must have shape (samples, features) and labels (samples,), "
+                f"got {tuple(shape)} and {tuple(label_shape)}"
             )
         if n_features not in (None, shape[1]):
-            raise InputError(f"{here}: {shape[1]} features, and {n_features} in those before")
+            raise InputError(f"{here}: {shape[1]} features, but earlier shards have {n_features}")
         n_features = shape[1]
         if n_features == 0:
-            raise InputError(f"{here}: there are samples without any feature")
-        known = _checked_labels(labels, n_classes, where_to, here)
-        rows = max(_LEAST_ROWS, where_to.block_bytes // (8 * n_features))
+            raise InputError(f"{here}: samples have no features")
+        codes = _checked_labels(labels, n_classes, be, here)
+        rows = max(_MIN_ROWS, be.block_bytes // (8 * n_features))
         for start in range(0, shape[0], rows):
-            block = _checked_features(features[start : start + rows], where_to, here, start)
-            yield block, known[start : start + rows]
+            block = _checked_features(features[start : start + rows], be, here, start)
+            yield block, codes[start : start + rows]
 
 
-def _checked_features(features: Array, where_to: Backend, here: str, start: int) -> Array:
-    xp = where_to.xp
-    features = where_to.asarray(features)
+def _checked_features(features: Array, be: Backend, context: str, start: int) -> Array:
+    xp = be.xp
+    features = be.asarray(features)
     if not xp.isdtype(features.dtype, ("real floating", "integral", "bool")):
-        raise InputError(f"{here}: features are {features.dtype}, and real numbers are needed")
-    block = where_to.float64(features)
+        raise InputError(f"{context}: features must be real numbers, got {features.dtype}")
+    block = be.float64(features)
     finite = xp.isfinite(block)
     if not bool(xp.all(finite)):
         row, column = np.argwhere(~to_numpy(finite))[0]
         value = "NaN" if bool(xp.isnan(block[int(row), int(column)])) else "infinite"
         raise InputError(
-            f"{here}: feature {column} of sample {start + row} is {value}; leave the sample out, "
-            "or look for what went wrong in the model"
+            f"{context}: feature {column} of sample {start + row} is {value}; remove the sample "
+            "or check the model"
         )
     return block
 
 
-def _checked_labels(labels: Array, n_classes: int, where_to: Backend, here: str) -> Array:
-    xp = where_to.xp
-    labels = where_to.asarray(labels)
+def _checked_labels(labels: Array, n_classes: int, be: Backend, context: str) -> Array:
+    xp = be.xp
+    labels = be.asarray(labels)
     if not xp.isdtype(labels.dtype, "integral"):
-        raise InputError(f"{here}: labels are {labels.dtype}, and integers are needed")
+        raise InputError(f"{context}: labels must be integers, got {labels.dtype}")
     labels = xp.astype(labels, xp.int64, copy=False)
     outside = (labels < 0) | (labels >= n_classes)
     if bool(xp.any(outside)):
         row = int(np.argmax(to_numpy(outside)))
         raise InputError(
-            f"{here}: sample {row} has label {int(labels[row])}, and there are {n_classes} "
-            f"classes: 0 to {n_classes - 1}"
+            f"{context}: label {int(labels[row])} of sample {row} is not in the range "
+            f"0 to {n_classes - 1} of {count(n_classes, 'class', 'classes')}"
         )
     return labels
 
@@ -249,15 +266,15 @@ def _checked_labels(labels: Array, n_classes: int, where_to: Backend, here: str)
 def domain_moments(
     source: FeatureSource, model: str, device: str | None = None
 ) -> dict[str, Moments]:
-    """Moments of a model in each domain, cached where they are smaller than the features."""
+    """Compute the moments of a model per domain; cached where smaller than the features."""
     return {domain: _domain_moments(source, model, domain, device) for domain in source.domains}
 
 
 def _domain_moments(source: FeatureSource, model: str, domain: str, device: str | None) -> Moments:
     def compute() -> Moments:
-        where = f"model {model!r}, domain {domain!r}"
+        context = f"model {model!r}, domain {domain!r}"
         shards = source.shards(model, domain)
-        return Moments.stream(shards, len(source.classes), device=device, where=where)
+        return Moments.stream(shards, len(source.classes), device=device, context=context)
 
     if len(source.labels(domain)) < 2 * source.facts(model).feature_dim:
         return compute()

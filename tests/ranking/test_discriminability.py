@@ -140,7 +140,7 @@ def test_a_class_of_one_domain_alone_is_skipped_there() -> None:
 def test_does_not_depend_on_shards_and_blocks(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
     data = simulate([60, 50, 40], 8)
     expected = folds_of(data)
-    monkeypatch.setattr(moments_module, "_LEAST_ROWS", 7)
+    monkeypatch.setattr(moments_module, "_MIN_ROWS", 7)
     monkeypatch.setattr(Backend, "block_bytes", 0)
 
     def pieces(name: str) -> Any:

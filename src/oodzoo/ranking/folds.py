@@ -307,7 +307,7 @@ class _Domains:
         xp = self.backend.xp
         parts = []
         for features, labels in blocks(
-            self.shards(name), self.n_classes, self.backend, where=f"domain {name!r}"
+            self.shards(name), self.n_classes, self.backend, context=f"domain {name!r}"
         ):
             if features.shape[1] != training.eigenvectors.shape[0]:
                 raise InputError(

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from oodzoo.backend import Array, backend_of
 from oodzoo.evidence import Spectrum
-from oodzoo.moments import Moments
+from oodzoo.moments import Moments, oas_shrinkage
 
 COVARIANCE_FLOOR = 1e-6
 """Least eigenvalue of the paper's covariance, as a share of the largest."""
@@ -63,11 +63,11 @@ class PaperDensity:
     @classmethod
     def of(cls, kept: Moments) -> PaperDensity:
         """The Gaussian of the training domains."""
-        where = backend_of(kept.gram)
-        xp = where.xp
+        backend = backend_of(kept.gram)
+        xp = backend.xp
         if not varies(kept):
             return cls(kept.mean, xp.zeros_like(kept.gram), 0.0)
-        eigenvalues, eigenvectors = where.eigh(kept.covariance)
+        eigenvalues, eigenvectors = backend.eigh(kept.covariance)
         eigenvalues = xp.clip(eigenvalues, min=COVARIANCE_FLOOR * float(eigenvalues[-1]))
         determinant = float(xp.sum(xp.log(eigenvalues)))
         constant = -0.5 * (kept.n_features * math.log(2 * math.pi) + determinant)
@@ -168,19 +168,3 @@ def varies(moments: Moments) -> bool:
     mean_square = float(xp.linalg.trace(moments.gram)) / moments.n
     variance = mean_square - float(xp.sum(moments.mean**2))
     return variance > CONSTANT * mean_square
-
-
-def oas_shrinkage(covariance: Array, n: int) -> float:
-    r"""Shrinkage of a covariance towards a multiple of the identity.
-
-    The oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010), in the form of
-    scikit-learn: with :math:`a = \operatorname{tr}(\Sigma^2)/d^2` and
-    :math:`b = (\operatorname{tr}\Sigma/d)^2`,
-    :math:`\rho = \min\{1, (a + b)/((n+1)(a - b/d))\}`.
-    """
-    xp = backend_of(covariance).xp
-    d = int(covariance.shape[0])
-    a = float(xp.mean(covariance**2))
-    b = (float(xp.linalg.trace(covariance)) / d) ** 2
-    denominator = (n + 1) * (a - b / d)
-    return 1.0 if denominator <= a + b else (a + b) / denominator

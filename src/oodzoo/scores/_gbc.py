@@ -68,15 +68,15 @@ def gbc(
         raise InputError(f"covariance is {covariance!r}; it has to be 'spherical' or 'diagonal'")
     if n_components is not None and n_components < 1:
         raise InputError(f"n_components is {n_components!r}; it has to be at least 1, or None")
-    where, X, codes, n_classes = labelled_features(X, y)
-    xp = where.xp
-    Z = centre(where, X)
+    backend, X, codes, n_classes = labelled_features(X, y)
+    xp = backend.xp
+    Z = centre(backend, X)
     if n_components is not None:
-        Z = principal_components(where, Z)[1][:, :n_components]
+        Z = principal_components(backend, Z)[1][:, :n_components]
     total = float(xp.sum(xp.mean(Z * Z, axis=0)))
     if total == 0:  # every class is the same point
         return -float(n_classes * (n_classes - 1))
-    Y, counts, means = class_means(where, Z, codes, n_classes)
+    Y, counts, means = class_means(backend, Z, codes, n_classes)
     deviations = Z - Y @ means
     variances = (Y.T @ (deviations * deviations)) / counts[:, None]
     if covariance == "spherical":

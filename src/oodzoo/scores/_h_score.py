@@ -45,13 +45,13 @@ def h_score(X: Any, y: Any) -> float:
     >>> round(h_score(*load_iris(return_X_y=True)), 6)
     1.191899
     """
-    where, X, codes, n_classes = labelled_features(X, y)
+    backend, X, codes, n_classes = labelled_features(X, y)
     # The score knows no units; common units keep small features apart from rounding.
-    X = standardise(where, X)
-    Y, counts, _ = class_means(where, X, codes, n_classes)
+    X = standardise(backend, X)
+    Y, counts, _ = class_means(backend, X, codes, n_classes)
     # tr(cov(f)⁻¹ cov(E[f|y])) = Σ_c ‖Uᵀ1_c‖²/n_c: how far class indicators lie in the span of f.
-    _, projected = spectrum(where, X, Y)
-    return float(where.xp.sum(projected**2 / counts))
+    _, projected = spectrum(backend, X, Y)
+    return float(backend.xp.sum(projected**2 / counts))
 
 
 register(

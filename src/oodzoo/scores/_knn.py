@@ -62,28 +62,28 @@ def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -
     positive(temperature, "temperature")
     if k != int(k) or k < 1:
         raise InputError(f"k is {k!r}; it has to be an integer of at least 1")
-    where, X, codes, n_classes = labelled_features(X, y)
-    xp = where.xp
+    backend, X, codes, n_classes = labelled_features(X, y)
+    xp = backend.xp
     parts, n_domains = as_classes(domains, "domains", n=X.shape[0], at_least=2)
     # Lengths before directions: a norm of squares would overflow for very large features.
     size = xp.max(xp.abs(X), axis=1, keepdims=True)
     X = X / xp.where(size > 0, size, xp.ones_like(size))
     norm = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))
     X = X / xp.where(norm > 0, norm, xp.ones_like(norm))
-    Y = one_hot(where, codes, n_classes)
+    Y = one_hot(backend, codes, n_classes)
     accuracies = []
     for domain in range(n_domains):
         left_out = np.flatnonzero(parts == domain)
-        kept = where.asarray(np.flatnonzero(parts != domain))
+        kept = backend.asarray(np.flatnonzero(parts != domain))
         X_kept, Y_kept = xp.take(X, kept, axis=0), xp.take(Y, kept, axis=0)
         neighbours = min(int(k), kept.shape[0])
         right = 0
         rows = max(1, _BLOCK // kept.shape[0])
         for start in range(0, len(left_out), rows):
             block = left_out[start : start + rows]
-            queries = xp.take(X, where.asarray(block), axis=0)
+            queries = xp.take(X, backend.asarray(block), axis=0)
             votes = _votes(xp, queries @ X_kept.T, Y_kept, neighbours, temperature)
-            truth = where.asarray(codes[block])
+            truth = backend.asarray(codes[block])
             right += int(xp.count_nonzero(xp.argmax(votes, axis=1) == truth))
         accuracies.append(right / len(left_out))
     return float(np.mean(accuracies))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from oodzoo.backend import Array, Backend
-from oodzoo.moments import Moments, merge
+from oodzoo.moments import Moments, merge, oas_shrinkage
 from oodzoo.scores.classes import centre
 from oodzoo.scores.discriminant import log_joint, shrink
 from oodzoo.scores.inputs import as_classes, labelled_features
@@ -62,52 +62,42 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     >>> round(lda(*load_iris(return_X_y=True)), 4)
     0.98
     """
-    where, X, codes, n_classes = labelled_features(X, y)
+    backend, X, codes, n_classes = labelled_features(X, y)
     rng = generator(random_state)
     if domains is None:
         n_parts = min(_FOLDS, len(codes))
         parts = stratified_folds(codes, n_parts, rng)
     else:
         parts, n_parts = as_classes(domains, "domains", n=len(codes), at_least=2)
-    X = centre(where, X)  # sums of squares about the mean lose no digits
+    X = centre(backend, X)  # sums of squares about the mean lose no digits
     members = [np.flatnonzero(parts == part) for part in range(n_parts)]
-    taken = [where.xp.take(X, where.asarray(rows), axis=0) for rows in members]
+    taken = [backend.xp.take(X, backend.asarray(rows), axis=0) for rows in members]
     moments = [
         Moments.of(
-            values, codes[rows], n_classes, device=None if where.is_numpy else str(where.device)
+            values, codes[rows], n_classes, device=None if backend.is_numpy else str(backend.device)
         )
         for values, rows in zip(taken, members, strict=True)
     ]
     accuracies = []
     for part in range(n_parts):
         kept = merge(moments[:part] + moments[part + 1 :])
-        predicted = _classify(where, taken[part], kept)
-        truth = where.asarray(codes[members[part]])
-        accuracies.append(int(where.xp.count_nonzero(predicted == truth)) / len(members[part]))
+        predicted = _classify(backend, taken[part], kept)
+        truth = backend.asarray(codes[members[part]])
+        accuracies.append(int(backend.xp.count_nonzero(predicted == truth)) / len(members[part]))
     return float(np.mean(accuracies))
 
 
-def _classify(where: Backend, X: Array, kept: Moments) -> Array:
-    xp = where.xp
+def _classify(backend: Backend, X: Array, kept: Moments) -> Array:
+    xp = backend.xp
     n, d = kept.n, kept.n_features
     here = kept.class_counts > 0
     counts = xp.where(here, kept.class_counts, xp.ones_like(kept.class_counts))
     means = (kept.class_sums / counts).T
     within = (kept.gram - kept.class_sums @ means) / n
     spread = float(xp.linalg.trace(kept.covariance)) / d
-    covariance = shrink(where, within, _oas(xp, within, n), max(spread, 0.0))
+    covariance = shrink(backend, within, oas_shrinkage(within, n, c=2 / d), max(spread, 0.0))
     priors = xp.where(here, xp.log(counts / n), -xp.inf + xp.zeros_like(counts))
-    return xp.argmax(log_joint(where, X, means, covariance, priors), axis=1)
-
-
-def _oas(xp: Any, covariance: Array, n: int) -> float:
-    """Oracle approximating shrinkage (Chen et al., eq. 23) of a covariance of n samples."""
-    d = covariance.shape[0]
-    trace = float(xp.linalg.trace(covariance))
-    squares = float(xp.sum(covariance * covariance))
-    numerator = (1 - 2 / d) * squares + trace**2
-    denominator = (n + 1 - 2 / d) * (squares - trace**2 / d)
-    return min(1.0, numerator / denominator) if denominator > 0 else 1.0
+    return xp.argmax(log_joint(backend, X, means, covariance, priors), axis=1)
 
 
 register(

@@ -46,9 +46,9 @@ def leep(source_probabilities: Any, y: Any) -> float:
     >>> round(leep([[0.5, 0.5]] * 4, ["cat", "cat", "dog", "dog"]), 4)
     -0.6931
     """
-    where, theta, codes, n_classes = labelled_probabilities(source_probabilities, y)
-    xp = where.xp
-    Y = one_hot(where, codes, n_classes)
+    backend, theta, codes, n_classes = labelled_probabilities(source_probabilities, y)
+    xp = backend.xp
+    Y = one_hot(backend, codes, n_classes)
     marginal = xp.sum(theta, axis=0)
     never = marginal == 0  # a source class that no sample has: it tells nothing, nor is it asked
     conditional = (Y.T @ theta) / xp.where(never, xp.ones_like(marginal), marginal)

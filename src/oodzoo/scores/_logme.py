@@ -70,37 +70,37 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     """
     if variant not in ("exact", "published"):
         raise InputError(f"variant is {variant!r}; it has to be 'exact' or 'published'")
-    where, X, codes, n_classes = labelled_features(X, y)
+    backend, X, codes, n_classes = labelled_features(X, y)
     evidence = _exact if variant == "exact" else _published
-    Y = one_hot(where, codes, n_classes)
-    return float(where.xp.mean(evidence(where, X, Y)) / X.shape[0])
+    Y = one_hot(backend, codes, n_classes)
+    return float(backend.xp.mean(evidence(backend, X, Y)) / X.shape[0])
 
 
-def _exact(where: Backend, X: Array, Y: Array) -> Array:
-    xp = where.xp
+def _exact(backend: Backend, X: Array, Y: Array) -> Array:
+    xp = backend.xp
     n, d = X.shape
     squares = xp.sum(Y, axis=0)
     if n > d:
-        gram, targets = where.gram(X), X.T @ Y
+        gram, targets = backend.gram(X), X.T @ Y
     else:
         # The evidence knows X by XXᵀ alone: n features with the same XXᵀ serve as well as d.
-        S, projected = spectrum(where, X, Y)
-        gram = S[:, None] * xp.eye(S.shape[0], dtype=xp.float64, device=where.device)
+        S, projected = spectrum(backend, X, Y)
+        gram = S[:, None] * xp.eye(S.shape[0], dtype=xp.float64, device=backend.device)
         targets = xp.sqrt(S)[:, None] * projected
         if S.shape[0] == 0:  # all features are zero
-            gram, targets = where.gram(X[:, :1]), X[:, :1].T @ Y
+            gram, targets = backend.gram(X[:, :1]), X[:, :1].T @ Y
     values, _ = decompose(gram, targets, squares, n)
     return log_evidence(values, maximise_evidence(values))
 
 
-def _published(where: Backend, X: Array, Y: Array) -> Array:
+def _published(backend: Backend, X: Array, Y: Array) -> Array:
     """The authors' fixed point, all classes at once; a class that has stopped stays put."""
-    xp = where.xp
+    xp = backend.xp
     n, d = X.shape
     squares = xp.sum(Y, axis=0)
-    S, projected = spectrum(where, X, Y)
+    S, projected = spectrum(backend, X, Y)
     if S.shape[0] == 0:  # all features are zero: their code divides zero by zero
-        return _exact(where, X, Y)
+        return _exact(backend, X, Y)
     # Their code sums over all min(n, d) singular values for n <= d, else over those not zero.
     zeros = n - S.shape[0] if n <= d else 0
     S = S[:, None]

@@ -77,7 +77,7 @@ def nleep(
     if covariance not in ("diagonal", "full"):
         raise InputError(f"covariance is {covariance!r}; it has to be 'diagonal' or 'full'")
     generator(random_state)
-    where, X, codes, n_classes = labelled_features(X, y)
+    backend, X, codes, n_classes = labelled_features(X, y)
     if n_components is None:
         n_components = max(n_classes, min(5 * n_classes, len(codes) // 5))
     if n_components != int(n_components) or not 1 <= n_components <= len(codes):
@@ -85,7 +85,7 @@ def nleep(
             f"n_components is {n_components!r}; it has to be an integer from 1 to the "
             f"{len(codes)} samples"
         )
-    variances, coordinates = principal_components(where, centre(where, X))
+    variances, coordinates = principal_components(backend, centre(backend, X))
     if variances.shape[0] == 0:
         return leep(np.ones((len(codes), 1)), codes)
     held = np.cumsum(to_numpy(variances))

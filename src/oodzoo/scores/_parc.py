@@ -62,11 +62,11 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
 
     if max_samples != int(max_samples) or max_samples < 3:
         raise InputError(f"max_samples is {max_samples!r}; it has to be an integer of at least 3")
-    where, X, codes, _ = labelled_features(X, y)
+    backend, X, codes, _ = labelled_features(X, y)
     rng = generator(random_state)
     if len(codes) > max_samples:
         chosen = np.sort(stratified_order(codes, rng)[: int(max_samples)])
-        X, codes = where.xp.take(X, where.asarray(chosen), axis=0), codes[chosen]
+        X, codes = backend.xp.take(X, backend.asarray(chosen), axis=0), codes[chosen]
     first, second = np.triu_indices(len(codes), k=1)
     # Between one-hot labels there are two distances: 0, and 1 + 1/(C-1).
     differ = codes[first] != codes[second]
@@ -76,7 +76,7 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
             f"all {len(differ)} pairs of samples used are of {which} classes; "
             "at least one class with two samples, and two classes, are needed"
         )
-    distance = 1 - to_numpy(_correlation(where.xp, standardise(where, X)))[first, second]
+    distance = 1 - to_numpy(_correlation(backend.xp, standardise(backend, X)))[first, second]
     return 100 * _pearson(
         rankdata(np.round(distance, _DECIMALS)), rankdata(differ.astype(np.float64))
     )

@@ -49,12 +49,12 @@ def regularized_h_score(X: Any, y: Any) -> float:
     >>> round(regularized_h_score(*load_iris(return_X_y=True)), 6)
     1.177842
     """
-    where, X, codes, n_classes = labelled_features(X, y)
-    xp = where.xp
+    backend, X, codes, n_classes = labelled_features(X, y)
+    xp = backend.xp
     n, d = X.shape
-    X = centre(where, X)
-    Y, counts, _ = class_means(where, X, codes, n_classes)
-    S, projected = spectrum(where, X, Y)
+    X = centre(backend, X)
+    Y, counts, _ = class_means(backend, X, codes, n_classes)
+    S, projected = spectrum(backend, X, Y)
     variances = S / n
     alpha = _ledoit_wolf(xp, X, variances)
     # Class means lie in the span of the samples, so only its directions are needed.

@@ -62,18 +62,18 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     -0.2446
     """
     positive(a, "a")
-    where, X, codes, n_classes = labelled_features(X, y)
-    xp = where.xp
-    X = centre(where, X)
-    first = _Fisher.fit(where, X, codes, n_classes)
-    largest = max(0.0, float(first.within_spectrum(where)[-1]))
+    backend, X, codes, n_classes = labelled_features(X, y)
+    xp = backend.xp
+    X = centre(backend, X)
+    first = _Fisher.fit(backend, X, codes, n_classes)
+    largest = max(0.0, float(first.within_spectrum(backend)[-1]))
     shrinkage = max(math.exp(-a * largest), _LEAST_SHRINKAGE)
-    probabilities = xp.exp(first.log_posterior(where, shrinkage))
-    sure = xp.sum(xp.exp(log_softmax(where, probabilities)) * first.Y, axis=1, keepdims=True)
+    probabilities = xp.exp(first.log_posterior(backend, shrinkage))
+    sure = xp.sum(xp.exp(log_softmax(backend, probabilities)) * first.Y, axis=1, keepdims=True)
     others = (xp.sum(first.means, axis=0) - first.means) / (n_classes - 1)
     harder = sure * X + (1 - sure) * (first.Y @ others)
-    second = _Fisher.fit(where, harder, codes, n_classes)
-    return float(xp.mean(xp.sum(second.log_posterior(where, shrinkage) * second.Y, axis=1)))
+    second = _Fisher.fit(backend, harder, codes, n_classes)
+    return float(xp.mean(xp.sum(second.log_posterior(backend, shrinkage) * second.Y, axis=1)))
 
 
 class _Fisher(NamedTuple):
@@ -85,23 +85,23 @@ class _Fisher(NamedTuple):
     """Of the samples from the mean of their class."""
 
     @classmethod
-    def fit(cls, where: Backend, X: Array, codes: Codes, n_classes: int) -> _Fisher:
-        Y, counts, means = class_means(where, X, codes, n_classes)
+    def fit(cls, backend: Backend, X: Array, codes: Codes, n_classes: int) -> _Fisher:
+        Y, counts, means = class_means(backend, X, codes, n_classes)
         return cls(X, Y, counts, means, X - Y @ means)
 
-    def within_spectrum(self, where: Backend) -> Array:
+    def within_spectrum(self, backend: Backend) -> Array:
         n, d = self.X.shape
         R = self.deviations
-        return where.xp.linalg.eigvalsh(where.gram(R.T if n < d else R)) / n
+        return backend.xp.linalg.eigvalsh(backend.gram(R.T if n < d else R)) / n
 
-    def log_posterior(self, where: Backend, shrinkage: float) -> Array:
-        xp = where.xp
+    def log_posterior(self, backend: Backend, shrinkage: float) -> Array:
+        xp = backend.xp
         n, d = self.X.shape
-        within = where.gram(self.deviations) / n
-        centred = centre(where, self.X)
-        covariance = shrink(where, within, shrinkage, float(xp.sum(centred * centred)) / (n * d))
+        within = backend.gram(self.deviations) / n
+        centred = centre(backend, self.X)
+        covariance = shrink(backend, within, shrinkage, float(xp.sum(centred * centred)) / (n * d))
         priors = xp.log(self.counts / n)
-        return log_softmax(where, log_joint(where, self.X, self.means, covariance, priors))
+        return log_softmax(backend, log_joint(backend, self.X, self.means, covariance, priors))
 
 
 register(

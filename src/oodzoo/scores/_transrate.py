@@ -50,20 +50,20 @@ def transrate(X: Any, y: Any, eps: float = 1e-4) -> float:
     0.589405
     """
     positive(eps, "eps")
-    where, X, codes, n_classes = labelled_features(X, y)
-    Z = centre(where, X)
-    rate = _coding_rate(where, Z, eps)
+    backend, X, codes, n_classes = labelled_features(X, y)
+    Z = centre(backend, X)
+    rate = _coding_rate(backend, Z, eps)
     for c in range(n_classes):
-        members = Z[where.asarray(codes == c), :]
-        rate -= members.shape[0] / Z.shape[0] * _coding_rate(where, members, eps)
+        members = Z[backend.asarray(codes == c), :]
+        rate -= members.shape[0] / Z.shape[0] * _coding_rate(backend, members, eps)
     return rate
 
 
-def _coding_rate(where: Backend, Z: Array, eps: float) -> float:
+def _coding_rate(backend: Backend, Z: Array, eps: float) -> float:
     n, d = Z.shape
-    gram = where.gram(Z.T if n < d else Z)  # det(I + ZᵀZ) = det(I + ZZᵀ)
-    eye = where.xp.eye(min(n, d), dtype=Z.dtype, device=where.device)
-    _, log_determinant = where.xp.linalg.slogdet(eye + gram / (n * eps))
+    gram = backend.gram(Z.T if n < d else Z)  # det(I + ZᵀZ) = det(I + ZZᵀ)
+    eye = backend.xp.eye(min(n, d), dtype=Z.dtype, device=backend.device)
+    _, log_determinant = backend.xp.linalg.slogdet(eye + gram / (n * eps))
     return float(log_determinant) / 2
 
 

@@ -19,7 +19,7 @@ _SUM_TOLERANCE = 1e-3  # what a softmax in half precision keeps to
 class Labelled(NamedTuple):
     """Checked values with the class of each row."""
 
-    where: Backend
+    backend: Backend
     values: Array
     y: Codes
     n_classes: int
@@ -35,8 +35,8 @@ def labelled_features(X: Any, y: Any) -> Labelled:
 
 def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:
     """Rows as probabilities that sum to one exactly; y as codes 0..C-1, C at least 2."""
-    where, values = _matrix(probabilities, "source_probabilities", "n samples, source classes")
-    xp = where.xp
+    backend, values = _matrix(probabilities, "source_probabilities", "n samples, source classes")
+    xp = backend.xp
     if (least := float(xp.min(values))) < 0:
         raise InputError(
             f"source_probabilities has the negative value {least:g}; "
@@ -48,7 +48,7 @@ def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:
             f"a row of source_probabilities sums to one only within {off:.3g}; "
             "give probabilities (the softmax of the logits) of all source classes"
         )
-    return _labelled(where, values / sums, y)
+    return _labelled(backend, values / sums, y)
 
 
 def as_classes(
@@ -80,19 +80,19 @@ def positive(value: float, name: str) -> float:
     return value
 
 
-def _labelled(where: Backend, values: Array, y: Any) -> Labelled:
+def _labelled(backend: Backend, values: Array, y: Any) -> Labelled:
     codes, n_classes = as_classes(y, "y", n=values.shape[0], at_least=2)
-    return Labelled(where, values, codes, n_classes)
+    return Labelled(backend, values, codes, n_classes)
 
 
 def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
-    where = backend_of(values)
-    xp = where.xp
+    backend = backend_of(values)
+    xp = backend.xp
     try:
-        values = where.asarray(values)
+        values = backend.asarray(values)
     except ValueError as error:
         raise InputError(f"{name} is not a matrix ({meaning}): {error}") from error
-    if not where.is_numpy:
+    if not backend.is_numpy:
         values = values.detach()  # scores have no gradient
     if values.ndim != 2 or 0 in values.shape:
         raise InputError(f"{name} has shape {tuple(values.shape)}; give a matrix ({meaning})")
@@ -100,7 +100,7 @@ def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
         raise InputError(f"{name} has {values.shape[0]} row; at least two samples are needed")
     if not _is_real(xp, values):
         raise InputError(f"{name} holds values of type {values.dtype}; give real numbers")
-    values = where.float64(values)
+    values = backend.float64(values)
     finite = xp.isfinite(values)
     if not bool(xp.all(finite)):
         row, column = (int(at[0]) for at in xp.nonzero(~finite))
@@ -108,7 +108,7 @@ def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
             f"{name} has {int(xp.count_nonzero(~finite))} values that are not finite, the first "
             f"{float(values[row, column])} in row {row}, column {column}; remove or replace them"
         )
-    return where, values
+    return backend, values
 
 
 def _is_real(xp: Any, values: Array) -> bool:

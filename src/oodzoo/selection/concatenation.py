@@ -1,8 +1,8 @@
-"""Several models' features side by side: their moments, and the samples where they are few.
+"""Moments and samples of the concatenated features of several models.
 
-The Gram matrix of concatenated features is made of the Gram matrix of each model, which ranking
-has computed already, and of one block for each pair of models. A store keeps both, so that
-another choice of models needs only the pairs it has not seen.
+The Gram matrix of concatenated features consists of the Gram matrix of each model, which the
+ranking has already computed, and one cross block per pair of models. A store caches both, so
+another choice of models only computes the pairs that are new.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import count
 from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
@@ -28,17 +29,17 @@ def concatenated_moments(
     *,
     device: str | None = None,
 ) -> Moments:
-    """Moments of the features of models side by side, over some domains or all.
+    """Compute the moments of the concatenated features of models, over some domains or all.
 
     Parameters
     ----------
     source : FeatureSource
     models : sequence of str
-        In the order in which their features stand.
+        In the order in which their features are concatenated.
     domains : sequence of str, optional
-        Those to count; a domain to be tested on is left out.
+        All domains if None.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device.
+        PyTorch device; NumPy if None.
     """
     _require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
@@ -64,9 +65,9 @@ def concatenated_moments(
 def concatenated_samples(
     source: FeatureSource, models: Sequence[str], domains: Sequence[str] | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Features (n, d) of models side by side, over some domains or all, and labels (n,).
+    """Load the concatenated features (n, d) of models and the labels (n,), over some domains or all.
 
-    With fewer samples than features this is less than their moments.
+    For n < d this is smaller than the moments.
     """
     _require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
@@ -78,10 +79,12 @@ def concatenated_samples(
         for domain, expected in zip(chosen, labels, strict=True):
             name = f"model {model!r}, domain {domain!r}"
             shards = source.shards(model, domain)
-            parts = [x for x, _ in blocks(shards, len(source.classes), backend(), where=name)]
+            parts = [x for x, _ in blocks(shards, len(source.classes), backend(), context=name)]
             found = sum(map(len, parts))
             if not found or found != len(expected):
-                raise InputError(f"{name}: {found} samples, and {len(expected)} labels")
+                raise InputError(
+                    f"{name}: {count(found, 'sample')} but {count(len(expected), 'label')}"
+                )
             top, bottom = bottom, bottom + found
             features[top:bottom, right - width : right] = np.concatenate(parts)
     return features, np.concatenate(labels)
@@ -89,12 +92,12 @@ def concatenated_samples(
 
 def _require_distinct(models: Sequence[str]) -> None:
     if not models or len(set(models)) < len(models):
-        raise InputError(f"models to put side by side: {list(models)}; name each of them once")
+        raise InputError(f"models to concatenate must be distinct, got {list(models)}")
 
 
 def _cross(source: FeatureSource, one: str, two: str, domain: str, device: str | None) -> Array:
-    """The product of two models' features in a domain, cached as moments are."""
-    if one > two:  # one block for a pair, whichever comes first
+    """The cross block of two models in a domain, cached like moments."""
+    if one > two:  # one block per pair, in either order
         return _cross(source, two, one, domain, device).T
     compute = functools.partial(_compute_cross, source, one, two, domain, device)
     widest = max(source.facts(model).feature_dim for model in (one, two))
@@ -116,14 +119,14 @@ def _compute_cross(
         product = float64(left).T @ float64(right)
         total = product if total is None else total + product
     if total is None:
-        raise InputError(f"domain {domain!r}: there are no samples; remove it or give it some")
+        raise InputError(f"domain {domain!r} has no samples; add some or remove the domain")
     return total
 
 
 def _aligned(
     one: Iterator[NDArray[Any]], two: Iterator[NDArray[Any]]
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The same rows of both, however each is cut into shards."""
+    """Pair equal rows of two models whose shards may have different lengths."""
     left, right = next(one, None), next(two, None)
     while left is not None and right is not None:
         rows = min(len(left), len(right))
@@ -131,4 +134,4 @@ def _aligned(
         left = left[rows:] if rows < len(left) else next(one, None)
         right = right[rows:] if rows < len(right) else next(two, None)
     if left is not None or right is not None:
-        raise InputError("two models have different numbers of samples in a domain")
+        raise InputError("two models have different numbers of samples in the same domain")

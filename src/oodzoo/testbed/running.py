@@ -179,7 +179,7 @@ class _Bench:
             domain: Moments.stream(
                 source.shards(model, domain),
                 len(source.classes),
-                where=f"model {model!r}, domain {domain!r}",
+                context=f"model {model!r}, domain {domain!r}",
             )
             for domain in source.domains
         }
