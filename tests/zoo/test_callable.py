@@ -73,10 +73,10 @@ def test_the_fingerprint_is_of_the_version() -> None:
         (lambda batch: batch.mean(axis=(2, 3))[:1], r"features of shape \(1, 3\)"),
         (lambda batch: np.zeros((2, 0)), r"features of shape \(2, 0\)"),
         (lambda batch: (_colours(batch), batch), r"logits of shape \(2, 3, 8, 8\)"),
-        (lambda batch: (batch, batch, batch), "gave a tuple of 3; expected features, or"),
-        (lambda batch: "features", "gave str as features; expected an array"),
-        (lambda batch: {"features": 1}, "gave dict as features; expected an array"),
-        (lambda batch: _colours(batch) * np.nan, "gave infinite or undefined features"),
+        (lambda batch: (batch, batch, batch), "returned a tuple of 3; expected features, or"),
+        (lambda batch: "features", "returned str as features; expected an array"),
+        (lambda batch: {"features": 1}, "returned dict as features; expected an array"),
+        (lambda batch: _colours(batch) * np.nan, "returned NaN or infinite features"),
         (lambda batch: batch["x"], "the callable failed on a batch .* with IndexError"),
         (3, "expected a callable, got 3"),
     ],
@@ -88,7 +88,7 @@ def test_bad_outputs_are_said_in_one_line(function: Any, message: str) -> None:
 
 
 def test_a_version_is_asked_for() -> None:
-    with pytest.raises(InputError, match="version is empty"):
+    with pytest.raises(InputError, match="version must not be empty"):
         _model(_colours, version="")
 
 

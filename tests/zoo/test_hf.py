@@ -199,7 +199,7 @@ def test_without_a_processor_a_zoo_file_must_say_it_all(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:
     transformers.Dinov2Model(transformers.Dinov2Config(**_VIT)).save_pretrained(tmp_path / "net")
-    with pytest.raises(InputError, match="does not say how images are prepared"):
+    with pytest.raises(InputError, match="has no usable image processor"):
         _load(tmp_path / "net")
     (tmp_path / "zoo.toml").write_text(
         '[[model]]\nname = "mine"\nsource = "hf/./net"\ninput_size = 32\n'
@@ -212,8 +212,8 @@ def test_without_a_processor_a_zoo_file_must_say_it_all(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("./nowhere", "'nowhere' is no folder of transformers: it has no config.json"),
-        ("nobody/nothing-at-all", "cannot load hf/nobody/nothing-at-all: .*; weights are fetched"),
+        ("./nowhere", "'nowhere' is not a transformers checkpoint: it has no config.json"),
+        ("nobody/nothing-at-all", "cannot load hf/nobody/nothing-at-all: .*; weights are downloaded"),
     ],
 )
 def test_what_cannot_be_loaded_is_said_in_one_line(

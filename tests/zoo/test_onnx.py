@@ -200,7 +200,7 @@ def test_any_input_size(load: Load) -> None:
 
 def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(model(*MEAN))
-    with pytest.warns(UserWarning, match="does not tell its mean and std; ImageNet's are"):
+    with pytest.warns(UserWarning, match="does not state its mean and std; ImageNet's are"):
         network = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
     assert network.info.preprocessing.mean == (0.485, 0.456, 0.406)
 
@@ -238,7 +238,7 @@ def reshaped(*shape: int) -> bytes:
 @pytest.mark.parametrize("shape", [(0, 3, -1), (-1,), (0, 3, 2, 2, -1)])
 def test_an_output_of_another_shape(load: Load, shape: tuple[int, ...]) -> None:
     message = complaint(load, reshaped(*shape))
-    assert "gives an output of shape" in message
+    assert "returns an output of shape" in message
     assert "expected (n, d), or a feature map (n, d, height, width)" in message
 
 
@@ -251,17 +251,17 @@ def test_an_output_that_is_not_there(load: Load) -> None:
 def test_outputs_that_nobody_named(load: Load) -> None:
     nodes = (*MEAN, node("Neg", "features", "a"), node("Abs", "features", "b"))
     message = complaint(load, model(*nodes, outputs=("a", "b")))
-    assert "has the outputs a, b; say in a zoo file which are the features" in message
+    assert "has the outputs a, b; name the one with the features in a zoo file" in message
 
 
 def test_another_feature_dim(load: Load) -> None:
     message = complaint(load, model(*MEAN), feature_dim=4)
-    assert "gives 3 features, its zoo states feature_dim = 4" in message
+    assert "returns 3 features, but its zoo states feature_dim = 4" in message
 
 
 def test_another_input_size(load: Load) -> None:
     message = complaint(load, model(*MEAN), input_size=32)
-    assert "takes images of 8×8 pixels, its zoo states input_size = 32" in message
+    assert "takes images of 8×8 pixels, but its zoo states input_size = 32" in message
 
 
 def test_an_input_size_that_it_cannot_run(load: Load) -> None:

@@ -135,12 +135,12 @@ def test_another_image_size_goes_to_the_architecture(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("ViT-B-17/openai", "knows no architecture 'ViT-B-17'; did you mean ViT-B-16"),
+        ("ViT-B-17/openai", "has no architecture 'ViT-B-17'; did you mean ViT-B-16"),
         ("ViT-B-16", "has no weights '' for ViT-B-16; it has openai, "),
         ("ViT-B-16/openia", "has no weights 'openia' for ViT-B-16; it has openai, "),
         (
             "ViT-B-32/commonpool_s_text_s13m_b4k",
-            "cannot load open_clip/.*; weights are fetched from",
+            "cannot load open_clip/.*; weights are downloaded once from",
         ),
     ],
 )

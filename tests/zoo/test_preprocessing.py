@@ -174,7 +174,7 @@ def test_the_size_is_always_that_of_the_crop(
 
 @pytest.mark.parametrize("sizes", [((0, 8), (8, 8)), ((8, 8), (8, 0)), ((8, 8), (-1, 8))])
 def test_sizes_must_be_positive(sizes: Any) -> None:
-    with pytest.raises(InputError, match="cannot be resized to"):
+    with pytest.raises(InputError, match="resize and crop must be positive"):
         Geometry(*sizes)
 
 

@@ -14,7 +14,7 @@ import pytest
 from oodzoo.demo import zoo_file
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.spec import described, verified_file
+from oodzoo.zoo.spec import verified_file
 
 MINIMAL = {"name": '"net"', "source": '"onnx/net.onnx"'}
 
@@ -59,15 +59,14 @@ def test_every_key(tmp_path: Path) -> None:
         },
     )
     (spec,) = load_zoo(path)
-    assert (spec.name, spec.kind, spec.where) == ("net", "onnx", "net.onnx")
+    assert (spec.name, spec.kind, spec.identifier) == ("net", "onnx", "net.onnx")
     assert (spec.input_size, spec.feature_dim, spec.parameters) == (224, 2048, 25_000_000)
     assert (spec.mean, spec.std) == ((0.485, 0.456, 0.0), (0.229, 1.0, 0.225))
     assert (spec.features, spec.logits) == ("pool", "fc")
     # none of the keys that the format knows has been forgotten here
     given = {field.name for field in dataclasses.fields(spec)} - {"folder"}
     assert all(getattr(spec, name) is not None for name in given)
-    (entry,) = described([spec])
-    assert set(entry) == given
+    assert set(spec.to_dict()) == given
 
 
 def test_paths_are_relative_to_the_zoo_file(
@@ -93,7 +92,7 @@ def test_a_byte_order_mark_and_other_letters(tmp_path: Path) -> None:
 
 def test_a_list_of_specs() -> None:
     specs = load_zoo("timm/resnet50.a1_in1k , hf/facebook/dinov2-small,onnx//abs/file.onnx,")
-    assert [(s.kind, s.where) for s in specs] == [
+    assert [(s.kind, s.identifier) for s in specs] == [
         ("timm", "resnet50.a1_in1k"),
         ("hf", "facebook/dinov2-small"),
         ("onnx", "/abs/file.onnx"),
@@ -115,26 +114,26 @@ def test_the_embedded_zoo() -> None:
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ({"batch": "3"}, r"model 1 ('net'): unknown key 'batch'; known are name, source"),
-        ({"input_size": '"224"'}, "input_size must be a whole number above 0, and is '224'"),
-        ({"input_size": "224.0"}, "input_size must be a whole number above 0"),
-        ({"input_size": "0"}, "input_size must be a whole number above 0, and is 0"),
-        ({"input_size": "true"}, "input_size must be a whole number above 0"),
-        ({"feature_dim": "-1"}, "feature_dim must be a whole number above 0"),
-        ({"parameters": "[1]"}, "parameters must be a whole number above 0"),
-        ({"mean": "0.5"}, "mean must be a list of three numbers, and is 0.5"),
+        ({"batch": "3"}, r"model 1 ('net'): unknown key 'batch'; expected one of name, source"),
+        ({"input_size": '"224"'}, "input_size must be a positive integer, got '224'"),
+        ({"input_size": "224.0"}, "input_size must be a positive integer"),
+        ({"input_size": "0"}, "input_size must be a positive integer, got 0"),
+        ({"input_size": "true"}, "input_size must be a positive integer"),
+        ({"feature_dim": "-1"}, "feature_dim must be a positive integer"),
+        ({"parameters": "[1]"}, "parameters must be a positive integer"),
+        ({"mean": "0.5"}, "mean must be a list of three numbers, got 0.5"),
         ({"mean": "[0.5, 0.5]"}, "mean must be a list of three numbers"),
         ({"mean": '[0.5, 0.5, "x"]'}, "mean must be a list of three numbers"),
         ({"mean": "[0.5, 0.5, true]"}, "mean must be a list of three numbers"),
         ({"mean": "[0.5, 0.5, nan]"}, "mean must be a list of three numbers"),
         ({"std": "[0.5, 0.5, inf]"}, "std must be a list of three numbers"),
-        ({"std": "[0.5, 0.5, 0]"}, "std must be positive, and is [0.5, 0.5, 0.0]"),
+        ({"std": "[0.5, 0.5, 0]"}, "std must be positive, got [0.5, 0.5, 0.0]"),
         ({"std": "[0.5, 0.5, -1.0]"}, "std must be positive"),
-        ({"name": "3"}, "name must be a text, and is 3"),
-        ({"name": '""'}, "name must be a text, and is ''"),
-        ({"source": "[]"}, "source must be a text"),
-        ({"features": "1"}, "features must be a text"),
-        ({"sha256": "1979-05-27"}, "sha256 must be a text"),
+        ({"name": "3"}, "name must be a non-empty string, got 3"),
+        ({"name": '""'}, "name must be a non-empty string, got ''"),
+        ({"source": "[]"}, "source must be a non-empty string"),
+        ({"features": "1"}, "features must be a non-empty string"),
+        ({"sha256": "1979-05-27"}, "sha256 must be a non-empty string"),
         ({"source": '"net.onnx"'}, "the source 'net.onnx' is not <kind>/<name>"),
         ({"source": '"onnx/"'}, "the source 'onnx/' is not <kind>/<name>"),
         ({"source": '"keras/resnet50"'}, "with a kind of onnx, timm, torchvision, hf, open_clip"),
@@ -159,20 +158,20 @@ def test_a_bad_value(tmp_path: Path, change: dict[str, str], expected: str) -> N
 @pytest.mark.parametrize("key", ["name", "source"])
 def test_a_missing_key(tmp_path: Path, key: str) -> None:
     rest = {k: v for k, v in MINIMAL.items() if k != key}
-    assert f"lacks the key '{key}'" in complaint(write(tmp_path / "zoo.toml", MINIMAL, rest))
+    assert f"the key '{key}' is missing" in complaint(write(tmp_path / "zoo.toml", MINIMAL, rest))
     assert "model 2" in complaint(write(tmp_path / "zoo.toml", MINIMAL, rest))
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "lists no model; each needs a [[model]] table"),
-        ("# nothing", "lists no model"),
-        ("model = 3", "lists no model"),
-        ("model = []", "lists no model"),
-        ("model = [1]", "model 1: expected a table [[model]], got 1"),
-        ('[model]\nname = "a"\nsource = "onnx/a"', "lists no model; each needs a [[model]]"),
-        ('[[models]]\nname = "a"', "unknown key 'models'; models go under [[model]]"),
+        ("", "contains no [[model]] table; add one per model"),
+        ("# nothing", "contains no [[model]] table"),
+        ("model = 3", "contains no [[model]] table"),
+        ("model = []", "contains no [[model]] table"),
+        ("model = [1]", "model 1: expected a [[model]] table, got 1"),
+        ('[model]\nname = "a"\nsource = "onnx/a"', "contains no [[model]] table"),
+        ('[[models]]\nname = "a"', "unknown key 'models'; use [[model]] tables"),
         ("[[model]", "is not valid TOML"),
         ('[[model]]\nname = "a"\nname = "b"', "is not valid TOML"),
         (b"\xff\xfe", "is not valid TOML"),
@@ -196,7 +195,7 @@ def test_two_models_of_one_name(tmp_path: Path) -> None:
     "zoo", ["", " ", "nothing", "resnet50", "keras/x", ",", "demo,timm/x", "onnx/a.onnx,b"]
 )
 def test_no_zoo(zoo: str) -> None:
-    assert re.search(r"is no zoo|is not <kind>/<name>", complaint(zoo))
+    assert re.search(r"is not a zoo|is not <kind>/<name>", complaint(zoo))
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
@@ -214,7 +213,7 @@ def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
     spec = ModelSpec("net", "onnx/net", folder=tmp_path)
     assert verified_file(spec) == (tmp_path / "net", digest)
     assert verified_file(dataclasses.replace(spec, sha256=digest.upper()))[1] == digest
-    with pytest.raises(InputError, match=r"model 'net': .* has the sha256 .*, its zoo states 00"):
+    with pytest.raises(InputError, match=r"model 'net': .* has the sha256 .*, but its zoo states 00"):
         verified_file(dataclasses.replace(spec, sha256="0" * 64))
     with pytest.raises(InputError, match=r"model 'net': cannot read .*absent': No such file"):
         verified_file(dataclasses.replace(spec, source="onnx/absent"))
@@ -228,5 +227,5 @@ def test_a_changed_model_is_refused(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[len(content) // 2] ^= 1
     file.write_bytes(content)
-    with pytest.raises(InputError, match="fetch the file again or correct the zoo"):
+    with pytest.raises(InputError, match="download the file again or correct the zoo"):
         load_model(dataclasses.replace(spec, folder=tmp_path))

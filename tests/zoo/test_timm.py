@@ -143,10 +143,10 @@ def test_a_folder_of_timm_is_loaded_with_its_weights(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("resnet5", r"knows no architecture 'resnet5'; did you mean .*resnet50"),
+        ("resnet5", r"has no architecture 'resnet5'; did you mean .*resnet50"),
         ("resnet50.a9_in1k", r"no weights 'resnet50.a9_in1k'; it has resnet50.a1_in1k, "),
         ("local-dir:nowhere", r"cannot load timm/local-dir:nowhere: Config file not found"),
-        ("resnet10t.c3_in1k", r"cannot load timm/resnet10t.c3_in1k: .*; weights are fetched from"),
+        ("resnet10t.c3_in1k", r"cannot load timm/resnet10t.c3_in1k: .*; weights are downloaded once from"),
     ],
 )
 def test_what_cannot_be_loaded_is_said_in_one_line(timm: Any, where: str, message: str) -> None:
@@ -162,7 +162,7 @@ def test_an_architecture_without_weights_is_not_ranked_with_random_ones(timm: An
 
 
 def test_a_checksum_that_nobody_checks_is_refused(timm: Any) -> None:
-    with pytest.raises(InputError, match="sha256 is checked for models that are one file"):
+    with pytest.raises(InputError, match="sha256 can be verified only for a model in a single file"):
         load_model(_spec("resnet18.a1_in1k", sha256="0" * 64))
 
 

@@ -169,10 +169,10 @@ def test_digest_of_weights_does_not_change_between_processes_or_releases(torch: 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "gpu"}, "'gpu' is no device; give cpu, cuda"),
-        ({"device": "cuda:99"}, "the device 'cuda:99' is not there"),
-        ({"device": "xpu"}, "'xpu' is no device"),
-        ({"precision": "int8"}, "'int8' is no precision; give one of float32"),
+        ({"device": "gpu"}, "unknown device 'gpu'; expected cpu, cuda"),
+        ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
+        ({"device": "xpu"}, "unknown device 'xpu'"),
+        ({"precision": "int8"}, "unknown precision 'int8'; expected one of float32"),
     ],
 )
 def test_refused(make: Make, options: dict[str, str], message: str) -> None:
@@ -182,7 +182,7 @@ def test_refused(make: Make, options: dict[str, str], message: str) -> None:
 
 def test_zoo_that_states_another_dimension_is_refused(torch: Any) -> None:
     spec = ModelSpec("small", "timm/small", feature_dim=9)
-    with pytest.raises(InputError, match="gives 8 features, its zoo states feature_dim = 9"):
+    with pytest.raises(InputError, match="returns 8 features, but its zoo states feature_dim = 9"):
         assemble(_built(_module(torch)), spec)
 
 
@@ -201,8 +201,8 @@ def test_outputs_that_are_no_features_are_refused(torch: Any) -> None:
 
     for forward, message in [
         (maps, r"output of shape \(1, 8, 7, 7\)"),
-        (noise, "other features each time"),
-        (infinite, "infinite or undefined features in float32"),
+        (noise, "different features each time"),
+        (infinite, "NaN or infinite features in float32"),
         (broken, "cannot run on an image of 16×16 pixels on cpu in float32: no such layer"),
     ]:
         with pytest.raises(InputError, match=message):

@@ -112,9 +112,9 @@ def test_weights_in_the_cache_are_loaded(
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("resnet5", "knows no classification model 'resnet5'; did you mean .*resnet50"),
+        ("resnet5", "has no classification model 'resnet5'; did you mean .*resnet50"),
         ("resnet50.V9", "no weights 'V9' for resnet50; it has IMAGENET1K_V1, IMAGENET1K_V2"),
-        ("fasterrcnn_resnet50_fpn", "knows no classification model"),
+        ("fasterrcnn_resnet50_fpn", "has no classification model"),
     ],
 )
 def test_wrong_names(torchvision: Any, where: str, message: str) -> None:

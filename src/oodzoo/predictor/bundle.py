@@ -84,7 +84,7 @@ def _copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
         )
     copies = {f"{home}/{file.name}": file for file in wanted}
     if not local.is_dir():
-        return f"{spec.kind}/{spec.where.partition('/')[0]}/./{home}/{local.name}", copies
+        return f"{spec.kind}/{spec.identifier.partition('/')[0]}/./{home}/{local.name}", copies
     return f"{spec.kind}/./{home}" if spec.kind == "hf" else f"{spec.kind}/local-dir:{home}", copies
 
 
@@ -108,10 +108,10 @@ def _onnx_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
 
 def _local(spec: ModelSpec) -> Path | None:
     """The folder or file on disk that the source of a PyTorch model names, if it does."""
-    scheme, colon, path = spec.where.partition(":")
+    scheme, colon, path = spec.identifier.partition(":")
     if colon:
         return spec.folder / path if scheme == "local-dir" else None
-    tag = spec.where.partition("/")[2] if spec.kind == "open_clip" else spec.where
+    tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
     if spec.kind in ("hf", "open_clip") and tag.startswith((".", "/", "~")):
         return spec.folder / Path(tag).expanduser()
     return None

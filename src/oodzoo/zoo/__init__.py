@@ -1,4 +1,4 @@
-"""Pre-trained models: where they come from, and how each wants its images."""
+"""Pre-trained models: named zoos, zoo files, and one loader per source."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from oodzoo.zoo.spec import (
 
 __all__ = [
     "Geometry",
-    "ModelSpec",
     "Model",
     "ModelInfo",
+    "ModelSpec",
     "Outputs",
     "Preprocessing",
     "load_model",
@@ -33,7 +33,7 @@ __all__ = [
 
 
 def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
-    """List the models of a zoo, without loading any.
+    """List the models of a zoo without loading them.
 
     Parameters
     ----------
@@ -62,19 +62,19 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     if text.partition("/")[0] in SOURCES:
         return load_zoo([part.strip() for part in text.split(",") if part.strip()])
     raise InputError(
-        f"{text!r} is no zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
+        f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
         "or specs such as timm/resnet50.a1_in1k, separated by commas"
     )
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:
-    """Load a model's weights, ready to run on a device."""
+    """Load a model with its weights, ready to run on a device."""
     source = import_module(f"oodzoo.zoo.{spec.kind}")
     model: Model = source.load(spec, device=device, precision=precision)
     return model
 
 
 def _parse_spec(text: str) -> ModelSpec:
-    kind, _, where = text.partition("/")
-    name = Path(where).stem if kind == "onnx" else text.replace("/", "-")
+    kind, _, identifier = text.partition("/")
+    name = Path(identifier).stem if kind == "onnx" else text.replace("/", "-")
     return check_spec(ModelSpec(name=name, source=text), "the list of models")

@@ -1,10 +1,9 @@
-"""Any Python callable as a model."""
+"""Models from any Python callable."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,11 @@ from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Extractor = Callable[[NDArray[np.float32]], Any]
-"""From a normalised batch (n, 3, height, width) to features (n, d), or (features, logits)."""
+"""Maps a normalised batch (n, 3, height, width) to features (n, d), or (features, logits)."""
 
 
 class CallableModel(Model):
-    """A function of a batch; use :func:`model_from_callable` to make one."""
+    """A model that calls a Python function; made by :func:`model_from_callable`."""
 
     def __init__(self, function: Extractor, info: ModelInfo) -> None:
         self.info = info
@@ -33,16 +32,16 @@ class CallableModel(Model):
         return len(prepared), self._function(prepared)
 
     def collect(self, launched: tuple[int, Any]) -> Outputs:
-        n, given = launched
+        n, returned = launched
         name = self.info.name
-        if not isinstance(given, tuple):
-            return Outputs(_matrix(given, n, "features", name), None)
-        if len(given) != 2:
+        if not isinstance(returned, tuple):
+            return Outputs(_matrix(returned, n, "features", name), None)
+        if len(returned) != 2:
             raise InputError(
-                f"model {name!r}: the callable gave a tuple of {len(given)}; expected features, "
-                "or (features, logits)"
+                f"model {name!r}: the callable returned a tuple of {len(returned)}; expected "
+                "features, or (features, logits)"
             )
-        features, logits = given
+        features, logits = returned
         return Outputs(
             _matrix(features, n, "features", name),
             None if logits is None else _matrix(logits, n, "logits", name),
@@ -59,23 +58,23 @@ def model_from_callable(
     pretraining: str | None = None,
     licence: str | None = None,
 ) -> CallableModel:
-    """Make a model of any function that maps a batch of images to features.
+    """Make a model from any function that maps a batch of images to features.
 
     Parameters
     ----------
     function : callable
-        Takes a float32 array (n, 3, height, width), normalised as `preprocessing` says, and gives
+        Takes a float32 array (n, 3, height, width), normalised by `preprocessing`, and returns
         features (n, d), or a tuple of features and logits (n, C), as arrays or torch tensors. It
         is called from one thread at a time.
     name : str
         The model's name in a store and in a ranking.
     preprocessing : Preprocessing
-        How an image is resized, cut and normalised.
+        How an image is resized, cropped and normalised.
     version : str
-        A text that you change whenever the function gives other features for the same image, so
-        that features of the old one in a store are not taken for those of the new one.
+        Any string; change it whenever the function returns different features for the same image,
+        so that stored features of the old version are not reused.
     parameters, pretraining, licence : optional
-        What is known of the model; shown, never used.
+        Informational only.
 
     Examples
     --------
@@ -92,7 +91,7 @@ def model_from_callable(
     if not callable(function):
         raise InputError(f"model {name!r}: expected a callable, got {function!r}")
     if not version:
-        raise InputError(f"model {name!r}: version is empty; give a text such as '1'")
+        raise InputError(f"model {name!r}: version must not be empty; give a string such as '1'")
     info = ModelInfo(
         name=name,
         preprocessing=preprocessing,
@@ -104,17 +103,12 @@ def model_from_callable(
         licence=licence,
     )
     model = CallableModel(function, info)
-    features, logits = _try(model)
-    model.info = replace(
-        info,
-        feature_dim=features.shape[1],
-        n_logits=None if logits is None else logits.shape[1],
-    )
+    model.info = info.measured(_run_once(model))
     return model
 
 
-def _try(model: CallableModel) -> Outputs:
-    """Two black images: a function that forgets the batch dimension would pass with one."""
+def _run_once(model: CallableModel) -> Outputs:
+    """Run two black images: a function that drops the batch dimension would pass with one."""
     height, width = model.info.preprocessing.geometry.crop
     try:
         outputs = model(np.zeros((2, height, width, 3), np.uint8))
@@ -127,26 +121,26 @@ def _try(model: CallableModel) -> Outputs:
         ) from error
     if not np.isfinite(outputs.features).all():
         raise InputError(
-            f"model {model.info.name!r}: the callable gave infinite or undefined features "
-            "for black images"
+            f"model {model.info.name!r}: the callable returned NaN or infinite features for "
+            "black images"
         )
     return outputs
 
 
-def _matrix(given: Any, n: int, what: str, name: str) -> NDArray[np.float32]:
-    """An array, or a torch tensor on any device and of any precision, as float32 (n, d)."""
-    if hasattr(given, "detach"):
-        given = given.detach().cpu().float().numpy()
+def _matrix(output: Any, n: int, what: str, name: str) -> NDArray[np.float32]:
+    """Convert an array, or a torch tensor on any device in any precision, to float32 (n, d)."""
+    if hasattr(output, "detach"):
+        output = output.detach().cpu().float().numpy()
     try:
-        matrix = np.asarray(given, np.float32)
+        matrix = np.asarray(output, np.float32)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"model {name!r}: the callable gave {type(given).__name__} as {what}; "
+            f"model {name!r}: the callable returned {type(output).__name__} as {what}; "
             "expected an array or a tensor of numbers"
         ) from error
     if matrix.ndim != 2 or len(matrix) != n or matrix.shape[1] == 0:
         raise InputError(
-            f"model {name!r}: the callable gave {what} of shape {matrix.shape} for a batch of "
-            f"{n}; expected ({n}, d)"
+            f"model {name!r}: the callable returned {what} of shape {matrix.shape} for a batch "
+            f"of {n}; expected ({n}, d)"
         )
     return matrix

@@ -1,4 +1,4 @@
-"""Named zoos: lists of public models that come with the library."""
+"""Named zoos: catalogues of public models, shipped with the library."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CATALOGUES = ("paper", "modern")
 class Entry:
     """One model of a catalogue.
 
-    `spec` is how to load it; None where no public checkpoint exists that a source here can load,
-    and then `missing` says why. `number` and `group` are the paper's, in its zoo alone.
+    `spec` is None if no source can load a public checkpoint; `missing` then gives the reason.
+    `number` and `group` are those of the ZooD paper and are set only in its zoo.
     """
 
     name: str
@@ -37,11 +37,12 @@ class Entry:
 
 
 def zoo_names() -> tuple[str, ...]:
+    """Return the names of the named zoos."""
     return ("demo", *_CATALOGUES)
 
 
 def named_zoo(name: str) -> list[ModelSpec]:
-    """The models of a named zoo that can be loaded."""
+    """List the models of a named zoo that can be loaded."""
     if name == "demo":
         from oodzoo.demo import zoo_file
 
@@ -50,7 +51,7 @@ def named_zoo(name: str) -> list[ModelSpec]:
 
 
 def missing(name: str) -> list[Entry]:
-    """The models of a named zoo that cannot be loaded, each with the reason.
+    """List the models of a named zoo that cannot be loaded, each with the reason.
 
     Examples
     --------
@@ -62,11 +63,11 @@ def missing(name: str) -> list[Entry]:
 
 @cache
 def catalogue(name: str) -> tuple[Entry, ...]:
-    """All models of a catalogue, the missing ones among them, in its own order."""
+    """Return all entries of a catalogue in order, including the missing ones."""
     if name == "demo":
         return ()
     if name not in _CATALOGUES:
-        raise InputError(f"{name!r} is no named zoo; there are {', '.join(zoo_names())}")
+        raise InputError(f"{name!r} is not a named zoo; expected one of {', '.join(zoo_names())}")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return tuple(_entry(table) for table in tomllib.loads(text)["model"])
 
@@ -80,20 +81,20 @@ def filter_models(
     pretraining: str | None = None,
     licence: str | None = None,
 ) -> list[ModelSpec]:
-    """Keep the models that fit all that is asked.
+    """Keep the models that match all criteria.
 
     Parameters
     ----------
     specs : iterable of ModelSpec
-        What to choose from, say `load_zoo("modern")`.
+        The models to filter, e.g. `load_zoo("modern")`.
     pattern : str, optional
-        Wildcards (`vit_*`) that the name, or what the source calls it, must match.
+        Wildcard pattern (`vit_*`) that the name or the identifier within the source must match.
     source : str, optional
         The kind of source: `timm`, `hf`, …
     max_parameters : int, optional
-        No more parameters than these; a model whose number is not known is left out.
+        Maximum number of parameters; models with an unknown number are left out.
     pretraining, licence : str, optional
-        A part of the pre-training note or of the licence, in any case of letters.
+        Substring of the pre-training note or of the licence, ignoring case.
 
     Examples
     --------
@@ -104,25 +105,28 @@ def filter_models(
     return [
         spec
         for spec in specs
-        if (pattern is None or any(fnmatchcase(text, pattern) for text in (spec.name, spec.where)))
+        if (
+            pattern is None
+            or any(fnmatchcase(text, pattern) for text in (spec.name, spec.identifier))
+        )
         and (source is None or spec.kind == source)
         and (max_parameters is None or (spec.parameters or max_parameters + 1) <= max_parameters)
-        and _holds(spec.pretraining, pretraining)
-        and _holds(spec.licence, licence)
+        and _contains(spec.pretraining, pretraining)
+        and _contains(spec.licence, licence)
     ]
 
 
-def _holds(text: str | None, part: str | None) -> bool:
+def _contains(text: str | None, part: str | None) -> bool:
     return part is None or part.lower() in (text or "").lower()
 
 
 def _entry(table: dict[str, Any]) -> Entry:
     known = dict(table)
     about = {key: known.pop(key) for key in ("name", "architecture", "data", "method", "origin")}
-    apart = {key: known.pop(key, None) for key in ("missing", "number", "group")}
+    optional = {key: known.pop(key, None) for key in ("missing", "number", "group")}
     spec = None
     if "source" in known:
-        # No input size, mean or std: those the source itself states are right.
+        # No input size, mean or std: the source provides them.
         spec = ModelSpec(
             name=about["name"],
             architecture=about["architecture"],
@@ -130,4 +134,4 @@ def _entry(table: dict[str, Any]) -> Entry:
             pretraining=f"{about['data']}, {about['method']}",
             **known,
         )
-    return Entry(**about, **apart, spec=spec)
+    return Entry(**about, **optional, spec=spec)

@@ -1,4 +1,4 @@
-"""Which device a model runs on, and what it can hold."""
+"""Devices: choosing one, its batch size, and the main memory available."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oodzoo.errors import InputError
 
 
 def resolve_device(device: str, kind: str) -> str:
-    """The device for a model of a source: "auto" is the fastest there is."""
+    """Return the device for a model of a source; "auto" is the fastest one available."""
     if device != "auto":
         require_device(device)
         return device
@@ -21,7 +21,7 @@ def resolve_device(device: str, kind: str) -> str:
         return "cuda" if has_cuda else "cpu"
     try:
         import torch
-    except ImportError:  # the source itself says what to install
+    except ImportError:  # loading the model will report it
         return "cpu"
     if torch.cuda.is_available():
         return "cuda"
@@ -31,12 +31,12 @@ def resolve_device(device: str, kind: str) -> str:
 
 
 def default_batch_size(device: str) -> int:
-    """A batch that fills the device without waiting long for its images."""
+    """Return a batch size that fills the device without waiting long for images."""
     return 16 if device == "cpu" else 256
 
 
 def available_memory() -> int:
-    """Bytes of main memory that are free or can be freed."""
+    """Return the bytes of main memory that are free or can be reclaimed."""
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -49,9 +49,9 @@ def available_memory() -> int:
 
 
 def require_device(device: str) -> None:
-    """Refuse the name of a device that nobody knows."""
+    """Reject an unknown device name."""
     name, _, number = device.partition(":")
     if device != "auto" and (
         name not in ("cpu", "cuda", "mps") or (number and not number.isdigit())
     ):
-        raise InputError(f"device {device!r} is not known; give auto, cpu, cuda, cuda:1 or mps")
+        raise InputError(f"unknown device {device!r}; expected auto, cpu, cuda, cuda:1 or mps")

@@ -1,8 +1,8 @@
-"""The preprocessing of a transformers checkpoint, read from its image processor and checked by it.
+"""Preprocessing of a transformers checkpoint, derived from its image processor and verified by it.
 
-Image processors share their settings and not quite their meaning (ConvNeXT cuts by a percentage
-below 384 pixels and squashes above). So the readings that a configuration allows are compared with
-what the processor itself gives for two noisy images, and the one that agrees is taken.
+Image processors share the names of their settings, but not their exact meaning (ConvNeXT crops by
+a percentage below 384 pixels and squashes above). So each interpretation of the settings is
+compared with the processor's own output on two noise images, and the first that agrees is used.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _INTERPOLATIONS: dict[int, Interpolation] = {
 
 _EXACT = 1e-5
 _EIGHT_BITS = 1.5 / 255
-"""Processors that only run on torchvision resize in other arithmetic: they differ by rounding."""
+"""Tolerance for processors that need torchvision, whose resizing rounds differently."""
 
 
-def image_preprocessing(transformers: Any, where: str, spec: ModelSpec) -> Preprocessing:
-    """The preprocessing of a checkpoint, with what a zoo file states instead."""
+def image_preprocessing(transformers: Any, checkpoint: str, spec: ModelSpec) -> Preprocessing:
+    """Return the preprocessing of a checkpoint, overridden by what its zoo file states."""
     try:
-        processor = _processor(transformers, where)
+        processor = _processor(transformers, checkpoint)
     except Exception as error:
         if spec.input_size and spec.mean and spec.std:
             return square(spec.input_size, spec.mean, spec.std)
@@ -41,34 +41,36 @@ def image_preprocessing(transformers: Any, where: str, spec: ModelSpec) -> Prepr
             purpose = f"the image processor of model {spec.name!r}"
             raise MissingPackageError("torchvision", "torchvision", purpose) from error
         raise InputError(
-            f"model {spec.name!r}: {spec.source} does not say how images are prepared "
-            f"({one_line(error, 80)}); give input_size, mean and std in a zoo file"
+            f"model {spec.name!r}: {spec.source} has no usable image processor "
+            f"({one_line(error, 80)}); state input_size, mean and std in a zoo file"
         ) from error
     settings = processor.to_dict()
-    for candidate in _readings(settings):
+    for candidate in _interpretations(settings):
         if _agree(candidate, processor):
             return scaled(candidate, spec)
     raise InputError(
-        f"model {spec.name!r}: its {type(processor).__name__} does more than resize, cut and "
-        "normalise an RGB image; give the model as a callable or as ONNX"
+        f"model {spec.name!r}: its {type(processor).__name__} does more than resize, crop and "
+        "normalise an RGB image; use the model as a callable or as ONNX"
     )
 
 
-def _processor(transformers: Any, where: str) -> Any:
-    """Pillow's variant, which needs no torchvision, wherever there is one."""
+def _processor(transformers: Any, checkpoint: str) -> Any:
+    """Load the image processor, preferring the Pillow variant, which needs no torchvision."""
     plain: dict[str, Any] = {"backend": "pil"}
     if int(transformers.__version__.partition(".")[0]) < 5:
         plain = {"use_fast": False}
-    return transformers.AutoImageProcessor.from_pretrained(where, trust_remote_code=False, **plain)
+    return transformers.AutoImageProcessor.from_pretrained(
+        checkpoint, trust_remote_code=False, **plain
+    )
 
 
-def _readings(settings: dict[str, Any]) -> Iterator[Preprocessing]:
-    """The preprocessings that the settings of an image processor may mean."""
+def _interpretations(settings: dict[str, Any]) -> Iterator[Preprocessing]:
+    """Yield the preprocessings that the settings of an image processor may mean."""
     size = settings.get("size") or {}
     interpolation = _INTERPOLATIONS.get(int(settings.get("resample") or 0), "bilinear")
     mean, std = _normalisation(settings)
 
-    def reading(resize: tuple[int, int], crop: tuple[int, int], fit: Any) -> Preprocessing:
+    def preprocessing(resize: tuple[int, int], crop: tuple[int, int], fit: Any) -> Preprocessing:
         geometry = Geometry(resize, crop, fit, interpolation, centring="down")
         return Preprocessing(geometry, mean, std)
 
@@ -77,14 +79,14 @@ def _readings(settings: dict[str, Any]) -> Iterator[Preprocessing]:
     crop = _sides(settings.get("crop_size")) if settings.get("do_center_crop") else None
     squashed = _sides(size)
     if squashed:
-        yield reading(squashed, crop or squashed, "squash")
+        yield preprocessing(squashed, crop or squashed, "squash")
     shortest = size.get("shortest_edge")
     if shortest:
         percent = settings.get("crop_pct")
         larger = [shortest, *([int(shortest / percent)] if percent else []), int(shortest * 8 / 7)]
         for side in larger:
-            yield reading((side, side), crop or (shortest, shortest), "cover")
-        yield reading((shortest, shortest), crop or (shortest, shortest), "squash")
+            yield preprocessing((side, side), crop or (shortest, shortest), "cover")
+        yield preprocessing((shortest, shortest), crop or (shortest, shortest), "squash")
 
 
 def _sides(size: Any) -> tuple[int, int] | None:
@@ -94,7 +96,7 @@ def _sides(size: Any) -> tuple[int, int] | None:
 
 
 def _normalisation(settings: dict[str, Any]) -> tuple[Any, Any]:
-    """The mean and standard deviation that pixels/255 are normalised with."""
+    """Return the mean and standard deviation by which pixels/255 are normalised."""
     scale = 255 * settings.get("rescale_factor", 1 / 255) if settings.get("do_rescale") else 255.0
     scale = 1.0 if abs(scale - 1) < 1e-6 else scale
     mean, std = [0.0] * 3, [1.0] * 3
@@ -109,12 +111,12 @@ def _triple(value: Any) -> list[float]:
 
 def _agree(candidate: Preprocessing, processor: Any) -> bool:
     tensors = getattr(processor, "backend", None) == "torchvision"
-    tensors |= type(processor).__name__.endswith("Fast")  # their name in transformers 4
+    tensors |= type(processor).__name__.endswith("Fast")  # in transformers 4
     tolerance = _EIGHT_BITS / min(candidate.std) if tensors else _EXACT
     for image in _probes(max(candidate.geometry.resize)):
         try:
             theirs: NDArray[Any] = np.asarray(processor(image, return_tensors="np")["pixel_values"])
-        except Exception:  # a processor of something else than images
+        except Exception:  # not a processor of images
             return False
         ours = candidate([image])
         if ours.shape != theirs.shape or np.abs(ours - theirs).max() > tolerance:
@@ -123,7 +125,7 @@ def _agree(candidate: Preprocessing, processor: Any) -> bool:
 
 
 def _probes(side: int) -> Iterator[Image.Image]:
-    """One landscape, one portrait, of odd differences to what is cut out of them."""
+    """Yield a landscape and a portrait image, of odd differences in size to the crop."""
     noise = np.random.default_rng(0)
     for width, height in ((side + 67, side + 10), (side // 2 + 1, side - 8)):
         yield Image.fromarray(noise.integers(0, 256, (max(1, height), width, 3), dtype=np.uint8))

@@ -1,22 +1,23 @@
-"""A loaded model: what every source must give."""
+"""Loaded models: the interface that every source implements."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Pixels = NDArray[np.uint8]
-"""A batch of images (n, height, width, 3), resized and cut as a model's geometry asks."""
+"""A batch of images (n, height, width, 3), resized and cropped by a model's geometry."""
 
 
 class Outputs(NamedTuple):
-    """What one forward pass gives: pooled features (n, d), and the logits (n, C) of a head."""
+    """Result of a forward pass: pooled features (n, d) and, if the model has a head, its logits."""
 
     features: NDArray[np.float32]
     logits: NDArray[np.float32] | None
@@ -24,10 +25,10 @@ class Outputs(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model once it is loaded.
+    """Properties of a loaded model.
 
-    `fingerprint` identifies what decides about the features (weights, which outputs are taken),
-    not where the model lies or on which device it runs.
+    `fingerprint` identifies everything that determines the features (the weights, and which
+    outputs are used), but neither the location of the model nor the device it runs on.
     """
 
     name: str
@@ -41,18 +42,29 @@ class ModelInfo:
     outputs: tuple[str, ...] = ()
     """Names of the outputs in use, for an ONNX model: (features,) or (features, logits)."""
 
+    def measured(self, outputs: Outputs, stated: int | None = None) -> ModelInfo:
+        """Set the dimensions to those of a forward pass; `stated` is the zoo's feature_dim."""
+        dim = outputs.features.shape[1]
+        if stated is not None and dim != stated:
+            raise InputError(
+                f"model {self.name!r} returns {dim} features, but its zoo states "
+                f"feature_dim = {stated}"
+            )
+        n_logits = None if outputs.logits is None else outputs.logits.shape[1]
+        return replace(self, feature_dim=dim, n_logits=n_logits)
+
 
 class Model(ABC):
-    """A feature extractor with its own preprocessing.
+    """A loaded model: a feature extractor with its own preprocessing.
 
-    A batch goes through three steps, so that a caller can overlap them: `prepare` (any thread;
-    normalises, or copies towards a device), `launch` (starts the forward pass) and `collect`
-    (waits for it). Calling the model does all three.
+    A batch goes through three steps, so that a caller can overlap them: `prepare` (thread-safe;
+    normalises, or copies to the device), `launch` (starts the forward pass) and `collect` (waits
+    for its result). Calling the model does all three.
     """
 
     info: ModelInfo
     on_cpu: bool = False
-    """Whether it computes on the cores that decode images: working ahead then makes both slower."""
+    """Whether inference runs on the CPU, where prefetching images would compete with it."""
 
     @abstractmethod
     def prepare(self, pixels: Pixels) -> Any: ...

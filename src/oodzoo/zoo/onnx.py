@@ -1,4 +1,4 @@
-"""Models in ONNX files, run by onnxruntime."""
+"""ONNX models: `onnx/<path>`, run by onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,11 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class OnnxModel(Model):
-    """A model whose session gives features and, where it has a head, logits."""
+    """An ONNX model: an onnxruntime session that returns features and, with a head, logits."""
 
-    def __init__(self, session: Any, info: ModelInfo, outputs: list[str]) -> None:
+    def __init__(self, session: Any, info: ModelInfo) -> None:
         self.info = info
         self._session = session
-        self._outputs = outputs
         self.on_cpu = session.get_providers()[0] == "CPUExecutionProvider"
         tensor = session.get_inputs()[0]
         self._input = tensor.name
@@ -52,7 +51,7 @@ class OnnxModel(Model):
         return Outputs(features, logits[0] if logits else None)
 
     def _run(self, batch: NDArray[Any]) -> list[NDArray[Any]]:
-        outputs: list[NDArray[Any]] = self._session.run(self._outputs, {self._input: batch})
+        outputs: list[NDArray[Any]] = self._session.run(self.info.outputs, {self._input: batch})
         return outputs
 
     def _run_padded(self, part: NDArray[Any]) -> list[NDArray[Any]]:
@@ -65,7 +64,7 @@ _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxModel:
-    """Open an ONNX file; its sha256 is checked where the zoo states it."""
+    """Open an ONNX file, after checking its sha256 if the zoo states one."""
     if precision != "float32":
         raise InputError(
             f"model {spec.name!r}: an ONNX file runs in its own precision, not {precision!r}"
@@ -75,8 +74,6 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
     content = path.read_bytes()
     preprocessing = _preprocessing(spec, session)
     outputs = _output_names(spec, session)
-    size = preprocessing.geometry.crop
-    probe = np.zeros((1, *size, 3), np.uint8)
     info = ModelInfo(
         name=spec.name,
         preprocessing=preprocessing,
@@ -87,26 +84,18 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
         pretraining=spec.pretraining,
         outputs=tuple(outputs),
     )
-    features, logits = _try(OnnxModel(session, info, outputs), probe)
-    if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
-        raise InputError(
-            f"model {spec.name!r} gives {features.shape[1]} features, "
-            f"its zoo states feature_dim = {spec.feature_dim}"
-        )
-    dims = {
-        "feature_dim": features.shape[1],
-        "n_logits": logits.shape[1] if logits is not None else None,
-    }
-    return OnnxModel(session, ModelInfo(**{**vars(info), **dims}), outputs)
+    model = OnnxModel(session, info)
+    model.info = info.measured(_run_once(model), spec.feature_dim)
+    return model
 
 
 def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
-    """An output as (n, d): a feature map (n, d, height, width) is averaged over its places."""
+    """Return an output as (n, d); a feature map (n, d, height, width) is averaged over space."""
     if output.ndim == 4:
         output = output.mean(axis=(2, 3), dtype=np.float32)
     if output.ndim != 2:
         raise InputError(
-            f"model {name!r} gives an output of shape {output.shape}; "
+            f"model {name!r} returns an output of shape {output.shape}; "
             "expected (n, d), or a feature map (n, d, height, width)"
         )
     return output.astype(np.float32, copy=False)
@@ -122,7 +111,7 @@ def _session(path: Path, name: str, device: str) -> Any:
             providers.insert(0, ("CUDAExecutionProvider", {"device_id": number}))
         else:
             warnings.warn(
-                f"model {name!r} runs on the CPU: this onnxruntime knows no CUDA "
+                f"model {name!r} runs on the CPU: this onnxruntime has no CUDA support "
                 "(pip install onnxruntime-gpu)",
                 stacklevel=2,
             )
@@ -134,23 +123,22 @@ def _session(path: Path, name: str, device: str) -> Any:
     try:
         return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
     except Exception as error:
-        reason = one_line(error)
         raise InputError(
-            f"model {name!r}: onnxruntime cannot open {str(path)!r}: {reason[:200]}"
+            f"model {name!r}: onnxruntime cannot open {str(path)!r}: {one_line(error)}"
         ) from error
 
 
 @functools.cache
 def _share_memory() -> bool:
-    """Let all sessions work in one arena, so that memory does not grow with the zoo."""
+    """Share one memory arena between all sessions, so that memory does not grow with the zoo."""
     import onnxruntime as ort
 
     try:
-        where = ort.OrtMemoryInfo(
+        arena = ort.OrtMemoryInfo(
             "Cpu", ort.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, ort.OrtMemType.DEFAULT
         )
-        ort.create_and_register_allocator(where, None)
-    except (AttributeError, RuntimeError):  # this version cannot; each session has its own
+        ort.create_and_register_allocator(arena, None)
+    except (AttributeError, RuntimeError):  # not supported by this version: one arena per session
         return False
     return True
 
@@ -175,12 +163,12 @@ def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
     if wrong:
         raise InputError(
             f"model {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
-            f"its zoo states input_size = {size}"
+            f"but its zoo states input_size = {size}"
         )
     if spec.mean is None or spec.std is None:
         warnings.warn(
-            f"model {spec.name!r}: an ONNX file does not tell its mean and std; ImageNet's are "
-            "taken. Give them in a zoo file if they differ",
+            f"model {spec.name!r}: an ONNX file does not state its mean and std; ImageNet's are "
+            "assumed. State them in a zoo file if they differ",
             stacklevel=2,
         )
     return square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
@@ -194,40 +182,40 @@ def _output_names(spec: ModelSpec, session: Any) -> list[str]:
     if features is None:
         raise InputError(
             f"model {spec.name!r} has the outputs {', '.join(known)}; "
-            'say in a zoo file which are the features: features = "…"'
+            'name the one with the features in a zoo file: features = "…"'
         )
     logits = spec.logits
     if logits is None and spec.features is None and "logits" in known and features != "logits":
-        logits = "logits"  # nothing was said about outputs, and this name says it
-    wanted = [features] if logits is None else [features, logits]
-    for name in wanted:
+        logits = "logits"  # no outputs stated: use the conventional names
+    outputs = [features] if logits is None else [features, logits]
+    for name in outputs:
         if name not in known:
             raise InputError(
                 f"model {spec.name!r} has no output {name!r}; it has {', '.join(known)}"
             )
-    return wanted
+    return outputs
 
 
-def _try(network: OnnxModel, pixels: Pixels) -> Outputs:
+def _run_once(model: OnnxModel) -> Outputs:
+    height, width = model.info.preprocessing.geometry.crop
     try:
-        return network(pixels)
+        return model(np.zeros((1, height, width, 3), np.uint8))
     except InputError:
         raise
     except Exception as error:
-        reason = one_line(error)
         raise InputError(
-            f"model {network.info.name!r} cannot run on an image of "
-            f"{pixels.shape[1]}×{pixels.shape[2]} pixels: {reason[:200]}"
+            f"model {model.info.name!r} cannot run on an image of {height}×{width} pixels: "
+            f"{one_line(error)}"
         ) from error
 
 
-def fingerprint(digests: list[str], outputs: list[str]) -> str:
-    """Of the files that make up a model, and of the outputs that are taken of it."""
+def fingerprint(digests: Sequence[str], outputs: Sequence[str]) -> str:
+    """Identify a model by the digests of its files and the names of the outputs in use."""
     return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
 
 
 def _external_digests(path: Path, content: bytes) -> Iterator[str]:
-    """Of the files beside an ONNX file that hold its weights; onnxruntime has found them."""
+    """Digests of the external weight files of an ONNX file, which onnxruntime has opened."""
     for name in external_files(content):
         yield file_digest(path.parent / name)
 
@@ -237,55 +225,53 @@ def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
         yield batch[start : start + size]
 
 
-# --- what a file says --------------------------------------------------------------------------
+# --- reading the protobuf ----------------------------------------------------------------------
 
-# Numbers of the fields that are read, of the protobuf wire format: so the `onnx` package is not
-# needed.
+# Field numbers of the ONNX schema: reading the wire format directly avoids the `onnx` package.
 _GRAPH, _NODE, _INITIALIZER, _OUTPUT, _ATTRIBUTE, _TENSOR = 7, 1, 5, 12, 5, 5
 _DIMS, _DATA_TYPE, _EXTERNAL_DATA = 1, 2, 13
-_NO_WEIGHTS = frozenset({7, 8, 9})  # int64, text, bool: shapes, axes and masks
+_NO_WEIGHTS = frozenset({7, 8, 9})  # int64, string, bool: shapes, axes and masks
 
 
-def count_parameters(model: bytes) -> int:
-    """Number of weights in an ONNX file: the elements of its initializers and constants.
+def count_parameters(proto: bytes) -> int:
+    """Count the weights in an ONNX file: the elements of its initializers and constants.
 
-    Shapes and indices are no weights, and neither are single numbers such as the epsilon of a
-    layer norm.
+    Shapes and indices are not weights, nor are scalars such as the epsilon of a layer norm.
     """
-    return sum(_weights(tensor) for tensor in _tensors(model))
+    return sum(_weights(tensor) for tensor in _tensors(proto))
 
 
-def external_files(model: bytes) -> list[str]:
-    """The files, relative to an ONNX file, in which it keeps weights."""
+def external_files(proto: bytes) -> list[str]:
+    """List the files, relative to an ONNX file, that hold its external weights."""
     names = set()
-    for tensor in _tensors(model):
-        for entry in (value for key, value in _fields(tensor) if key == _EXTERNAL_DATA):
+    for tensor in _tensors(proto):
+        for entry in _values(tensor, _EXTERNAL_DATA):
             pair = dict(_fields(entry))
             if pair.get(1) == b"location":
                 names.add(bytes(pair[2]).decode())
     return sorted(names)
 
 
-def output_names(model: bytes) -> list[str]:
-    """The outputs of an ONNX file."""
+def output_names(proto: bytes) -> list[str]:
+    """List the outputs of an ONNX file."""
     return [
-        bytes(dict(_fields(value))[1]).decode()
-        for graph in (value for key, value in _fields(memoryview(model)) if key == _GRAPH)
-        for key, value in _fields(graph)
-        if key == _OUTPUT
+        bytes(dict(_fields(output))[1]).decode()
+        for graph in _values(memoryview(proto), _GRAPH)
+        for output in _values(graph, _OUTPUT)
     ]
 
 
-def _tensors(model: bytes) -> Iterator[memoryview]:
-    for graph in (value for key, value in _fields(memoryview(model)) if key == _GRAPH):
-        for key, value in _fields(graph):
-            if key == _INITIALIZER:
-                yield value
-            elif key == _NODE:
-                for attribute in (v for k, v in _fields(value) if k == _ATTRIBUTE):
-                    yield from (
-                        v for k, v in _fields(attribute) if k == _TENSOR and not isinstance(v, int)
-                    )
+def _tensors(proto: bytes) -> Iterator[memoryview]:
+    for graph in _values(memoryview(proto), _GRAPH):
+        yield from _values(graph, _INITIALIZER)
+        for node in _values(graph, _NODE):
+            for attribute in _values(node, _ATTRIBUTE):
+                yield from (v for v in _values(attribute, _TENSOR) if not isinstance(v, int))
+
+
+def _values(message: Any, number: int) -> Iterator[Any]:
+    """The values of one field of a protobuf message."""
+    return (value for key, value in _fields(message) if key == number)
 
 
 def _weights(tensor: memoryview) -> int:

@@ -1,11 +1,11 @@
-"""Image towers of open_clip: `open_clip/<architecture>/<pre-training tag>`.
+"""open_clip image towers: `open_clip/<architecture>/<pre-training tag>`.
 
-Features are what `encode_image` gives: the image embedding, projected into the space it shares
-with texts, not scaled to length 1. It is what the model was trained to make comparable, and the
-one output all architectures there have. The text tower is thrown away, and there are no logits.
+Features are the result of `encode_image`: the image embedding, projected into the space shared
+with text and not normalised to unit length. It is what the model was trained on, and the one
+output that all architectures have. The text tower is dropped; there are no logits.
 
-Instead of a tag there may be a file (`open_clip/ViT-B-16/./weights.safetensors`). A folder in
-open_clip's own format is `open_clip/local-dir:<path>`, a repository of the hub
+A file may replace the tag (`open_clip/ViT-B-16/./weights.safetensors`). A folder in open_clip's
+own format is `open_clip/local-dir:<path>`, a repository on the hub
 `open_clip/hf-hub:<owner>/<name>`.
 """
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
@@ -27,9 +26,11 @@ from oodzoo.zoo.torch_model import (
     TorchModel,
     assemble,
     cannot_load,
+    local_identifier,
     no_unpickling,
     refuse_sha256,
     scaled,
+    unknown_name,
 )
 from oodzoo.zoo.torchvision_import import import_torchvision
 
@@ -38,7 +39,7 @@ _FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "s
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load an image tower with its pre-trained weights, from the cache or from the hub."""
+    """Load an image tower with its pre-trained weights, from the cache or the hub."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
@@ -51,32 +52,32 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     if spec.input_size is not None:
         options["force_image_size"] = spec.input_size
     if not pretrained:
-        here = torch.empty(0).device  # the meta device, where a caller only wants shapes
-        options |= {"pretrained": None, "require_pretrained": False, "device": here}
+        current = torch.empty(0).device  # the meta device, if a caller only wants shapes
+        options |= {"pretrained": None, "require_pretrained": False, "device": current}
     try:
         with no_unpickling():
             module = open_clip.create_model(**options).visual
     except Exception as error:
         raise cannot_load(spec, error, HUB_REMEDY) from error
-    architecture = spec.where.partition(":" if ":" in spec.where else "/")[0]
+    architecture = spec.identifier.partition(":" if ":" in spec.identifier else "/")[0]
     gelu = ", QuickGELU" if options.get("force_quick_gelu") else ""
     return Built(
         module=module,
         forward=_embedding,
         preprocessing=scaled(_preprocessing(module.preprocess_cfg), spec),
         identity=f"open_clip {architecture}{gelu} image embedding",
-        pretraining=spec.where.rpartition("/")[2],
+        pretraining=spec.identifier.rpartition("/")[2],
     )
 
 
 def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
     output = module(batch)
-    # Towers that also caption give (embedding, tokens).
+    # Captioning towers return (embedding, tokens).
     return (output[0] if isinstance(output, tuple) else output), None
 
 
 def _preprocessing(config: dict[str, Any]) -> Preprocessing:
-    """What `open_clip.image_transform_v2(config, is_train=False)` does, as data."""
+    """The data equivalent of `open_clip.image_transform_v2(config, is_train=False)`."""
     size = config["size"]
     height, width = (size, size) if isinstance(size, int) else size
     geometry = Geometry(
@@ -90,17 +91,13 @@ def _preprocessing(config: dict[str, Any]) -> Preprocessing:
 
 
 def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
-    """What `open_clip.create_model` is asked for."""
-    scheme, colon, path = spec.where.partition(":")
-    if colon:
+    """Arguments of `open_clip.create_model`."""
+    if ":" in spec.identifier:
         refuse_sha256(spec)
-        name = f"local-dir:{spec.folder / path}" if scheme == "local-dir" else spec.where
-        return {"model_name": name, "require_pretrained": True}
-    name, _, tag = spec.where.partition("/")
+        return {"model_name": local_identifier(spec), "require_pretrained": True}
+    name, _, tag = spec.identifier.partition("/")
     if name not in open_clip.list_models():
-        near = did_you_mean(name, open_clip.list_models())
-        hint = f"; {near}" if near else ""
-        raise InputError(f"model {spec.name!r}: open_clip knows no architecture {name!r}{hint}")
+        raise unknown_name(spec, "open_clip has no architecture", name, open_clip.list_models())
     options = {"model_name": name, "pretrained": tag, "require_pretrained": True}
     if tag.startswith((".", "/")):
         file, _ = verified_file(replace(spec, source=f"open_clip/{tag}"))
@@ -113,8 +110,7 @@ def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
             f"model {spec.name!r}: open_clip has no weights {tag!r} for {name}; "
             f"{f'it has {tags}' if tags else 'it has none for this architecture'}"
         )
-    # Weights trained with QuickGELU need it; without it open_clip only warns, and the features are
-    # those of another model.
+    # Weights trained with QuickGELU need it; open_clip only warns and would compute wrong features.
     return {
         **options,
         "force_quick_gelu": bool(known.get("quick_gelu")),

@@ -1,4 +1,4 @@
-"""Packages that only some models need: imported when a model asks for them."""
+"""Optional packages, imported only when a model needs them."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from oodzoo.errors import InputError, MissingPackageError
 
 
 def optional_package(name: str, *, extra: str, purpose: str) -> Any:
-    """Import a package that comes with an extra of ours.
+    """Import a package that one of the extras installs.
 
     Parameters
     ----------
     name : str
-        What is imported.
+        The package to import.
     extra : str
-        The extra that brings it, in the spelling every pip understands (`open-clip`, with a
-        hyphen: an old pip does not find `open_clip`).
+        The extra that installs it, spelt with hyphens (old versions of pip do not find
+        `open_clip`).
     purpose : str
-        Who needs it; the message begins with it.
+        What needs the package; the error message begins with it.
 
     Raises
     ------
     MissingPackageError
-        When it, or a package it imports, is not installed.
+        If it, or a package it imports, is not installed.
     InputError
-        When it is installed and does not import.
+        If it is installed but fails to import.
     """
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         missing = (error.name or name).partition(".")[0]
         raise MissingPackageError(missing, extra, purpose) from error
-    except Exception as error:  # a binary of another build, a half-removed installation, ...
+    except Exception as error:  # a mismatched binary, a broken installation, …
         raise InputError(
-            f"{purpose} needs the package {name}, which is installed but does not import: "
+            f"{purpose} needs the package {name}, which is installed but fails to import: "
             f"{one_line(error)}"
         ) from error

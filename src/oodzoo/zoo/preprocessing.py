@@ -1,8 +1,7 @@
-"""From an RGB image to the tensor a model expects: resize, crop, normalise.
+"""Preprocessing of an RGB image into the tensor a model expects: resize, crop, normalise.
 
-A preprocessing is data, not code: it is resolved once from the model's own source, compared
-between models (those that share a geometry share the resized image), and written into the
-store's manifest.
+A preprocessing is data, not code: it is resolved once from the model's source, compared between
+models (those with equal geometry share the resized image), and recorded in the store's manifest.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ _FILTERS = {
 
 @dataclass(frozen=True)
 class Geometry:
-    """How an image of any size becomes one of `crop` pixels (height, width).
+    """Resizing and cropping of an image of any size to `crop` pixels (height, width).
 
-    `fit` says how it is brought to `resize` first: "squash" gives exactly that size, "cover" keeps
-    the proportions and makes the shorter side fit, "contain" keeps them, makes the longer side fit
-    and pads with `fill`. Then the centre is cut out. Where it falls between two pixels, "even"
-    takes the offset that is even, as torchvision does, and "down" the smaller, as transformers.
+    The image is first resized to `resize`: "squash" ignores the aspect ratio; "cover" keeps it and
+    matches the shorter side; "contain" keeps it, matches the longer side and pads with `fill`.
+    Then the centre is cropped. An offset that falls between two pixels is rounded to even
+    (`centring="even"`, as in torchvision) or down (`"down"`, as in transformers).
     """
 
     resize: tuple[int, int]
@@ -50,10 +49,10 @@ class Geometry:
 
     def __post_init__(self) -> None:
         if min(*self.resize, *self.crop) < 1:
-            raise InputError(f"an image cannot be resized to {self.resize} or cut to {self.crop}")
+            raise InputError(f"resize and crop must be positive, got {self.resize} and {self.crop}")
 
     def apply(self, image: Image.Image) -> NDArray[np.uint8]:
-        """The pixels as an array (height, width, 3)."""
+        """Resize and crop an image to an array (height, width, 3)."""
         resized = image.resize(self._size(image), _FILTERS[self.interpolation])
         return np.asarray(_centre(resized, self))
 
@@ -65,7 +64,7 @@ class Geometry:
             either = max if self.fit == "contain" else min
             ratio = either(image.height / height, image.width / width)
             return max(1, round(image.width / ratio)), max(1, round(image.height / ratio))
-        # As torchvision's Resize(int): the longer side is rounded down.
+        # As in torchvision's Resize(int), the longer side is rounded down.
         if image.width <= image.height:
             return width, max(1, int(width * image.height / image.width))
         return max(1, int(height * image.width / image.height)), height
@@ -73,7 +72,7 @@ class Geometry:
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Geometry, then (pixel/255 - mean)/std for each channel, as float32, channels first."""
+    """A geometry, then (pixel/255 - mean)/std per channel, as float32, channels first."""
 
     geometry: Geometry
     mean: tuple[float, float, float]
@@ -81,10 +80,10 @@ class Preprocessing:
 
     def __post_init__(self) -> None:
         if min(self.std) <= 0:
-            raise InputError(f"std must be positive, and is {list(self.std)}")
+            raise InputError(f"std must be positive, got {list(self.std)}")
 
     def normalise(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """From pixels (n, height, width, 3) to the tensor (n, 3, height, width)."""
+        """Normalise pixels (n, height, width, 3) to a tensor (n, 3, height, width)."""
         n, height, width, _ = pixels.shape
         out = np.empty((n, 3, height, width), np.float32)
         for channel, (mean, std) in enumerate(zip(self.mean, self.std, strict=True)):
@@ -93,7 +92,7 @@ class Preprocessing:
         return out
 
     def __call__(self, images: Sequence[Image.Image]) -> NDArray[np.float32]:
-        """The tensor (n, 3, height, width) of RGB images."""
+        """Preprocess RGB images to a tensor (n, 3, height, width)."""
         return self.normalise(np.stack([self.geometry.apply(image) for image in images]))
 
     def to_json(self) -> dict[str, Any]:
@@ -101,7 +100,7 @@ class Preprocessing:
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Preprocessing:
-        """The preprocessing that :meth:`to_json` wrote down."""
+        """Rebuild a preprocessing from the result of :meth:`to_json`."""
         geometry = dict(document["geometry"])
         for key in ("resize", "crop"):
             geometry[key] = tuple(geometry[key])
@@ -111,12 +110,12 @@ class Preprocessing:
 def square(
     size: int, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Preprocessing:
-    """The whole image squashed to a square, as DomainBed does, bilinear."""
+    """Squash the whole image to a square with bilinear interpolation, as DomainBed does."""
     return Preprocessing(Geometry((size, size), (size, size)), mean, std)
 
 
 def _centre(image: Image.Image, geometry: Geometry) -> Image.Image:
-    """Cut out the centre; pad where the image is smaller."""
+    """Crop the centre, padding where the image is smaller."""
     height, width = geometry.crop
     if (image.height, image.width) == geometry.crop:
         return image
@@ -130,7 +129,7 @@ def _centre(image: Image.Image, geometry: Geometry) -> Image.Image:
 
 
 def _offset(spare: int, centring: Centring) -> int:
-    """Pixels before the centre; below 0, pixels to pad, fewer before than after with "even"."""
+    """Pixels before the crop; if negative, pixels to pad ("even" pads less before than after)."""
     if centring == "down":
         return spare // 2
     return round(spare / 2) if spare >= 0 else -(-spare // 2)

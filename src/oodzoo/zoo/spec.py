@@ -1,11 +1,11 @@
-"""What is known of a model before it is loaded, and zoo files that list such models."""
+"""Model specifications, and the zoo files that list them."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ Triple = tuple[float, float, float]
 class ModelSpec:
     """One model of a zoo.
 
-    `source` is `<kind>/<where>`: `onnx/path/to/file.onnx`, `timm/resnet50.a1_in1k`,
-    `torchvision/resnet50`, `hf/facebook/dinov2-small`, `open_clip/ViT-B-16/openai`. What is not
-    given is taken from the source when the model is loaded.
+    `source` is `<kind>/<identifier>`: `onnx/path/to/file.onnx`, `timm/resnet50.a1_in1k`,
+    `torchvision/resnet50`, `hf/facebook/dinov2-small`, `open_clip/ViT-B-16/openai`. Fields that
+    are None are taken from the source when the model is loaded.
     """
 
     name: str
@@ -49,29 +49,35 @@ class ModelSpec:
         return self.source.partition("/")[0]
 
     @property
-    def where(self) -> str:
+    def identifier(self) -> str:
         """Everything after the first slash of the source."""
         return self.source.partition("/")[2]
 
     @property
     def file(self) -> Path:
-        """The file of a model that comes as a file."""
-        return self.folder / self.where
+        """The file of a model whose identifier is a path."""
+        return self.folder / self.identifier
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields that are set, without the folder; suitable for JSON."""
+        fields = dataclasses.asdict(self)
+        del fields["folder"]
+        return {key: value for key, value in fields.items() if value is not None}
 
 
 _TYPES: dict[str, tuple[str, ...]] = {
-    "a text": (
+    "a non-empty string": (
         "name", "source", "features", "logits", "sha256",
         "pretraining", "architecture", "licence", "origin",
     ),
-    "a whole number above 0": ("input_size", "feature_dim", "parameters"),
+    "a positive integer": ("input_size", "feature_dim", "parameters"),
     "a list of three numbers": ("mean", "std"),
 }  # fmt: skip
 _KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
 
 
 def read_zoo_file(path: Path) -> list[ModelSpec]:
-    """Read a zoo file (TOML, one `[[model]]` table for each model)."""
+    """Read a zoo file (TOML, one `[[model]]` table per model)."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
@@ -79,82 +85,84 @@ def read_zoo_file(path: Path) -> list[ModelSpec]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {error}") from error
     if unknown := sorted(set(content) - {"model"}):
-        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; models go under [[model]]")
+        raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; use [[model]] tables")
     tables = content.get("model")
     if not isinstance(tables, list) or not tables:
-        raise InputError(f"{str(path)!r} lists no model; each needs a [[model]] table")
+        raise InputError(f"{str(path)!r} contains no [[model]] table; add one per model")
     return [
-        _model(table, f"{path.name}, model {number}", path.parent)
+        _parse_table(table, f"{path.name}, model {number}", path.parent)
         for number, table in enumerate(tables, start=1)
     ]
 
 
-def _model(table: object, where: str, folder: Path) -> ModelSpec:
+def _parse_table(table: object, context: str, folder: Path) -> ModelSpec:
     if not isinstance(table, dict):
-        raise InputError(f"{where}: expected a table [[model]], got {table!r}")
+        raise InputError(f"{context}: expected a [[model]] table, got {table!r}")
     if isinstance(table.get("name"), str):
-        where = f"{where} ({table['name']!r})"
+        context = f"{context} ({table['name']!r})"
     for key in ("name", "source"):
         if key not in table:
-            raise InputError(f"{where} lacks the key {key!r}")
-    values = {key: _value(key, value, where) for key, value in table.items()}
-    return check_spec(ModelSpec(**values, folder=folder), where)
+            raise InputError(f"{context}: the key {key!r} is missing")
+    values = {key: _parse_value(key, value, context) for key, value in table.items()}
+    return check_spec(ModelSpec(**values, folder=folder), context)
 
 
-def _value(key: str, value: Any, where: str) -> Any:
+def _parse_value(key: str, value: Any, context: str) -> Any:
     if key not in _KEYS:
-        raise InputError(f"{where}: unknown key {key!r}; known are {', '.join(_KEYS)}")
+        raise InputError(f"{context}: unknown key {key!r}; expected one of {', '.join(_KEYS)}")
     kind = _KEYS[key]
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    right = {
-        "a text": isinstance(value, str) and value != "",
-        "a whole number above 0": number and isinstance(value, int) and value > 0,
+    valid = {
+        "a non-empty string": isinstance(value, str) and value != "",
+        "a positive integer": _is_number(value) and isinstance(value, int) and value > 0,
         "a list of three numbers": isinstance(value, list)
         and len(value) == 3
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
-        and all(map(math.isfinite, value)),
+        and all(_is_number(v) and math.isfinite(v) for v in value),
     }[kind]
-    if not right:
-        raise InputError(f"{where}: {key} must be {kind}, and is {value!r}")
+    if not valid:
+        raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
     return tuple(map(float, value)) if isinstance(value, list) else value
 
 
-def check_spec(spec: ModelSpec, where: str) -> ModelSpec:
-    """Refuse a model whose name cannot be a folder or whose source is of no known kind."""
-    if spec.kind not in SOURCES or not spec.where:
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
+    """Reject an unknown source, a name that cannot be a folder, or a std that is not positive."""
+    if spec.kind not in SOURCES or not spec.identifier:
         raise InputError(
-            f"{where}: the source {spec.source!r} is not <kind>/<name> with a kind of "
+            f"{context}: the source {spec.source!r} is not <kind>/<name> with a kind of "
             + ", ".join(SOURCES)
         )
-    require_folder_name(spec.name, where)
+    require_folder_name(spec.name, context)
     if spec.std is not None and min(spec.std) <= 0:
-        raise InputError(f"{where}: std must be positive, and is {list(spec.std)}")
+        raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
     return spec
 
 
-def require_folder_name(name: str, where: str) -> None:
-    """Refuse a name under which features could not be stored, here or on another system."""
+def require_folder_name(name: str, context: str) -> None:
+    """Reject a name that cannot be a folder in a feature store, on any operating system."""
     if (
         not name
-        or name.startswith(".")  # would be hidden, or lead upwards
+        or name.startswith(".")  # hidden, or the parent folder
         or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name)
         or name != name.strip()
         or len(name.encode()) > 180
     ):
-        raise InputError(f"{where}: the name {name!r} cannot be the name of a folder")
+        raise InputError(f"{context}: the name {name!r} cannot be the name of a folder")
 
 
-def require_unique_names(names: Iterable[str], where: str) -> None:
-    """Refuse two models of one name: their features would share a folder."""
+def require_unique_names(names: Iterable[str], context: str) -> None:
+    """Reject two models with the same name: their features would share a folder."""
     seen: set[str] = set()
     for name in names:
-        if name.casefold() in seen:  # to some file systems A and a are one folder
-            raise InputError(f"{where} names two models {name!r}; rename one of them")
+        if name.casefold() in seen:  # some file systems ignore case
+            raise InputError(f"{context} names two models {name!r}; rename one of them")
         seen.add(name.casefold())
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:
-    """The file of a model and its SHA-256, checked against the one its zoo states."""
+    """Return the file of a model and its SHA-256, checked against the one its zoo states."""
     try:
         digest = file_digest(spec.file)
     except OSError as error:
@@ -163,15 +171,7 @@ def verified_file(spec: ModelSpec) -> tuple[Path, str]:
         ) from error
     if spec.sha256 is not None and digest != spec.sha256.lower():
         raise InputError(
-            f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, its zoo "
-            f"states {spec.sha256[:12]}…; fetch the file again or correct the zoo"
+            f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, but its zoo "
+            f"states {spec.sha256[:12]}…; download the file again or correct the zoo"
         )
     return spec.file, digest
-
-
-def described(specs: list[ModelSpec]) -> Iterator[dict[str, Any]]:
-    """Each model as a JSON object, what is not known left out."""
-    for spec in specs:
-        fields = dataclasses.asdict(spec)
-        del fields["folder"]
-        yield {key: value for key, value in fields.items() if value is not None}

@@ -1,8 +1,8 @@
-"""Models of timm: `timm/<architecture>.<tag>`.
+"""timm models: `timm/<architecture>.<tag>`.
 
-Features are what timm calls pre-logits: the pooled, normalised input of the classifier. A timm
-folder on disk (`config.json` beside `model.safetensors`) is `timm/local-dir:<path>`, a repository
-of the hub `timm/hf-hub:<owner>/<name>`.
+Features are timm's pre-logits: the pooled, normalised input of the classifier. A timm folder on
+disk (`config.json` and `model.safetensors`) is `timm/local-dir:<path>`, a repository on the hub
+`timm/hf-hub:<owner>/<name>`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
@@ -23,8 +22,10 @@ from oodzoo.zoo.torch_model import (
     TorchModel,
     assemble,
     cannot_load,
+    local_identifier,
     no_unpickling,
     refuse_sha256,
+    unknown_name,
 )
 from oodzoo.zoo.torchvision_import import import_torchvision
 
@@ -32,22 +33,22 @@ _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load a model with its pre-trained weights, from timm's cache or from the hub."""
+    """Load a model with its pre-trained weights, from timm's cache or the hub."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     refuse_sha256(spec)
     timm = _timm(spec)
-    where = _with_local_folder(spec)
+    name = local_identifier(spec)
     fixed_size = {}
-    if ":" not in where:
-        registered = _registered(timm, where, spec.name)
+    if ":" not in name:
+        registered = _registered(timm, name, spec)
         if spec.input_size is not None and registered.fixed_input_size:
             fixed_size["img_size"] = spec.input_size
     try:
         with no_unpickling():
-            module = timm.create_model(where, pretrained=pretrained, **fixed_size)
+            module = timm.create_model(name, pretrained=pretrained, **fixed_size)
     except Exception as error:
         raise cannot_load(spec, error, HUB_REMEDY) from error
     known = module.pretrained_cfg
@@ -62,8 +63,8 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
-    # The head is asked twice, and the model itself runs once: what lies between the pre-logits
-    # and the logits differs between architectures (two classifiers, a norm) and only timm knows it.
+    # The backbone runs once and the head twice: the layers between pre-logits and logits differ
+    # between architectures (two classifiers, a norm), so only timm can apply them.
     maps = module.forward_features(batch)
     return module.forward_head(maps, pre_logits=True).flatten(1), module.forward_head(maps)
 
@@ -74,7 +75,7 @@ def _features(module: Module, batch: Tensor) -> tuple[Tensor, None]:
 
 
 def _has_classifier(module: Module) -> bool:
-    """Whether the head tells classes: that of a CLIP image tower projects into an embedding."""
+    """Whether the head is a classifier; that of a CLIP image tower projects into an embedding."""
     known = module.pretrained_cfg
     tag = known.get("tag") or ""
     name = f"{known.get('architecture')}.{tag}"
@@ -84,14 +85,14 @@ def _has_classifier(module: Module) -> bool:
 
 
 def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
-    """What `timm.data.create_transform(**config, is_training=False)` does, as data."""
+    """The data equivalent of `timm.data.create_transform(**config, is_training=False)`."""
     wanted: dict[str, Any] = {"mean": spec.mean, "std": spec.std}
     if spec.input_size is not None:
         wanted["input_size"] = (3, spec.input_size, spec.input_size)
     config = timm.data.resolve_model_data_config(module, args=wanted)
     channels, height, width = config["input_size"]
     if channels != 3:
-        raise InputError(f"model {spec.name!r} takes images of {channels} channels, not RGB")
+        raise InputError(f"model {spec.name!r} takes images with {channels} channels, not RGB")
     resize = tuple(math.floor(side / config["crop_pct"]) for side in (height, width))
     fit = _FITS.get(config["crop_mode"], "cover")
     mean, std = tuple(config["mean"]), tuple(config["std"])
@@ -105,31 +106,22 @@ def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
     return Preprocessing(geometry, mean, std)
 
 
-def _registered(timm: Any, where: str, name: str) -> Any:
-    """What timm's registry knows of a model; refuse a name it has no weights for."""
-    architecture, _, tag = where.partition(".")
+def _registered(timm: Any, name: str, spec: ModelSpec) -> Any:
+    """Return timm's configuration of a model; reject a name without pre-trained weights."""
+    architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):
-        raise InputError(
-            f"model {name!r}: timm {timm.__version__} knows no architecture {architecture!r}"
-            + _near(architecture, timm.list_models())
-        )
+        subject = f"timm {timm.__version__} has no architecture"
+        raise unknown_name(spec, subject, architecture, timm.list_models())
     tags = timm.list_models(f"{architecture}.*", pretrained=True)
     if not tags:
-        raise InputError(f"model {name!r}: timm has no pre-trained weights for {architecture!r}")
-    if tag and where not in tags:
-        raise InputError(f"model {name!r}: timm has no weights {where!r}; it has {', '.join(tags)}")
-    return timm.get_pretrained_cfg(where)
-
-
-def _near(name: str, known: list[str]) -> str:
-    near = did_you_mean(name, known)
-    return f"; {near}" if near else ""
-
-
-def _with_local_folder(spec: ModelSpec) -> str:
-    """A relative folder is relative to the zoo file that names it."""
-    scheme, _, path = spec.where.partition(":")
-    return f"local-dir:{spec.folder / path}" if scheme == "local-dir" else spec.where
+        raise InputError(
+            f"model {spec.name!r}: timm has no pre-trained weights for {architecture!r}"
+        )
+    if tag and name not in tags:
+        raise InputError(
+            f"model {spec.name!r}: timm has no weights {name!r}; it has {', '.join(tags)}"
+        )
+    return timm.get_pretrained_cfg(name)
 
 
 def _timm(spec: ModelSpec) -> Any:

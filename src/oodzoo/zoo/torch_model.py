@@ -1,4 +1,4 @@
-"""Models that PyTorch runs: what timm, torchvision, transformers and open_clip share."""
+"""PyTorch models: the code shared by timm, torchvision, transformers and open_clip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import one_line
+from oodzoo._text import count, did_you_mean, one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
@@ -23,22 +23,23 @@ Module = Any  # torch.nn.Module; torch is imported only when a model needs it
 Tensor = Any  # torch.Tensor
 
 Forward = Callable[[Module, Tensor], tuple[Tensor, Tensor | None]]
-"""From a module and a normalised batch (n, 3, height, width) to its features and logits."""
+"""Maps a module and a normalised batch (n, 3, height, width) to features and logits."""
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
 HUB_REMEDY = (
-    "weights are fetched from huggingface.co once and then kept: check the name and the connection "
-    "(for a gated repository also `hf auth login`), or set HF_HOME to a cache that holds them"
+    "weights are downloaded once from huggingface.co and cached: check the name and the connection "
+    "(for a gated repository also `hf auth login`), or set HF_HOME to a cache that has them"
 )
 
 
 @dataclass(frozen=True)
 class Built:
-    """What a source gives: a module and how to use it, before it is on a device.
+    """A module as built by its source, before it is moved to a device.
 
-    `identity` says what is taken of which architecture, in words that do not change with the place
-    the weights came from; with the weights it makes the fingerprint.
+    `identity` describes the architecture and which output is used, independently of where the
+    weights came from. It is hashed into the fingerprint together with the weights, so the strings
+    must never change.
     """
 
     module: Module
@@ -50,12 +51,12 @@ class Built:
 
 
 class TorchModel(Model):
-    """A module in eval mode on a device.
+    """A PyTorch model: a module in eval mode on a device.
 
-    On CUDA neither `prepare` nor `launch` waits for the device: pixels go there as bytes, from
-    pinned memory and beside whatever runs, are normalised there, and the outputs are copied back
-    into pinned memory behind the forward pass. So a caller who launches the next batch before
-    collecting the last keeps the device busy.
+    On CUDA neither `prepare` nor `launch` blocks: pixels are copied as bytes from pinned memory on
+    a stream of their own, normalised on the device, and the outputs are copied back into pinned
+    memory after the forward pass. A caller who launches the next batch before collecting the
+    previous one keeps the device busy.
     """
 
     def __init__(
@@ -106,7 +107,7 @@ class TorchModel(Model):
     def collect(self, launched: _Launched) -> Outputs:
         if launched.event is not None:
             launched.event.synchronize()
-        # A copy on CUDA, so that pinned memory is not held for as long as a caller keeps features.
+        # A copy on CUDA, so that features kept by a caller do not hold pinned memory.
         features, *logits = (
             t.numpy().copy() if launched.event is not None else t.cpu().numpy()
             for t in launched.outputs
@@ -114,8 +115,8 @@ class TorchModel(Model):
         return Outputs(features, logits[0] if logits else None)
 
     def _normalised(self, pixels: Tensor) -> Tensor:
-        # Pixels lie channels last, which is what CUDA convolutions want: there they stay so. The
-        # order of the operations is torchvision's ToTensor and Normalize, for equal floats.
+        # Pixels are channels-last, the layout CUDA convolutions prefer, so it is kept there. The
+        # operations follow the order of torchvision's ToTensor and Normalize, for equal floats.
         batch = pixels.permute(0, 3, 1, 2)
         if self._device.type != "cuda":
             batch = batch.contiguous()
@@ -135,10 +136,9 @@ class _Launched(NamedTuple):
 def assemble(
     built: Built, spec: ModelSpec, *, device: str = "cpu", precision: str = "float32"
 ) -> TorchModel:
-    """Put a module on a device, and learn its dimensions from one black image.
+    """Move a module to a device and measure its output dimensions on one black image.
 
-    The fingerprint is taken from the weights as they came, before they go to a device or into
-    another precision.
+    The fingerprint is computed from the original weights, before any change of precision.
     """
     parts = (built.identity, weights_digest(built.module))
     info = ModelInfo(
@@ -152,17 +152,7 @@ def assemble(
         licence=spec.licence or built.licence,
     )
     model = TorchModel(built, info, device=device, precision=precision)
-    features, logits = _try(model, device, precision)
-    if spec.feature_dim is not None and features.shape[1] != spec.feature_dim:
-        raise InputError(
-            f"model {spec.name!r} gives {features.shape[1]} features, "
-            f"its zoo states feature_dim = {spec.feature_dim}"
-        )
-    model.info = replace(
-        info,
-        feature_dim=features.shape[1],
-        n_logits=None if logits is None else logits.shape[1],
-    )
+    model.info = info.measured(_run_twice(model, device, precision), spec.feature_dim)
     return model
 
 
@@ -181,11 +171,11 @@ def count_parameters(module: Module) -> int:
 
 
 def cast(module: Module, dtype: Any) -> Module:
-    """Store the weights in a precision; batch normalisation keeps float32.
+    """Convert the weights to a precision; batch normalisation stays in float32.
 
     Casting once is faster than autocast, which converts the weights in every forward pass. The
-    running statistics of batch normalisation are no weights but measurements that the whole
-    model was scaled with, and its kernels take half-precision inputs beside float32 statistics.
+    kernels of batch normalisation take half-precision inputs with float32 statistics, and rounding
+    those statistics would cost accuracy for nothing.
     """
     import torch
 
@@ -202,10 +192,10 @@ def cast(module: Module, dtype: Any) -> Module:
 
 @contextmanager
 def no_unpickling() -> Iterator[None]:
-    """Within it, `torch.load` reads tensors and plain containers only, whoever calls it.
+    """Force `torch.load` to read only tensors and plain containers, whoever calls it.
 
-    Libraries call `torch.load` in many places, and before torch 2.6 it unpickled unless told
-    otherwise.
+    Libraries call `torch.load` in many places, and before torch 2.6 it unpickled anything by
+    default.
     """
     variable = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
     before = os.environ.get(variable)
@@ -220,25 +210,38 @@ def no_unpickling() -> Iterator[None]:
 
 
 def cannot_load(spec: ModelSpec, error: BaseException, remedy: str) -> InputError:
-    """What to raise where a library could not fetch or read the weights."""
+    """Build the error for weights that a library could not download or read."""
     return InputError(
         f"model {spec.name!r}: cannot load {spec.source}: {one_line(error)}; {remedy}"
     )
 
 
+def unknown_name(spec: ModelSpec, subject: str, name: str, known: list[str]) -> InputError:
+    """Build the error for a name that is not among those a library knows."""
+    near = did_you_mean(name, known)
+    hint = f"; {near}" if near else ""
+    return InputError(f"model {spec.name!r}: {subject} {name!r}{hint}")
+
+
+def local_identifier(spec: ModelSpec) -> str:
+    """The identifier, with a `local-dir:` path made relative to the zoo file that names it."""
+    scheme, _, path = spec.identifier.partition(":")
+    return f"local-dir:{spec.folder / path}" if scheme == "local-dir" else spec.identifier
+
+
 def refuse_sha256(spec: ModelSpec) -> None:
-    """A checksum that nobody checks would promise what is not so."""
+    """Reject a sha256 that cannot be verified."""
     if spec.sha256 is not None:
         raise InputError(
-            f"model {spec.name!r}: sha256 is checked for models that are one file, not for "
-            f"{spec.source}; remove it"
+            f"model {spec.name!r}: sha256 can be verified only for a model in a single file, not "
+            f"for {spec.source}; remove it"
         )
 
 
 def scaled(preprocessing: Preprocessing, spec: ModelSpec) -> Preprocessing:
-    """What the source says, with the input size, mean and std that a zoo file states instead.
+    """Override a preprocessing with the input size, mean and std that a zoo file states.
 
-    Another size keeps the proportion between what is resized and what is cut out.
+    A different input size keeps the ratio between the resized image and the crop.
     """
     geometry = preprocessing.geometry
     if spec.input_size is not None:
@@ -257,18 +260,18 @@ def _device(name: str) -> Any:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"{name!r} is no device; give cpu, cuda, cuda:1 or mps") from error
+        raise InputError(f"unknown device {name!r}; expected cpu, cuda, cuda:1 or mps") from error
     if device.type == "cuda":
-        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if (device.index or 0) >= count:
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if (device.index or 0) >= found:
             raise InputError(
-                f"the device {name!r} is not there: torch {torch.__version__} finds {count} CUDA "
-                "devices here"
+                f"device {name!r} is not available: torch {torch.__version__} finds "
+                f"{count(found, 'CUDA device')}"
             )
     elif device.type == "mps" and not torch.backends.mps.is_available():
-        raise InputError(f"the device {name!r} is not there: torch finds no Apple GPU here")
+        raise InputError(f"device {name!r} is not available: torch finds no Apple GPU")
     elif device.type not in ("cpu", "mps"):
-        raise InputError(f"{name!r} is no device; give cpu, cuda, cuda:1 or mps")
+        raise InputError(f"unknown device {name!r}; expected cpu, cuda, cuda:1 or mps")
     return device
 
 
@@ -276,12 +279,14 @@ def _dtype(precision: str) -> Any:
     import torch
 
     if precision not in PRECISIONS:
-        raise InputError(f"{precision!r} is no precision; give one of {', '.join(PRECISIONS)}")
+        raise InputError(
+            f"unknown precision {precision!r}; expected one of {', '.join(PRECISIONS)}"
+        )
     return getattr(torch, precision)
 
 
 def _mark(stream: Any) -> Any:
-    """An event behind everything on a CUDA stream; waiting for it does not burn a core."""
+    """Record an event on a CUDA stream; waiting for it blocks instead of spinning."""
     torch: Any = import_module("torch")
     event = torch.cuda.Event(blocking=True)
     event.record(stream)
@@ -302,7 +307,8 @@ def _bytes(tensor: Tensor) -> memoryview:
     return array.data
 
 
-def _try(model: TorchModel, device: str, precision: str) -> Outputs:
+def _run_twice(model: TorchModel, device: str, precision: str) -> Outputs:
+    """Run a black image twice, to detect outputs that are not deterministic features."""
     height, width = model.info.preprocessing.geometry.crop
     name = model.info.name
     black = np.zeros((1, height, width, 3), np.uint8)
@@ -316,13 +322,11 @@ def _try(model: TorchModel, device: str, precision: str) -> Outputs:
     for output in outputs:
         if output is not None and output.ndim != 2:
             raise InputError(
-                f"model {name!r} gives an output of shape {output.shape}; expected (n, d)"
+                f"model {name!r} returns an output of shape {output.shape}; expected (n, d)"
             )
     if not np.isfinite(outputs.features).all():
         other = "; run it in bfloat16 or float32" if precision == "float16" else ""
-        raise InputError(
-            f"model {name!r} gives infinite or undefined features in {precision}{other}"
-        )
+        raise InputError(f"model {name!r} returns NaN or infinite features in {precision}{other}")
     if not np.allclose(outputs.features, again.features, rtol=0.01, atol=0.01):
-        raise InputError(f"model {name!r} gives other features each time for the same image")
+        raise InputError(f"model {name!r} returns different features each time for the same image")
     return outputs

@@ -1,14 +1,12 @@
-"""Models of torchvision: `torchvision/<name>` or `torchvision/<name>.<weights>`.
+"""torchvision models: `torchvision/<name>` or `torchvision/<name>.<weights>`.
 
-Features are the input of the last linear layer. Without a name of weights, those that torchvision
-calls its default are taken.
+Features are the input of the last linear layer. The weights default to torchvision's `DEFAULT`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.spec import ModelSpec
@@ -22,17 +20,18 @@ from oodzoo.zoo.torch_model import (
     no_unpickling,
     refuse_sha256,
     scaled,
+    unknown_name,
 )
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 _REMEDY = (
-    "weights are fetched from download.pytorch.org once and then kept: check the connection, or "
-    "set TORCH_HOME to a cache that holds them"
+    "weights are downloaded once from download.pytorch.org and cached: check the connection, or "
+    "set TORCH_HOME to a cache that has them"
 )
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load a model with its pre-trained weights, from torch's cache or from its server."""
+    """Load a model with its pre-trained weights, from torch's cache or its server."""
     return assemble(build(spec), spec, device=device, precision=precision)
 
 
@@ -40,7 +39,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     refuse_sha256(spec)
     purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
-    name, weights = _named(torchvision, spec)
+    name, weights = _weights(torchvision, spec)
     try:
         with no_unpickling():
             whole = _whole(torchvision, name, weights, pretrained)
@@ -62,13 +61,13 @@ def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]
 
 
 def _squeezenet(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
-    """The head of a SqueezeNet is a convolution that is pooled after it."""
+    """SqueezeNet, whose head is a convolution followed by pooling."""
     maps = module["backbone"].features(batch)
     return maps.mean((2, 3)), module["backbone"].classifier(maps).flatten(1)
 
 
 def _split(whole: Module) -> Module:
-    """The model without its last linear layer, and that layer beside it."""
+    """Split off the last linear layer of a model as its head."""
     import torch
 
     linear = [name for name, part in whole.named_modules() if isinstance(part, torch.nn.Linear)]
@@ -82,7 +81,7 @@ def _split(whole: Module) -> Module:
 
 def _whole(torchvision: Any, name: str, weights: Any, pretrained: bool) -> Module:
     options: dict[str, Any] = {"weights": weights}
-    if not pretrained:  # what the builder itself sets for these weights
+    if not pretrained:  # what the builder sets for these weights
         options = {}
         if name in ("googlenet", "inception_v3"):
             options = {"transform_input": True, "aux_logits": False, "init_weights": False}
@@ -95,7 +94,7 @@ def _whole(torchvision: Any, name: str, weights: Any, pretrained: bool) -> Modul
 
 
 def _preprocessing(weights: Any) -> Preprocessing:
-    """What `weights.transforms()` does to a Pillow image, as data."""
+    """The data equivalent of `weights.transforms()` for a Pillow image."""
     preset = weights.transforms()
     resize, crop = preset.resize_size[0], preset.crop_size[0]
     geometry = Geometry(
@@ -107,18 +106,14 @@ def _preprocessing(weights: Any) -> Preprocessing:
     return Preprocessing(geometry, tuple(preset.mean), tuple(preset.std))
 
 
-def _named(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
-    """The name of the architecture and its weights."""
+def _weights(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
+    """Return the name of the architecture and its weights."""
     models = torchvision.models
     known = models.list_models(module=models)
-    name, _, version = spec.where.partition(".")
+    name, _, version = spec.identifier.partition(".")
     if name not in known:
-        near = did_you_mean(name, known)
-        hint = f"; {near}" if near else ""
-        raise InputError(
-            f"model {spec.name!r}: torchvision {torchvision.__version__} knows no classification "
-            f"model {name!r}{hint}"
-        )
+        subject = f"torchvision {torchvision.__version__} has no classification model"
+        raise unknown_name(spec, subject, name, known)
     versions = models.get_model_weights(name).__members__
     if (version or "DEFAULT") not in versions:
         raise InputError(

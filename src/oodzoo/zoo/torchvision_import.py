@@ -1,11 +1,11 @@
-"""The one place that imports torchvision, also where its compiled operators do not load.
+"""Import of torchvision, with a workaround for compiled operators that fail to load.
 
-A torchvision built for CUDA beside a torch built for the CPU (what `pip install torchvision` gives
-where torch came as a CPU build) cannot load its compiled library, and then fails to import with
-`operator torchvision::nms does not exist`: it registers shape rules for operators that nobody
-declared. No model here uses those operators, and timm and open_clip import torchvision only for
-its Python part. So the operators are declared, without an implementation, and the import is tried
-again; torchvision itself refuses to run them ("Couldn't load custom C++ ops").
+A torchvision built for CUDA next to a CPU build of torch (the result of `pip install torchvision`
+after installing a CPU build of torch) cannot load its compiled library, and its import fails with
+`operator torchvision::nms does not exist`: it registers shape rules for operators that were never
+declared. No model needs those operators, and timm and open_clip use only the Python part of
+torchvision. So the operators are declared without an implementation and the import is retried;
+torchvision itself refuses to run them ("Couldn't load custom C++ ops").
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from oodzoo.zoo.packages import optional_package
 
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _lock = RLock()
-_declarations: list[Any] = []  # torch forgets the operators of a library that is collected
+_declarations: list[Any] = []  # operators disappear when their library is garbage-collected
 
 
 def import_torchvision(*, extra: str, purpose: str) -> Any:
-    """Import torchvision; one that imports by itself is left alone."""
+    """Import torchvision, declaring missing operators if the plain import fails on them."""
     optional_package("torch", extra=extra, purpose=purpose)
     with _lock:
         try:
@@ -40,16 +40,16 @@ def import_torchvision(*, extra: str, purpose: str) -> Any:
 
 
 def torchvision_installed() -> bool:
-    """Whether torchvision is there at all, without importing it."""
+    """Whether torchvision is installed, without importing it."""
     try:
         return find_spec("torchvision") is not None
-    except ValueError:  # a test or a user put something without a spec into sys.modules
+    except ValueError:  # an entry of sys.modules without a spec
         return sys.modules.get("torchvision") is not None
 
 
 def _declare_missing_operators() -> None:
     torch: Any = import_module("torch")
-    _forget_half_imported()
+    _remove_partial_import()
     library = torch.library.Library("torchvision", "FRAGMENT")
     _declarations.append(library)
     for operator in _operators_with_shape_rules():
@@ -58,10 +58,10 @@ def _declare_missing_operators() -> None:
 
 
 def _operators_with_shape_rules() -> list[str]:
-    """The operators torchvision registers shape rules for, read from its source.
+    """List the operators for which torchvision registers shape rules, read from its source.
 
-    Reading them all first matters: after a second failure the rules that did get registered would
-    be in the way of a third attempt.
+    All must be declared at once: after a second failure, the rules registered so far would make a
+    third attempt fail.
     """
     spec = find_spec("torchvision")
     folders = (spec.submodule_search_locations if spec else None) or []
@@ -70,6 +70,6 @@ def _operators_with_shape_rules() -> list[str]:
     return sorted({"nms", *re.findall(r"[\"']torchvision::(\w+)[\"']", text)})
 
 
-def _forget_half_imported() -> None:
+def _remove_partial_import() -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]
