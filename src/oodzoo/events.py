@@ -1,11 +1,37 @@
-"""Types of the callbacks by which long work reports its progress."""
+"""Callbacks by which long work reports its progress."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 Progress = Callable[[int, int], None]
 """Called with (done, total)."""
 
 Log = Callable[[str], None]
 """Called with one line about the current step."""
+
+
+class Observer:
+    """Follows a run; this one does nothing.
+
+    The stages are "extraction", "ranking", "selection", "evaluation", "predictor", "testbed".
+    """
+
+    reporter: Any = None
+    """Follows the extraction, see :class:`oodzoo.features.extract.Reporter`."""
+
+    def begin(self, stage: str) -> None:
+        """A stage begins."""
+
+    def progress(self, done: int, total: int) -> None:
+        """Part of a stage is done."""
+
+    def log(self, message: str) -> None:
+        """One line about the current step."""
+
+    def end(self, stage: str, result: Any, *, reused: bool) -> None:
+        """A stage ended; its result may be that of an earlier run."""
+
+    def skip(self, stage: str, reason: str) -> None:
+        """A stage is left out."""

@@ -1,4 +1,4 @@
-"""The frame of the command line: common options, exit codes, one-line errors."""
+"""The command-line application: common options, exit codes, one-line errors."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ import oodzoo
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 
-OK, FAULT, WRONG_USE, INTERRUPTED = 0, 1, 2, 130
+OK, INTERNAL_ERROR, INPUT_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 app = typer.Typer(
     name="oodzoo",
-    help="Choose and combine pre-trained models for data from a domain nobody has seen.",
+    help="Choose and combine pre-trained models for data from unseen domains.",
     epilog="Example: oodzoo demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -31,7 +31,7 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No messages and no progress.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no messages and no progress.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 
 
@@ -42,10 +42,10 @@ def command(
     group: typer.Typer = app,
     cls: type[TyperCommand] = TyperCommand,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a command that takes a Terminal first.
+    """Register a command whose first parameter is a Terminal.
 
-    Adds `--json`, `--quiet` and `--debug`, and turns what goes wrong into one line and an exit
-    code: 2 for a person's mistake, 1 for a fault of ours.
+    Adds `--json`, `--quiet` and `--debug`, and turns exceptions into one line and an exit code:
+    2 for an input error, 1 for an internal error.
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
@@ -85,35 +85,35 @@ class _OneLineErrors:
         if self.debug:
             traceback.print_exception(error)
         if isinstance(error, InputError):
-            _complain(str(error))
-            raise typer.Exit(WRONG_USE) from None
-        hint = "" if self.debug else " (--debug shows where; please report it)"
-        _complain(f"unexpected {type(error).__name__}: {error}{hint}")
-        raise typer.Exit(FAULT) from None
+            _print_error(str(error))
+            raise typer.Exit(INPUT_ERROR) from None
+        hint = "" if self.debug else " (please report it, with the output of --debug)"
+        _print_error(f"unexpected {type(error).__name__}: {error}{hint}")
+        raise typer.Exit(INTERNAL_ERROR) from None
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
 
 
-def _complain(message: str) -> None:
+def _print_error(message: str) -> None:
     print(f"oodzoo: {' '.join(message.splitlines())}", file=sys.stderr)
 
 
 def main() -> None:
-    """Entry point of the command `oodzoo`."""
-    warnings.filterwarnings("ignore", module="PIL")  # images.py judges files, not Pillow's warnings
-    # what was decoded ahead is in vain when a run is interrupted
+    """Run the command `oodzoo`."""
+    warnings.filterwarnings("ignore", module="PIL")  # data.images checks the files itself
+    # Prefetched work is discarded when a run is interrupted.
     warnings.filterwarnings("ignore", message=".*tasks have been successfully executed")
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal may know ASCII only
+            stream.reconfigure(errors="backslashreplace")  # for ASCII terminals
     try:
         code = _run()
         sys.stdout.flush()
     except (BrokenPipeError, SystemExit) as error:
-        # The reader of our output has left, as `head` does: no fault. Rich turns that into an exit.
+        # The reader closed the pipe, as `head` does: not an error. Rich turns that into an exit.
         if not isinstance(error.__context__ or error, BrokenPipeError):
             raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -124,20 +124,20 @@ def main() -> None:
 def _run() -> int:
     try:
         code = app(standalone_mode=False) or OK
-    except KeyboardInterrupt:  # which newer versions of typer turn into the code
+    except KeyboardInterrupt:  # newer versions of typer return an exit code instead
         code = INTERRUPTED
     except Exception as error:
-        # Wrong use, as the parser of the command line reports it. Which class it is depends on
-        # the version of typer; what they share is how they say it.
+        # A usage error of the parser. Its class depends on the version of typer, but all of
+        # them have `format_message`.
         if not hasattr(error, "format_message"):
             raise
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "oodzoo"
         if message := error.format_message():
-            _complain(f"{message} (see {path} --help)")
-        return WRONG_USE
+            _print_error(f"{message} (see {path} --help)")
+        return INPUT_ERROR
     if code == INTERRUPTED:
-        _complain("interrupted; what is finished is kept, and the same command goes on from there")
+        _print_error("interrupted; finished work is kept, rerun the command to resume")
     return int(code)
 
 
@@ -151,7 +151,9 @@ def _print_version(wanted: bool) -> None:
 def _root(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     pass

@@ -1,30 +1,24 @@
-"""`oodzoo data`: what a data set holds, and what is odd about it."""
+"""`oodzoo data`: the contents of a data set and its problems."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
+from oodzoo.cli.options import DataArgument, RootOption
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
 
-DataArgument = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Folder root/domain/class/image, or a CSV table.")
-]
-RootOption = Annotated[
-    Path | None, typer.Option(help="Folder that the paths of a CSV table are relative to.")
-]
-
 
 def show_counts(terminal: Terminal, dataset: ImageDomains) -> None:
-    """The table of classes and domains."""
+    """Show the number of images by class and domain."""
     counts = dataset.counts()
-    if len(dataset.domains) <= len(dataset.classes):  # the fewer ones make the columns
+    if len(dataset.domains) <= len(dataset.classes):  # columns for whichever is fewer
         columns = ["class", *dataset.domains]
         rows: list[list[Any]] = [
             [label, *(counts[d][label] for d in dataset.domains)] for label in dataset.classes
@@ -35,7 +29,8 @@ def show_counts(terminal: Terminal, dataset: ImageDomains) -> None:
     sums = [sum(column) for column in list(zip(*rows, strict=True))[1:]]
     terminal.table(columns, [*rows, ["all", *sums]])
     terminal.line(
-        f"{len(dataset)} images, {len(dataset.domains)} domains, {len(dataset.classes)} classes"
+        f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, "
+        f"{count(len(dataset.classes), 'class', 'classes')}"
     )
 
 
@@ -45,10 +40,10 @@ def data(
     source: DataArgument,
     root: RootOption = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Count only; do not open the images.")
+        bool, typer.Option("--quick", help="Only count; do not open the images.")
     ] = False,
 ) -> None:
-    """Count the images of each domain and class, and say what is odd."""
+    """Count the images of each domain and class, and report problems."""
     from oodzoo.data.dataset import ImageDomains
 
     dataset = ImageDomains(source, root=root)

@@ -8,40 +8,40 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.run import job
+from oodzoo.cli.run import run_job
 from oodzoo.cli.terminal import Terminal
 
 
 @command("demo", example="oodzoo demo --out demo/")
 def demo(
     terminal: Terminal,
-    out: Annotated[Path, typer.Option(help="Folder for what the demo makes.")] = Path(
-        "oodzoo-demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
 ) -> None:
-    """Do the whole job on embedded data: handwritten digits and a zoo of tiny models."""
+    """Run the whole job on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo._io import explaining_disk_errors
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
     from oodzoo.features.extract import Settings
-    from oodzoo.pipeline.stages import RunConfig
+    from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
 
-    _refuse_other_data(out / "data")
+    _require_demo_folder(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
     terminal.say(
-        "Scikit-learn's handwritten digits, each in one of six domains, and tiny models that "
-        "have never seen them."
+        "Scikit-learn's handwritten digits, rendered in six domains, and tiny models that were "
+        "not trained on them."
     )
-    job(terminal, dataset, load_zoo("demo"), out, RunConfig(extraction=Settings(device="cpu")))
+    config = RunConfig(extraction=Settings(device="cpu"))
+    run_job(terminal, dataset, load_zoo("demo"), out, config)
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
         "  oodzoo run photos/ --zoo modern --out job/"
     )
 
 
-def _refuse_other_data(folder: Path) -> None:
+def _require_demo_folder(folder: Path) -> None:
+    """Reject a folder that holds anything but the data of the demo."""
     from oodzoo.demo.digits import DOMAINS
     from oodzoo.errors import InputError
 
@@ -49,6 +49,6 @@ def _refuse_other_data(folder: Path) -> None:
         foreign = sorted({entry.name for entry in folder.iterdir()} - set(DOMAINS))
         if foreign:
             raise InputError(
-                f"{str(folder)!r} holds {foreign[0]!r}, which is not the demo's; "
+                f"{str(folder)!r} holds {foreign[0]!r}, which was not written by the demo; "
                 "choose another folder with --out"
             )

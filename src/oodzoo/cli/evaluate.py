@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.extract import StoreArgument
+from oodzoo.cli.options import StoreArgument
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:

@@ -1,24 +1,29 @@
-"""`oodzoo extract`: from images to a feature store."""
+"""`oodzoo extract`: images to a feature store."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.data import DataArgument, RootOption
-from oodzoo.cli.models import ZooOption
+from oodzoo.cli.options import (
+    DataArgument,
+    DeviceOption,
+    DtypeOption,
+    NewStoreOption,
+    PrecisionOption,
+    RootOption,
+    ZooOption,
+)
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.features.extract import Extraction, Reporter
-
-DeviceOption = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1 or mps.")]
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a feature store.")]
+    from oodzoo.record import ExtractionSummary
 
 
 @command("extract", example="oodzoo extract photos/ --zoo timm/resnet50.a1_in1k --store features/")
@@ -26,26 +31,22 @@ def extract(
     terminal: Terminal,
     source: DataArgument,
     zoo: ZooOption,
-    store: Annotated[Path, typer.Option(help="Folder of the store; made where missing.")],
+    store: NewStoreOption,
     root: RootOption = None,
     device: DeviceOption = "auto",
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="In which PyTorch models compute: float32, bfloat16, float16.")
-    ] = "float32",
-    dtype: Annotated[
-        str, typer.Option(help="In which features are stored: float32 or float16.")
-    ] = "float32",
+    precision: PrecisionOption = "float32",
+    dtype: DtypeOption = "float32",
     on_error: Annotated[
-        str, typer.Option(help="What an unreadable image does: skip it, or fail.")
+        str, typer.Option(help="What to do with an unreadable image: skip or fail.")
     ] = "skip",
     limit: Annotated[
         int | None,
-        typer.Option(help="Only this many images, sampled by domain and class; for a quick look."),
+        typer.Option(help="Use only this many images, stratified by domain and class."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the sample.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
 ) -> None:
-    """Extract the features of every image with every model; resumes where it was stopped."""
+    """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.extract import Settings, run_extraction
     from oodzoo.features.store import FeatureStore
@@ -61,8 +62,8 @@ def extract(
     opened = FeatureStore(store)
     report_extraction(terminal, done, opened.skipped)
     terminal.line(
-        f"{len(opened.models)} models, {opened.n_images} images, {len(opened.domains)} domains "
-        f"in {store}"
+        f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "
+        f"{count(len(opened.domains), 'domain')} in {store}"
     )
     terminal.document(
         {
@@ -80,15 +81,12 @@ def extract(
 
 
 def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, str]) -> None:
-    """Say what did not work, and what more speed would have to come from."""
-    for path, reason in skipped.items():
-        terminal.warn(f"skipped {path!r}: {reason}")
-    for name, reason in done.failed.items():
-        terminal.warn(f"model {name!r} is left out: {reason}")
+    """Report what failed, and what limits the speed."""
+    warn_of_losses(terminal, done, skipped)
     if done.outdated:
         terminal.warn(
-            f"{', '.join(done.outdated)}: in the store, but not for the images that were added, "
-            "and so left out; run again with a zoo that names them"
+            f"{', '.join(done.outdated)}: no features of the images that were added, so left out; "
+            "run again with a zoo that includes them"
         )
     if done.shards:
         terminal.say(
@@ -97,9 +95,21 @@ def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, s
         )
 
 
+def warn_of_losses(
+    terminal: Terminal,
+    done: Extraction | ExtractionSummary,
+    skipped: dict[str, str],
+) -> None:
+    """Warn of images that were skipped and models that failed."""
+    for path, reason in skipped.items():
+        terminal.warn(f"skipped {path!r}: {reason}")
+    for name, reason in done.failed.items():
+        terminal.warn(f"model {name!r} failed, skipped: {reason}")
+
+
 @contextmanager
 def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
-    """Two bars on stderr: all models together, and the one at work."""
+    """Show two bars on stderr: all models together, and the current one."""
     if not terminal.shows_progress:
         yield _Lines(terminal)
         return
@@ -125,13 +135,13 @@ def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
 
 
 class _Lines:
-    """A reporter for a log: a line at the start, and one for each model that is given up."""
+    """Reports the start and every failed model as a line."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
     def start(self, models: Sequence[str], n_images: int) -> None:
-        self._terminal.say(f"{len(models)} models, {n_images} images")
+        self._terminal.say(f"{count(len(models), 'model')}, {count(n_images, 'image')}")
 
     def say(self, message: str) -> None:
         self._terminal.say(message)
@@ -140,11 +150,11 @@ class _Lines:
         pass
 
     def failed(self, model: str, reason: str) -> None:
-        self._terminal.warn(f"model {model!r} is given up: {reason}")
+        self._terminal.warn(f"model {model!r} failed, skipped: {reason}")
 
 
 class _Bars(_Lines):
-    """A reporter that moves bars."""
+    """Reports progress as bars."""
 
     def __init__(self, terminal: Terminal, bars: Any) -> None:
         super().__init__(terminal)
@@ -192,5 +202,5 @@ def _batch_size(text: str) -> int | None:
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit()):
-        raise InputError(f"the batch size must be a number or auto, and is {text!r}")
+        raise InputError(f"--batch-size must be a number or auto, got {text!r}")
     return int(text)

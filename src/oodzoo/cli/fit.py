@@ -1,4 +1,4 @@
-"""`oodzoo fit` and `oodzoo export`: a model of the best models of a store, and as one ONNX file."""
+"""`oodzoo fit` and `oodzoo export`: train a predictor, write it as an ONNX file."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.extract import StoreArgument
-from oodzoo.cli.models import ZOO_HELP
+from oodzoo.cli.options import (
+    ZOO_HELP,
+    ComputeOption,
+    PredictorArgument,
+    StoreArgument,
+    ThresholdOption,
+    compute_device,
+)
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
-
-ModelArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder of a predictor, made by oodzoo fit.")
-]
 
 
 @command("fit", example="oodzoo fit features/ --out model/")
@@ -25,29 +28,23 @@ def fit(
     terminal: Terminal,
     store: StoreArgument,
     out: Annotated[Path, typer.Option(help="Folder for the predictor.")],
-    top_k: Annotated[int, typer.Option(help="How many of the best models to take.")] = 3,
+    top_k: Annotated[int, typer.Option(help="Number of top models to combine.")] = 3,
     models: Annotated[
-        str | None, typer.Option(help="These models instead, separated by commas.")
+        str | None, typer.Option(help="Use these models instead, separated by commas.")
     ] = None,
-    select: Annotated[
-        bool, typer.Option(help="Keep only features that say something about a class, or all.")
-    ] = True,
-    threshold: Annotated[
-        float, typer.Option(help="Keep features with a greater inclusion probability.")
-    ] = 0.5,
+    select: Annotated[bool, typer.Option(help="Keep only informative features, or all.")] = True,
+    threshold: ThresholdOption = 0.5,
     zoo: Annotated[
         str | None,
-        typer.Option(help=f"Where the models lie, if not where they lay. {ZOO_HELP}"),
+        typer.Option(help=f"New location of the models, if they moved. {ZOO_HELP}"),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
-    ] = "cpu",
+    device: ComputeOption = "cpu",
 ) -> None:
-    """Train a predictor on all domains of a store; its folder holds all that it needs."""
+    """Train a predictor on all domains of a store; its folder is self-contained."""
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.folder import require_free
 
-    require_free(out)  # now rather than after the work
+    require_free(out)  # before the work
     with terminal.progress("Ranking") as progress:
         predictor = fit_store(
             store,
@@ -56,7 +53,7 @@ def fit(
             select=select,
             threshold=threshold,
             zoo=zoo,
-            device=None if device == "cpu" else device,
+            device=compute_device(device),
             progress=progress,
         )
     predictor.save(out)
@@ -65,34 +62,35 @@ def fit(
 
 
 def predictor_document(predictor: Predictor, folder: Path) -> dict[str, Any]:
-    """A predictor for machines."""
+    """Describe a predictor as a JSON document."""
     origin = predictor.origin
     return {
         "model": str(folder),
-        "models": [network.name for network in predictor.models],
+        "models": [model.name for model in predictor.models],
         "n_features": origin.n_features,
         "n_selected": len(predictor.columns),
         "classes": predictor.classes_.tolist(),
         "domains": list(origin.domains),
         "images": origin.n_images,
-        "strength": predictor.head.C,
+        "C": predictor.head.C,
         "out_of_domain": predictor.gaussian.facts(),
     }
 
 
 def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
-    """A predictor for people."""
+    """Show a predictor."""
     origin = predictor.origin
     terminal.table(
         ["model", "features", "kept"],
         [
-            [network.name, network.feature_dim, len(predictor.columns.by_model[network.name])]
-            for network in predictor.models
+            [model.name, model.feature_dim, len(predictor.columns.by_model[model.name])]
+            for model in predictor.models
         ],
     )
     terminal.line(
-        f"{len(predictor.classes_)} classes from {len(predictor.columns)} features, trained on "
-        f"{origin.n_images} images of {len(origin.domains)} domains; saved in {folder}"
+        f"{count(len(predictor.classes_), 'class', 'classes')} from "
+        f"{count(len(predictor.columns), 'feature')}, trained on {count(origin.n_images, 'image')} "
+        f"of {count(len(origin.domains), 'domain')}; saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
 
@@ -100,10 +98,10 @@ def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> No
 @command("export", example="oodzoo export model/ model.onnx")
 def export(
     terminal: Terminal,
-    model: ModelArgument,
+    model: PredictorArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The ONNX file to write.")],
 ) -> None:
-    """Write a predictor as one ONNX file, from pixels to probabilities."""
+    """Write a predictor as one ONNX file, from pixels to class probabilities."""
     from oodzoo.predictor import load
     from oodzoo.predictor.export import input_names
 

@@ -1,4 +1,4 @@
-"""`oodzoo models`: what a zoo holds."""
+"""`oodzoo models`: the models of a zoo."""
 
 from __future__ import annotations
 
@@ -6,14 +6,10 @@ from typing import Annotated
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
+from oodzoo.cli.options import ZOO_HELP
 from oodzoo.cli.terminal import Terminal
-
-ZOO_HELP = (
-    "A named zoo (demo, paper, modern), a zoo file (.toml), or specs such as "
-    "timm/resnet50.a1_in1k, separated by commas."
-)
-ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 
 
 @command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100")
@@ -24,16 +20,16 @@ def models(
         str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Only from onnx, timm, torchvision, hf or open_clip.")
+        str | None, typer.Option(help="Only models from onnx, timm, torchvision, hf or open_clip.")
     ] = None,
     max_parameters: Annotated[
         float | None, typer.Option(help="Only models of at most this many million parameters.")
     ] = None,
     pretraining: Annotated[
-        str | None, typer.Option(help="Only where the pre-training mentions this.")
+        str | None, typer.Option(help="Only models whose pre-training mentions this.")
     ] = None,
     licence: Annotated[
-        str | None, typer.Option(help="Only where the licence mentions this.")
+        str | None, typer.Option(help="Only models whose licence mentions this.")
     ] = None,
 ) -> None:
     """List the models of a zoo."""
@@ -43,9 +39,9 @@ def models(
     from oodzoo.zoo.spec import SOURCES
 
     if source is not None and source not in SOURCES:
-        raise InputError(f"the source {source!r} is not known; known are {', '.join(SOURCES)}")
+        raise InputError(f"unknown source {source!r}; known are {', '.join(SOURCES)}")
     if max_parameters is not None and not 0 <= max_parameters < 1e9:
-        raise InputError(f"--max-parameters must be a number of millions, and is {max_parameters}")
+        raise InputError(f"--max-parameters must be a number of millions, got {max_parameters}")
     specs = filter_models(
         load_zoo(zoo),
         pattern=name,
@@ -68,7 +64,7 @@ def models(
         ],
         left=3,
     )
-    terminal.line(f"{len(specs)} models")
+    terminal.line(count(len(specs), "model"))
     absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:
         terminal.say(f"not available: {entry.name}: {entry.missing}")

@@ -1,4 +1,4 @@
-"""The option `--plot`: the picture of a result as a file."""
+"""The option `--plot`: a result as a figure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _known_format(path: Path | None) -> Path | None:
-    """Refuse a picture that cannot be written before anything is computed."""
+    """Reject an unknown file format before anything is computed."""
     if path is not None and path.suffix.lower() not in (".png", ".svg", ".pdf"):
         raise typer.BadParameter(f"{str(path)!r} must end in .png, .svg or .pdf")
     return path
@@ -23,7 +23,7 @@ def _known_format(path: Path | None) -> Path | None:
 PlotOption = Annotated[
     Path | None,
     typer.Option(
-        help="Draw the result into this file: .png, .svg or .pdf.", callback=_known_format
+        help="Also write the result as a figure: a .png, .svg or .pdf file.", callback=_known_format
     ),
 ]
 
@@ -33,10 +33,10 @@ class Plotted(Protocol):
 
 
 def save_plot(terminal: Terminal, result: Plotted, path: Path | None) -> None:
-    """Write the picture of a result, if one is wanted."""
+    """Write a result as a figure, if a path is given."""
     if path is None:
         return
     from oodzoo.report.plots import save_figure
 
     save_figure(result.plot(), path)
-    terminal.say(f"the picture is in {path}")
+    terminal.say(f"figure written to {path}")

@@ -1,4 +1,4 @@
-"""`oodzoo predict`: labels of images, as they come."""
+"""`oodzoo predict`: classify images."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.extract import DeviceOption
-from oodzoo.cli.fit import ModelArgument
+from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -24,22 +24,23 @@ if TYPE_CHECKING:
 @command("predict", example="oodzoo predict model/ photos/new/ --format csv")
 def predict(
     terminal: Terminal,
-    model: ModelArgument,
+    model: PredictorArgument,
     images: Annotated[
         list[Path], typer.Argument(metavar="IMAGE|FOLDER...", help="Images, or folders of them.")
     ],
     format: Annotated[  # noqa: A002 - the name of the option
-        str | None, typer.Option("--format", help="table, jsonl or csv, line by line.")
+        str | None, typer.Option("--format", help="Output format: table, jsonl or csv.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="Write to this file; its suffix says the format.")
+        Path | None, typer.Option(help="File to write; its suffix sets the format.")
     ] = None,
     device: DeviceOption = "auto",
     batch_size: Annotated[
-        int | None, typer.Option(help="Images in one forward pass; chosen for the device.")
+        int | None,
+        typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
 ) -> None:
-    """Label images, with probabilities and a warning about those unlike the training images."""
+    """Classify images, and warn of images that are unlike the training data."""
     from oodzoo.errors import InputError
     from oodzoo.predictor import Prediction, load
     from oodzoo.predictor.images import image_files
@@ -48,7 +49,7 @@ def predict(
     files = image_files(images)
     predictor = load(model, device=device, batch_size=batch_size)
     classes = [str(label) for label in predictor.classes_.tolist()]
-    predicted: list[dict[str, Any]] = []  # with --json alone: lines are not kept
+    predicted: list[dict[str, Any]] = []  # only for --json
     unreadable: list[dict[str, Any]] = []
     n = far = 0
     with _opened(output) as stream:
@@ -71,30 +72,30 @@ def predict(
             )
     if far:
         terminal.warn(
-            f"{far} of {n} images are unlike those the model was trained on (distance above 1): "
-            "check their labels"
+            f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training images "
+            "(distance above 1): check the labels"
         )
     terminal.document({"predictions": predicted, "unreadable": unreadable})
 
 
 def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str | None:
-    """How predictions are written line by line; None where they make one document."""
+    """The format of the output; None for one JSON document."""
     from oodzoo.errors import InputError
 
     if terminal.json:
         if wanted is not None or output is not None:
-            raise InputError("--json prints one document; leave out --format and --output")
+            raise InputError("--json prints one JSON document; leave out --format and --output")
         return None
     by_suffix = "table" if output is None else output.suffix.lstrip(".").lower()
     chosen = wanted or (by_suffix if by_suffix in _WRITERS else "jsonl")
     if chosen not in _WRITERS:
-        raise InputError(f"--format {chosen!r} is not known; known are {', '.join(_WRITERS)}")
+        raise InputError(f"unknown --format {chosen!r}; known are {', '.join(_WRITERS)}")
     return chosen
 
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that has its name once it is whole."""
+    """Standard output, or a file that is renamed to its name when it is complete."""
     from oodzoo._io import explaining_disk_errors
     from oodzoo.errors import InputError
 

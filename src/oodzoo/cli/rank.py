@@ -1,4 +1,4 @@
-"""`oodzoo rank`: the models of a store, the best first."""
+"""`oodzoo rank`: rank the models of a store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperCommand
 
 from oodzoo.cli.app import command
-from oodzoo.cli.extract import StoreArgument
+from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 
@@ -25,12 +25,12 @@ def _score_names() -> list[str]:
 
 
 class _NamingScores(TyperCommand):
-    """Its help lists the scores that are known when it is asked for, those of plugins too."""
+    """A command whose help lists all scores, those of plugins included."""
 
     def get_help(self, ctx: Any) -> str:
         for option in self.params:
             if option.name == "score":
-                option.help = f"By what to rank: {', '.join(_score_names())}."  # type: ignore[attr-defined]
+                option.help = f"Score to rank by: {', '.join(_score_names())}."  # type: ignore[attr-defined]
         return super().get_help(ctx)
 
 
@@ -39,17 +39,15 @@ def rank(
     terminal: Terminal,
     store: StoreArgument,
     score: Annotated[
-        str, typer.Option(help="By what to rank.", autocompletion=_score_names)
+        str, typer.Option(help="Score to rank by.", autocompletion=_score_names)
     ] = "zood",
     stability: Annotated[
-        str, typer.Option(help="robust, or paper for the formula as printed.")
+        str, typer.Option(help="Stability term: robust, or paper for the published formula.")
     ] = "robust",
-    device: Annotated[
-        str, typer.Option(help="Where to compute: cpu (NumPy), or cuda with PyTorch.")
-    ] = "cpu",
+    device: ComputeOption = "cpu",
     plot: PlotOption = None,
 ) -> None:
-    """Rank the models of a store by leaving each domain out in turn."""
+    """Rank the models of a store by leave-one-domain-out performance."""
     ranking = ranked(terminal, store, score, stability, device)
     show_ranking(terminal, ranking)
     terminal.document(ranking.to_dict())
@@ -63,6 +61,7 @@ def ranked(
     stability: str = "robust",
     device: str = "cpu",
 ) -> Ranking:
+    """Rank the models of a store with a progress bar."""
     from oodzoo.features.store import FeatureStore
     from oodzoo.ranking.ranker import rank as rank_store
 
@@ -71,13 +70,13 @@ def ranked(
             FeatureStore(store),
             score=score,
             stability=stability,  # type: ignore[arg-type]
-            device=None if device == "cpu" else device,
+            device=compute_device(device),
             progress=progress,
         )
 
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
-    """A ranking for people, in 80 columns."""
+    """Show a ranking in 80 columns."""
     terminal.table(
         [
             "rank",
@@ -97,17 +96,16 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         left=3,
     )
     terminal.line(
-        "rank: the place, and between which places it may lie. acc.: mean accuracy over\n"
-        "left-out domains, and the 90 % interval of that mean; one new domain may lie\n"
-        "further out. "
-        "d, M, ms: features, million parameters, milliseconds per image.\n"
-        "*: no model is at least as accurate and cheaper."
+        "rank: with its 90 % interval. acc.: mean accuracy over held-out domains, with the\n"
+        "90 % interval of that mean; a single new domain varies more. d, M, ms: features,\n"
+        "million parameters, milliseconds per image. *: Pareto-optimal, no other model is\n"
+        "at least as accurate and cheaper."
     )
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
-            terminal.warn(f"no domain but {domain!r} has {', '.join(classes)}: left out of discr.")
+            terminal.warn(f"only {domain!r} has {', '.join(classes)}: left out of discr.")
     for name, reason in ranking.left_out.items():
-        terminal.warn(f"model {name!r} is left out: {reason}")
+        terminal.warn(f"model {name!r} is not ranked: {reason}")
 
 
 def _cells(row: Row) -> list[object]:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.data import DataArgument, RootOption, show_counts
+from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
-from oodzoo.cli.extract import DeviceOption, extraction_progress
-from oodzoo.cli.models import ZooOption
+from oodzoo.cli.extract import extraction_progress, warn_of_losses
+from oodzoo.cli.options import DataArgument, DeviceOption, PrecisionOption, RootOption, ZooOption
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
 from oodzoo.cli.terminal import Terminal
+from oodzoo.events import Observer, Progress
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.pipeline.stages import RunConfig
+    from oodzoo.pipeline import RunConfig
+    from oodzoo.testbed import TestBed
     from oodzoo.zoo import ModelSpec
 
 
@@ -30,38 +34,36 @@ def run(
     terminal: Terminal,
     source: DataArgument,
     zoo: ZooOption,
-    out: Annotated[Path, typer.Option(help="Folder for everything that the job makes.")],
+    out: Annotated[Path, typer.Option(help="Folder for all results.")],
     root: RootOption = None,
     top_k: Annotated[
         str,
         typer.Option(
-            help="How many models to put side by side; several, such as 1,3,5,7, to compare them "
-            "(the predictor takes 3 if it is among them, else the smallest); or auto."
+            help="Number of models to combine; several, such as 1,3,5,7, to compare them (the "
+            "predictor takes 3 if it is among them, else the smallest); or auto."
         ),
     ] = "3",
-    score: Annotated[str, typer.Option(help="What models are ranked by, as in rank.")] = "zood",
+    score: Annotated[str, typer.Option(help="Score to rank by, as in rank.")] = "zood",
     protocol: Annotated[
-        str, typer.Option(help="How heads are judged: fast, or domainbed for its random search.")
+        str, typer.Option(help="How heads are trained: fast, or domainbed for its random search.")
     ] = "fast",
     baselines: Annotated[
-        bool, typer.Option(help="Judge single models, random features and other scores, too.")
+        bool, typer.Option(help="Also evaluate single models, random features and other scores.")
     ] = True,
     device: DeviceOption = "auto",
-    precision: Annotated[
-        str, typer.Option(help="In which PyTorch models compute: float32, bfloat16, float16.")
-    ] = "float32",
+    precision: PrecisionOption = "float32",
     limit: Annotated[
-        int | None, typer.Option(help="Only this many images, for a quick look.")
+        int | None, typer.Option(help="Use only this many images, for a quick look.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the sample, and of all that is drawn.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Do the whole job: extract, rank, select, evaluate, fit a predictor, and report.
+    """Run the whole job: extract, rank, select, evaluate, fit a predictor, and report.
 
-    Stopped or repeated, the same command does only what is missing or has changed.
+    Rerun the same command to resume: only what is missing or has changed is computed.
     """
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.extract import Settings
-    from oodzoo.pipeline.stages import RunConfig
+    from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
 
     config = RunConfig(
@@ -75,87 +77,93 @@ def run(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    job(terminal, dataset, load_zoo(zoo), out, config)
+    run_job(terminal, dataset, load_zoo(zoo), out, config)
 
 
-def job(
+def run_job(
     terminal: Terminal,
     dataset: ImageDomains,
     zoo: Sequence[ModelSpec],
     out: Path,
     config: RunConfig,
 ) -> None:
-    """The whole job, each stage shown when it has ended."""
-    from oodzoo._io import locked
-    from oodzoo.pipeline.stages import Job
-    from oodzoo.ranking.result import Ranking
+    """Run the whole job and show the result of each stage when it ends."""
+    from oodzoo.pipeline import run as run_pipeline
 
     show_counts(terminal, dataset)
     for issue in dataset.leaks():
         terminal.warn(issue.message)
-    with locked(out):
-        work = Job(dataset, zoo, out, config, shlex.join(["oodzoo", *sys.argv[1:]]))
-        stages = _Stages(terminal)
-        stages.begin(f"Features of {len(zoo)} models")
-        with extraction_progress(terminal) as reporter:
-            extraction = stages.end(*work.extract(reporter))
-        _show_losses(terminal, extraction)
-
-        stages.begin("Ranking: each domain is left out in turn, nothing is fine-tuned")
-        with terminal.progress("Ranking") as progress:
-            ranking = Ranking.from_dict(stages.end(*work.rank(progress)))
-        show_ranking(terminal, ranking)
-
-        stages.begin("Selection of features of the best models")
-        show_selection(terminal, stages.end(*work.select()))
-
-        if work.can_evaluate:
-            stages.begin("Evaluation: each domain in turn as one that nobody has seen")
-            show_evaluation(terminal, stages.end(*work.evaluate(terminal.say)))
-        else:
-            terminal.warn(
-                "no evaluation: it takes three domains, two to rank by and one to test on"
-            )
-
-        stages.begin("Predictor of all domains")
-        predictor = stages.end(*work.fit())
-        terminal.line(f"{out / predictor['folder']}: {', '.join(predictor['models'])}")
-
-        if config.baselines and not work.can_judge:
-            terminal.warn("no test bed: to judge an order takes three models")
-        elif config.baselines:
-            from oodzoo.cli.testbed_tables import show_bed
-            from oodzoo.testbed import from_dict
-
-            stages.begin("Test bed: how well each score orders these models")
-            with terminal.progress("Judging") as progress:
-                bed = stages.end(*work.judge(progress))
-            show_bed(terminal, from_dict(bed))
-        page = work.report()
+    with ExitStack() as bars:
+        observer = _TerminalObserver(terminal, bars, out, len(zoo))
+        typed = shlex.join(["oodzoo", *sys.argv[1:]])
+        result = run_pipeline(dataset, zoo, out, config=config, observer=observer, command=typed)
+    page = out / "report.html"
     terminal.say(f"Report: {page}")
-    terminal.say(f"Predict with: oodzoo predict {out / predictor['folder']} IMAGE|FOLDER ...")
-    terminal.document({**work.record.document, "report": str(page)})
+    terminal.say(f"Predict with: oodzoo predict {out / 'model'} IMAGE|FOLDER ...")
+    terminal.document({**result.to_dict(), "report": str(page)})
 
 
-class _Stages:
-    """Numbers the stages, and says which of them had been done already."""
+class _TerminalObserver(Observer):
+    """Shows progress bars and, when a stage ends, its result."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int) -> None:
         self._terminal = terminal
+        self._bars = bars
+        self._out = out
+        self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
         self._number = 0
+        self._advance: Progress | None = None
 
-    def begin(self, title: str) -> None:
+    def begin(self, stage: str) -> None:
         self._number += 1
-        self._terminal.say(f"{self._number}. {title}")
+        self._terminal.say(f"{self._number}. {self._titles[stage]}")
+        if stage == "extraction":
+            self.reporter = self._bars.enter_context(extraction_progress(self._terminal))
+        elif stage in ("ranking", "testbed"):
+            bar = self._terminal.progress(stage.capitalize())
+            self._advance = self._bars.enter_context(bar)
 
-    def end(self, document: dict[str, Any], skipped: bool) -> dict[str, Any]:
-        if skipped:
-            self._terminal.say("   done before, and nothing has changed since")
-        return document
+    def progress(self, done: int, total: int) -> None:
+        if self._advance is not None:
+            self._advance(done, total)
+
+    def log(self, message: str) -> None:
+        self._terminal.say(message)
+
+    def end(self, stage: str, result: Any, *, reused: bool) -> None:
+        self._bars.close()
+        self._advance = None
+        if reused:
+            self._terminal.say("   reused from an earlier run: nothing has changed")
+        if stage == "predictor":
+            models = ", ".join(result.models)
+            self._terminal.line(f"{self._out / result.folder}: {models}")
+        else:
+            _SHOW[stage](self._terminal, result)
+
+    def skip(self, stage: str, reason: str) -> None:
+        self._terminal.warn(f"{stage} skipped: {reason}")
 
 
-def _show_losses(terminal: Terminal, extraction: dict[str, Any]) -> None:
-    for path, reason in extraction["skipped"].items():
-        terminal.warn(f"skipped {path!r}: {reason}")
-    for name, reason in extraction["failed"].items():
-        terminal.warn(f"model {name!r} is left out: {reason}")
+_TITLES = {
+    "ranking": "Rank by leave-one-domain-out, without fine-tuning",
+    "selection": "Select features of the best models",
+    "evaluation": "Leave-one-domain-out evaluation",
+    "predictor": "Fit a predictor on all domains",
+    "testbed": "Test bed: how well each score orders these models",
+}
+
+
+def _show_bed(terminal: Terminal, bed: TestBed) -> None:
+    from oodzoo.cli.testbed_tables import show_bed  # imports the test bed, which is slow
+
+    show_bed(terminal, bed)
+
+
+_SHOW: dict[str, Callable[[Terminal, Any], None]] = {
+    "extraction": lambda terminal, done: warn_of_losses(terminal, done, done.skipped),
+    "ranking": show_ranking,
+    "selection": show_selection,
+    "evaluation": show_evaluation,
+    "testbed": _show_bed,
+}

@@ -8,7 +8,7 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.extract import StoreArgument
+from oodzoo.cli.options import StoreArgument
 from oodzoo.cli.rank import ranked
 from oodzoo.cli.terminal import Terminal
 

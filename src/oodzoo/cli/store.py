@@ -1,4 +1,4 @@
-"""`oodzoo store …` and `oodzoo import`: looking after a store, filling it by hand."""
+"""`oodzoo store …` and `oodzoo import`: maintain a store, import features."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from oodzoo._text import count
 from oodzoo.cli.app import app, command
-from oodzoo.cli.extract import StoreArgument
+from oodzoo.cli.options import DtypeOption, NewStoreOption, StoreArgument
 from oodzoo.cli.terminal import Terminal
 
 group = typer.Typer(
-    help="Look after a feature store.",
+    help="Maintain a feature store.",
     epilog="Example: oodzoo store check features/",
     no_args_is_help=True,
 )
@@ -28,7 +29,7 @@ def check(
         typer.Option("--repair", help="Remove what is damaged; oodzoo extract makes it again."),
     ] = False,
 ) -> None:
-    """Verify every checksum of a store and say what to do."""
+    """Verify every checksum of a store."""
     from oodzoo.errors import InputError
     from oodzoo.features.checking import check_store
 
@@ -37,7 +38,7 @@ def check(
     for damage in found.damage:
         terminal.warn(f"{damage.path}: {damage.problem}")
     for name in found.unfinished:
-        terminal.warn(f"model {name!r} is not finished; run the same oodzoo extract again")
+        terminal.warn(f"model {name!r} is incomplete; rerun oodzoo extract to finish it")
     terminal.document(
         {
             "files": found.files,
@@ -46,11 +47,11 @@ def check(
             "repaired": repair and bool(found.damage),
         }
     )
-    terminal.line(f"{found.files} files verified, {len(found.damage)} damaged")
+    terminal.line(f"{count(found.files, 'file')} verified, {len(found.damage)} damaged")
     if found.damage and not repair:
         raise InputError(
-            f"{len(found.damage)} files of {str(store)!r} are damaged; `oodzoo store check --repair` "
-            "removes them, the same `oodzoo extract` then makes them again"
+            f"{str(store)!r} has {count(len(found.damage), 'damaged file')}; remove them with "
+            "`oodzoo store check --repair`, then rerun `oodzoo extract`"
         )
 
 
@@ -61,20 +62,21 @@ def import_(
         list[Path],
         typer.Argument(metavar="FEATURES", help="One .npz or .parquet file, or .npy files."),
     ],
-    store: Annotated[Path, typer.Option(help="Folder of the store; made where missing.")],
+    store: NewStoreOption,
     table: Annotated[
         Path | None,
         typer.Option(help="For .npy files: CSV of their rows, domain,label[,group][,path]."),
     ] = None,
-    dtype: Annotated[
-        str, typer.Option(help="In which features are stored: float32 or float16.")
-    ] = "float32",
+    dtype: DtypeOption = "float32",
 ) -> None:
-    """Make a store from features computed elsewhere."""
+    """Import features computed elsewhere into a store."""
     from oodzoo.features.importing import import_features
 
     made = import_features(files, store, table=table, dtype=dtype)
-    terminal.line(f"{len(made.models)} models, {made.n_images} rows, {len(made.domains)} domains")
+    terminal.line(
+        f"{count(len(made.models), 'model')}, {count(made.n_images, 'row')}, "
+        f"{count(len(made.domains), 'domain')}"
+    )
     terminal.document(
         {
             "store": str(store),

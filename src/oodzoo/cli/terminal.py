@@ -1,12 +1,14 @@
-"""What a person sees: results on stdout; messages, warnings and progress on stderr."""
+"""Terminal output: results on stdout; messages, warnings and progress on stderr."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+
+from oodzoo.events import Progress
 
 Document = dict[str, Any]
 
@@ -14,8 +16,8 @@ Document = dict[str, Any]
 class Terminal:
     """Where a command writes.
 
-    With `json` the one document of the command goes to stdout and its tables are not shown; with
-    `quiet` messages and progress are left out. Warnings and errors are always shown, on stderr.
+    With `json`, stdout gets one JSON document instead of tables. With `quiet`, messages and
+    progress are left out. Warnings and errors are always written, to stderr.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
@@ -23,7 +25,7 @@ class Terminal:
 
         self.json = json
         self.quiet = quiet
-        # Where nobody looks at lines of a certain width, none is cut or wrapped.
+        # Lines are neither cut nor wrapped unless stdout is a terminal.
         width = None if sys.stdout.isatty() else 10_000
         self._results = Console(highlight=False, emoji=False, width=width)
         self.messages = Console(stderr=True, highlight=False, emoji=False)
@@ -33,7 +35,7 @@ class Terminal:
         return not self.quiet and self.messages.is_terminal
 
     def say(self, message: str) -> None:
-        """A line about what is going on."""
+        """Write a message about the current step."""
         if not self.quiet:
             self.messages.print(message, markup=False, soft_wrap=True)
 
@@ -41,14 +43,14 @@ class Terminal:
         self.messages.print(f"warning: {message}", style="yellow", markup=False, soft_wrap=True)
 
     def document(self, document: Document) -> None:
-        """The result for machines: one JSON document, shown with `--json`."""
+        """Write the result as one JSON document, with `--json` only."""
         if self.json:
             json.dump(document, sys.stdout, indent=1, allow_nan=False)
             sys.stdout.write("\n")
-            sys.stdout.flush()  # a reader that has left is noticed here, not at the very end
+            sys.stdout.flush()  # raises BrokenPipeError here rather than at exit
 
     def line(self, text: str) -> None:
-        """A line of the result for people."""
+        """Write a line of the result, without `--json` only."""
         if not self.json:
             self._results.print(text, markup=False)
 
@@ -60,7 +62,7 @@ class Terminal:
         title: str | None = None,
         left: int = 1,
     ) -> None:
-        """A result as a table; the first `left` columns are text, the others numbers."""
+        """Write a table, without `--json` only; the first `left` columns are left-aligned text."""
         if self.json:
             return
         from rich import box
@@ -76,15 +78,15 @@ class Terminal:
                 Text(column),
                 justify="right" if number else "left",
                 no_wrap=number,
-                overflow="fold",  # a name that is cut cannot be copied
+                overflow="fold",  # a truncated name could not be copied
             )
         for row in rows:
             table.add_row(*(Text(str(cell)) for cell in row))
         self._results.print(table)
 
     @contextmanager
-    def progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
-        """Show a bar while work goes on; gives a function to call with (done, total)."""
+    def progress(self, title: str) -> Iterator[Progress | None]:
+        """Show a progress bar; yields a callback, or None if progress is not shown."""
         if not self.shows_progress:
             yield None
             return
@@ -99,5 +101,5 @@ class Terminal:
             transient=True,
         )
         with bar:
-            task = bar.add_task(what, total=None)
+            task = bar.add_task(title, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -17,7 +17,8 @@ from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.choice import AUTO, best_number
 from oodzoo.evaluation.protocol import main_number, numbers_of
-from oodzoo.features.extract import Reporter, Silent, run_extraction
+from oodzoo.events import Observer
+from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.features.store import FeatureStore
 from oodzoo.pipeline.config import RunConfig
@@ -34,31 +35,6 @@ EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""
 
 Result = TypeVar("Result")
-
-
-class Observer:
-    """Follows a run; this one does nothing.
-
-    The stages are "extraction", "ranking", "selection", "evaluation", "predictor", "testbed".
-    """
-
-    reporter: Reporter = Silent()
-    """Follows the extraction."""
-
-    def begin(self, stage: str) -> None:
-        """A stage begins."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Part of a stage is done."""
-
-    def log(self, message: str) -> None:
-        """One line about the current step."""
-
-    def end(self, stage: str, result: Any, *, reused: bool) -> None:
-        """A stage ended; its result may be that of an earlier run."""
-
-    def skip(self, stage: str, reason: str) -> None:
-        """A stage is left out."""
 
 
 def run(
@@ -208,7 +184,7 @@ class _Pipeline:
                 return False
             opened.append(store)
             same = store.fingerprint == summary.store and not summary.failed
-            return same and store.is_there()
+            return same and store.is_complete()
 
         inputs = [
             self.dataset.fingerprint,
