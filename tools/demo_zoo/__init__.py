@@ -1,11 +1,13 @@
-"""How the embedded zoo was made: ``python -m tools.demo_zoo.pretrain --help``.
+"""Training of the embedded zoo; run from the project's root.
 
-The subjects, in the order data flows: ``fonts`` (which typefaces, under which licence), ``glyphs``
-and ``shapes`` and ``photos`` (source images), ``appearance`` (augmentation), ``models``
-(architectures), ``objectives`` (what they are trained for), ``catalogue`` (which model gets
-which of all these), ``pretrain`` (the loop and the command), ``export`` (ONNX and ``zoo.toml``),
-``probe`` (how good each is on the embedded digits) and ``card`` (the README beside the models).
+``python -m tools.demo_zoo.pretrain --help`` shows how. The modules, in the order data flows:
+``fonts`` (typefaces and their licences), ``glyphs``, ``shapes`` and ``photos`` (source images),
+``appearance`` (augmentation), ``sources`` (what a model is trained on), ``models`` (architectures),
+``objectives`` (training losses), ``catalogue`` (the recipe of each model), ``pretrain`` (the
+training loop and the command), ``export`` (ONNX and ``zoo.toml``), ``probe`` (accuracy on the
+embedded digits) and ``card`` (the README of the zoo).
 
-Nothing here is imported by the rest of oodzoo, and all but ``probe`` needs PyTorch or ONNX. The
-digits of scikit-learn appear in ``probe`` alone: no model saw them while it was made.
+The package does not import this, and all modules but ``probe`` need PyTorch or ONNX
+(``pip install -e ".[tools]"``). Only ``probe`` reads scikit-learn's digits: no model was trained on
+them.
 """

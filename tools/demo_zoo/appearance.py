@@ -1,8 +1,7 @@
-"""Augmentation: from coverage by ink to a coloured 32 x 32 image, on any device.
+"""Augmentation: rendering of ink coverage as a coloured 32 x 32 image, on any device.
 
-Pose comes first (affine and elastic), then the pen (stroke width, scanning resolution), then
-colour (ink, ground, inversion, texture), then noise. An :class:`Appearance` says how far each
-goes; the models of the zoo differ in it as much as in anything else.
+The order is pose (affine and elastic), pen (stroke width, scanning resolution), colour (ink,
+background, inversion, texture), noise. An :class:`Appearance` sets the strength of each.
 """
 
 from __future__ import annotations
@@ -21,25 +20,26 @@ SIDE = 32
 
 @dataclass(frozen=True)
 class Appearance:
-    """How far the rendering of a glyph may vary.
+    """Strength of the random variation in the rendering of a glyph.
 
     Attributes
     ----------
     summary : str
         Name and description, for the model card.
     rotation, shear, scale, shift : float
-        Degrees; and, as fractions, the half-widths of the uniform laws they are drawn from.
+        Half-widths of the uniform distributions they are drawn from; in degrees for the rotation,
+        as fractions for the others.
     elastic : float
-        Standard deviation of the smooth displacement, in fractions of the image.
+        Standard deviation of the smooth displacement, as a fraction of the image.
     pen : float
-        Share of images whose strokes are broadened or thinned.
+        Share of images whose strokes are thickened or thinned.
     scan : float
-        Share of images passed through a coarse grid, as an old scanner does.
+        Share of images resampled through a coarse grid, as by an old scanner.
     invert, colour, texture : float
-        Shares of images with light ink on dark ground, with coloured ink and ground, and with
-        the ink blended into a textured ground.
+        Shares of images with light ink on a dark background, with coloured ink and background,
+        and with the ink blended into a textured background.
     noise : float
-        Largest standard deviation of the noise added at the end.
+        Maximum standard deviation of the noise added at the end.
     """
 
     summary: str
@@ -91,7 +91,7 @@ STRONG = Appearance(
 
 
 def render(ink: Tensor, how: Appearance, generator: torch.Generator) -> Tensor:
-    """Draw each ``(n, 1, h, w)`` coverage once, at random: ``(n, 3, 32, 32)`` colours in [0, 1]."""
+    """Render ``(n, 1, h, w)`` ink coverage at random as ``(n, 3, 32, 32)`` colours in [0, 1]."""
     draw = _Dice(ink, generator)
     ink = _pose(ink, how, draw)
     if how.pen:
@@ -104,7 +104,7 @@ def render(ink: Tensor, how: Appearance, generator: torch.Generator) -> Tensor:
 
 
 class _Dice:
-    """Random numbers for one batch: a leading axis of its length, on its device."""
+    """Random numbers for a batch: one per image along the first axis, on its device."""
 
     def __init__(self, like: Tensor, generator: torch.Generator) -> None:
         self.n, self.device, self.generator = len(like), like.device, generator
@@ -122,7 +122,7 @@ class _Dice:
 
 
 def _pose(ink: Tensor, how: Appearance, draw: _Dice) -> Tensor:
-    """Affine map and, if asked for, a smooth elastic one, in a single resampling."""
+    """Apply an affine map and, optionally, an elastic deformation in a single resampling."""
     angle = draw.uniform(-how.rotation, how.rotation, 1)[:, 0] * math.pi / 180
     shear = draw.uniform(-how.shear, how.shear, 1)[:, 0]
     zoom = 1 / draw.uniform(1 - how.scale, 1 + how.scale, 2)
@@ -140,7 +140,7 @@ def _pose(ink: Tensor, how: Appearance, draw: _Dice) -> Tensor:
 
 
 def _pen(ink: Tensor, share: float, draw: _Dice) -> Tensor:
-    """Broaden or thin the strokes by up to a pixel or so on either side."""
+    """Thicken or thin the strokes by up to about a pixel on either side."""
     broad = F.max_pool2d(ink, 3, stride=1, padding=1)
     broader = F.max_pool2d(broad, 3, stride=1, padding=1)
     thin = -F.max_pool2d(-ink, 3, stride=1, padding=1)
@@ -150,7 +150,7 @@ def _pen(ink: Tensor, share: float, draw: _Dice) -> Tensor:
 
 
 def _scan(ink: Tensor, share: float, draw: _Dice) -> Tensor:
-    """Average over a coarse grid, enlarge smoothly and cut at a random level."""
+    """Average over a coarse grid, upsample smoothly and threshold at a random level."""
     coarse = F.interpolate(
         F.adaptive_avg_pool2d(ink, 9), size=SIDE, mode="bicubic", align_corners=False
     )
@@ -160,7 +160,7 @@ def _scan(ink: Tensor, share: float, draw: _Dice) -> Tensor:
 
 
 def _paint(ink: Tensor, how: Appearance, draw: _Dice) -> Tensor:
-    """Choose ink and ground, and lay one on the other."""
+    """Choose the colours of ink and background, and blend them."""
     dark, light = draw.uniform(0.0, 0.3), draw.uniform(0.75, 1.0)
     pen, ground = dark.expand(-1, 3, 1, 1), light.expand(-1, 3, 1, 1)
     if how.colour:
@@ -177,7 +177,7 @@ def _paint(ink: Tensor, how: Appearance, draw: _Dice) -> Tensor:
 
 
 def _textured(ink: Tensor, draw: _Dice) -> Tensor:
-    """Ink over, or subtracted from, a ground of coloured noise at a random scale, or ruled."""
+    """Ink over, or subtracted from, a background of coloured noise and stripes."""
     fine = F.interpolate(draw.normal(3, 11, 11), size=SIDE, mode="bilinear", align_corners=False)
     rough = F.interpolate(draw.normal(3, 4, 4), size=SIDE, mode="bilinear", align_corners=False)
     mix = draw.uniform(0.0, 1.0)
@@ -190,7 +190,7 @@ def _textured(ink: Tensor, draw: _Dice) -> Tensor:
 
 
 def _stripes(draw: _Dice) -> Tensor:
-    """Gratings of random direction and pitch, thin-lined or smooth, in [-1, 1]."""
+    """Gratings of random direction and pitch, thin or smooth, in [-1, 1]."""
     steps = torch.linspace(0.0, 1.0, SIDE, device=draw.device)
     turn = draw.uniform(0.0, math.pi)
     along = turn.cos() * steps[None, None, None, :] + turn.sin() * steps[None, None, :, None]

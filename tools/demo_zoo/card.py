@@ -1,7 +1,7 @@
-"""The model card: ``README.md`` beside the models, written from the files themselves.
+"""The model card of the embedded zoo: ``README.md``, generated from the ONNX files.
 
-``python -m tools.demo_zoo.card`` writes ``zoo.toml`` and the card of the packaged zoo again, for
-example after a change of the digits.
+Run from the project's root: ``python -m tools.demo_zoo.card`` rewrites ``zoo.toml`` and the card of
+the packaged zoo, for example after a change to the digits.
 """
 
 from __future__ import annotations
@@ -25,67 +25,70 @@ _TEXT = """\
 # The embedded zoo
 
 {count} tiny models, {size:.2f} MB in all, for demonstrating and testing oodzoo without a
-download. They differ in architecture, source data, augmentation and objective, so that ranking
-them means something. **Intended use: demonstration only.** They are far too small and too
-narrowly trained for anything else.
+download. They differ in architecture, training data, augmentation and objective, so that there is
+something to rank. **Intended use: demonstration only.** They are far too small and too narrowly
+trained for anything else.
 
-None of them was trained on the digits they are ranked on, scikit-learn's `load_digits`, and no
-steps, seed or rate was chosen by them. That `vit_masked` had learned nothing was first noticed
-there; its objective was then revised by how its features tell held-out letters apart. The other
-way round, how far the domains of the embedded digits are shifted was set by looking at the zoo as
-a whole, so that its members come out well apart.
+None of them was trained on the digits they are ranked on (scikit-learn's `load_digits`), and no
+number of steps, seed or learning rate was tuned on them. There is one exception to full
+independence: the digits first showed that `vit_masked` had learned nothing, and its objective was
+then revised, using its accuracy on held-out letters. Conversely, the strength of the domain shifts
+in the embedded digits was chosen by looking at the zoo as a whole, so that its models differ
+clearly in accuracy.
 
-Each takes `input`, `(n, 3, 32, 32)` in float32, RGB, `(pixel / 255 - mean) / std` with its own
-mean and standard deviation (see `zoo.toml`), and gives `features`, `(n, d)`, the pooled
-penultimate layer, and `logits` where it was trained with classes. ONNX, opset 17; weights are
-stored in half precision and cast to single when the file is loaded. Licence: Apache-2.0.
+Every model takes `input`, `(n, 3, 32, 32)` in float32, RGB, `(pixel / 255 - mean) / std` with its
+own mean and standard deviation (see `zoo.toml`), and returns `features`, `(n, d)`, the pooled
+penultimate layer, and `logits` if it was trained on classes. ONNX, opset 17; weights are stored in
+half precision and cast to single precision when the file is loaded. Licence: Apache-2.0.
 
-## How each was made
+## Training
 
-{made}
+{training}
 
-*Accuracy* is on held-out originals (every seventh typeface, or every eighth figure) with the
-model's own augmentation, in percent, where the objective uses the classes of the source. Every
+*Accuracy* is measured on held-out originals (every seventh typeface, or every eighth figure) with
+the model's own augmentation, in percent, for objectives that use the classes of the source. Every
 model is trained by AdamW with weight decay 0.02, gradients clipped to norm 2, 100 steps of
 warm-up and a cosine schedule.
 
-The sources:
+Sources:
 
 {sources}
 
-The augmentations:
+Augmentations:
 
 {appearances}
 
-The adversarial model is trained on images moved by three steps of projected gradient within
-0.10 (of a range of 1) of every pixel. The contrastive ones use NT-Xent at temperature 0.2 with a
-projector that is thrown away, as are the decoders of the autoencoders; the denoising one sees
-noise of standard deviation 0.35; the masked one fills in the 4 x 4 patches hidden from it, two in
-five.
+The adversarial model is trained on images perturbed by three steps of projected gradient within
+0.10 (of a range of 1) of every pixel. The contrastive models use NT-Xent at temperature 0.2 with a
+projector that is dropped after training, as are the decoders of the autoencoders. The denoising
+model is given noise of standard deviation 0.35; the masked model reconstructs 4 x 4 patches, of
+which 40 % are hidden.
 
-## What they are worth on the embedded digits
+## Accuracy on the embedded digits
 
 Accuracy of a linear probe in percent on each domain, fitted on all the others: features
-standardised on the training domains, logistic regression with `C=0.01`, at most 300 steps.
+standardised on the training domains, logistic regression with `C=0.01`, at most 300 iterations.
 
 {probed}
 
-`python -m tools.demo_zoo.probe` measures this again.
+To measure it again, run `python -m tools.demo_zoo.probe` from the project's root.
 
-## Making them again
+## Training them again
+
+From the project's root:
 
 ```
 mkdir fonts
 apt-get download {packages}
 for package in *.deb; do dpkg-deb -x "$package" fonts; done
-pip install "oodzoo[making]"
+pip install -e ".[tools]"
 python -m tools.demo_zoo.pretrain --fonts fonts --out zoo --device cuda
 ```
 
 It takes minutes on a GPU and a few hours on a CPU, and writes the models, `zoo.toml` and this
-file. The files here were trained on a GPU with PyTorch 2.11. The seeds are fixed, but another
-machine rounds otherwise, and a CPU draws other random numbers than a GPU: expect models that
-behave alike, not files of the same bytes.
+file. The files here were trained on a GPU with PyTorch 2.11. The seeds are fixed, but rounding
+differs between machines and random numbers differ between CPU and GPU: expect models of similar
+behaviour, not identical files.
 
 ## Typefaces
 
@@ -102,7 +105,7 @@ def write_card(folder: Path) -> None:
     text = _TEXT.format(
         count=len(files),
         size=sum(path.stat().st_size for path in files) / 1e6,
-        made=_made(histories),
+        training=_training(histories),
         sources=_bullets(SOURCES.items()),
         appearances=_bullets(_appearances(histories)),
         probed=_probed(probe_embedded(folder / "zoo.toml")),
@@ -112,7 +115,7 @@ def write_card(folder: Path) -> None:
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-def _made(histories: dict[str, dict[str, Any]]) -> str:
+def _training(histories: dict[str, dict[str, Any]]) -> str:
     head = ["model", "architecture", "source", "objective", "augmentation", "d", "parameters",
             "steps", "rate", "seed", "accuracy"]  # fmt: skip
     rows = []
@@ -136,7 +139,7 @@ def _made(histories: dict[str, dict[str, Any]]) -> str:
 
 def _appearances(histories: dict[str, dict[str, Any]]) -> list[tuple[str, str]]:
     summaries = dict.fromkeys(history["appearance"] for history in histories.values())
-    return [(name, words) for s in summaries if s for name, _, words in [s.partition(": ")]]
+    return [(name, text) for s in summaries if s for name, _, text in [s.partition(": ")]]
 
 
 def _probed(rows: list[Probed]) -> str:
@@ -154,7 +157,7 @@ def _licences() -> dict[str, str]:
 
 
 def _bullets(items: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"- *{name}*: {words}" for name, words in items)
+    return "\n".join(f"- *{name}*: {text}" for name, text in items)
 
 
 def _table(head: list[str], rows: Iterable[list[str]]) -> str:
@@ -163,7 +166,7 @@ def _table(head: list[str], rows: Iterable[list[str]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Write the listing and the card of a zoo."""
+    """Write ``zoo.toml`` and the model card of a zoo."""
     parser = argparse.ArgumentParser(description="Write the model card of the embedded zoo.")
     parser.add_argument("--zoo", type=Path, default=zoo_file().parent, help="folder of the zoo")
     folder = parser.parse_args(arguments).zoo

@@ -1,8 +1,8 @@
-"""Which model gets which architecture, source, augmentation and objective.
+"""The recipes: architecture, source, augmentation and objective of each model.
 
-The choice covers the ways pre-trained models come to differ in the wild. No model's settings
-were chosen by what it makes of the digits: where one was revised, it was for its loss, for the
-scale of its features, or for how well its features tell held-out letters apart.
+They cover the ways in which public pre-trained models differ. No setting was tuned on the digits;
+where one was revised, the reason was the loss, the scale of the features, or their accuracy on
+held-out letters.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["RECIPES", "Recipe", "Scaling"]
 
 @dataclass(frozen=True)
 class Scaling:
-    """What is subtracted from, and then divides, each colour in [0, 1]."""
+    """Mean and standard deviation by which colours in [0, 1] are normalised."""
 
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
@@ -24,12 +24,12 @@ class Scaling:
 
 HALF = Scaling((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 UNIT = Scaling((0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
-PAGE = Scaling((0.78, 0.78, 0.78), (0.31, 0.31, 0.31))  # about that of glyphs on a page
+PAGE = Scaling((0.78, 0.78, 0.78), (0.31, 0.31, 0.31))  # about those of glyphs on a page
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that determines a model, up to the arithmetic of the machine."""
+    """Everything that determines a model, up to rounding."""
 
     name: str
     architecture: str

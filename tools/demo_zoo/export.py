@@ -1,7 +1,7 @@
-"""From a trained model to an ONNX file, and from the files to ``zoo.toml``.
+"""Export of a trained model to ONNX, and of the ONNX files to ``zoo.toml``.
 
-The file carries its own history in the metadata of the model: ``zoo.toml`` and the model card
-are written from the files, so neither can say anything else than they do.
+Each file records how it was trained in its ONNX metadata; ``zoo.toml`` and the model card are
+generated from it, so that they always agree with the files.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from tools.demo_zoo.models import Model
 __all__ = ["export", "read_history", "write_listing"]
 
 OPSET = 17
-_KEEP = 32  # a tensor of fewer elements gains nothing from being halved
+_KEEP = 32  # smaller tensors are kept in single precision
 
 
-def export(network: Model, path: Path, history: Mapping[str, Any]) -> None:
-    """Write ``model`` as ONNX with half-precision weights and check what was written."""
-    network = network.eval().cpu()
-    names = ["features"] if network.head is None else ["features", "logits"]
+def export(model: Model, path: Path, history: Mapping[str, Any]) -> None:
+    """Write a model as ONNX with half-precision weights, and check the file."""
+    model = model.eval().cpu()
+    names = ["features"] if model.head is None else ["features", "logits"]
     path.parent.mkdir(parents=True, exist_ok=True)
     with warnings.catch_warnings():
         # the older exporter folds the batch norms and needs no further package
         warnings.simplefilter("ignore", DeprecationWarning)
         torch.onnx.export(
-            network,
+            model,
             (torch.zeros(2, 3, 32, 32),),
             str(path),
             dynamo=False,
@@ -45,18 +45,18 @@ def export(network: Model, path: Path, history: Mapping[str, Any]) -> None:
             output_names=names,
             dynamic_axes={name: {0: "batch"} for name in ["input", *names]},
         )
-    model = onnx.load(path)
-    _halve(model.graph)
-    _shorten(model.graph)
-    model.doc_string = ""
-    helper.set_model_props(model, {"history": json.dumps(dict(history), sort_keys=True)})
-    onnx.checker.check_model(model, full_check=True)
-    onnx.save(model, path)
-    _check(network, path)
+    proto = onnx.load(path)
+    _halve(proto.graph)
+    _shorten(proto.graph)
+    proto.doc_string = ""
+    helper.set_model_props(proto, {"history": json.dumps(dict(history), sort_keys=True)})
+    onnx.checker.check_model(proto, full_check=True)
+    onnx.save(proto, path)
+    _check(model, path)
 
 
 def _halve(graph: onnx.GraphProto) -> None:
-    """Store the large weights as float16 and cast them back when the model is loaded."""
+    """Store the large weights as float16, followed by a cast back to float32."""
     casts = []
     for tensor in graph.initializer:
         if tensor.data_type != TensorProto.FLOAT or np.prod(tensor.dims) < _KEEP:
@@ -71,7 +71,7 @@ def _halve(graph: onnx.GraphProto) -> None:
 
 
 def _shorten(graph: onnx.GraphProto) -> None:
-    """Drop the names of nodes and number the tensors: in files this small, names weigh."""
+    """Drop the names of nodes and number the tensors, to save space."""
     kept = {value.name for value in [*graph.input, *graph.output]} | {""}
     short: dict[str, str] = {}
 
@@ -88,32 +88,34 @@ def _shorten(graph: onnx.GraphProto) -> None:
     del graph.value_info[:]
 
 
-def _check(network: Model, path: Path) -> None:
-    """ONNX Runtime must agree with PyTorch up to the halved weights, at any batch size."""
+def _check(model: Model, path: Path) -> None:
+    """Require ONNX Runtime to agree with PyTorch up to rounding, at any batch size."""
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
     for batch in (1, 7):
         images = torch.randn(batch, 3, 32, 32, generator=torch.Generator().manual_seed(batch))
         with torch.no_grad():
-            expected = [output.numpy() for output in network(images)]
+            expected = [output.numpy() for output in model(images)]
         measured = session.run(None, {"input": images.numpy()})
         for ours, theirs in zip(expected, measured, strict=True):
             scale = float(np.abs(ours).max())
             if not np.allclose(ours, theirs, rtol=0.0, atol=0.01 * scale + 1e-4):
                 worst = float(np.abs(ours - theirs).max())
-                raise RuntimeError(f"{path.name}: off by {worst:g} at a scale of {scale:g}")
+                raise RuntimeError(
+                    f"{path.name}: outputs differ by {worst:g} at a scale of {scale:g}"
+                )
 
 
 def read_history(path: Path) -> dict[str, Any]:
-    """What the file says of its own making."""
+    """Read how a model was trained from the metadata of its file."""
     props = {prop.key: prop.value for prop in onnx.load(path).metadata_props}
     history: dict[str, Any] = json.loads(props["history"])
     return history
 
 
 def write_listing(folder: Path) -> list[Recipe]:
-    """Write ``folder/zoo.toml`` for the models in ``folder``; return those listed."""
+    """Write ``folder/zoo.toml`` for the models in ``folder``; return the recipes listed."""
     listed = [recipe for recipe in RECIPES if _file(folder, recipe).exists()]
-    text = "# Written by tools.demo_zoo.pretrain from the files beside it; do not edit.\n"
+    text = "# Generated by tools.demo_zoo from the ONNX files in this folder; do not edit.\n"
     for recipe in listed:
         text += "\n[[model]]\n"
         for key, value in _entry(folder, recipe).items():

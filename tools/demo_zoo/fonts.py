@@ -1,8 +1,7 @@
-"""The typefaces the glyphs are drawn from: Debian packages, licences, files.
+"""Typefaces of the glyphs: Debian packages, licences, files.
 
-The list is explicit so that the same packages give the same atlas, and so that the model card
-can name what the models were trained on. Every licence here lets documents made with the font
-be used freely.
+The list is explicit, so that the same packages give the same atlas and the model card can name the
+training data. Every licence here allows free use of documents made with the font.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ __all__ = ["LATIN", "NON_LATIN", "Package", "find_faces"]
 
 @dataclass(frozen=True)
 class Package:
-    """A Debian font package and the faces of it that are used."""
+    """A Debian font package and its faces in use."""
 
     name: str
     licence: str
@@ -76,7 +75,7 @@ LATIN: tuple[Package, ...] = (
     _package("fonts-sil-gentiumplus", OFL, "GentiumPlus-Regular.ttf GentiumPlus-Italic.ttf"),
     _package("fonts-yusei-magic", OFL, "YuseiMagic-Regular.ttf"),
 )
-"""Printed and handwritten Latin faces; all hold the digits and both cases of the letters."""
+"""Printed and handwritten Latin faces; all have the digits and both cases of the letters."""
 
 NON_LATIN: tuple[Package, ...] = (
     _package("fonts-klee", OFL, "KleeOne-Regular.ttf KleeOne-SemiBold.ttf"),
@@ -93,7 +92,7 @@ NON_LATIN: tuple[Package, ...] = (
         ),
     ),
 )
-"""Faces of other scripts; each face holds one or two of them."""
+"""Faces of other scripts; each face covers one or two of them."""
 
 
 def find_faces(folder: Path, packages: tuple[Package, ...]) -> list[Path]:
@@ -102,8 +101,8 @@ def find_faces(folder: Path, packages: tuple[Package, ...]) -> list[Path]:
     Raises
     ------
     FileNotFoundError
-        Naming the packages whose files are missing: a smaller atlas would quietly give other
-        models.
+        If files are missing, with the names of their packages; training without them would give
+        different models.
     """
     found = {path.name: path for path in sorted(folder.rglob("*.[ot]tf"))}
     missing = [p.name for p in packages if any(face not in found for face in p.faces)]

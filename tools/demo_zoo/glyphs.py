@@ -1,7 +1,7 @@
-"""Atlases of glyphs: every character of an alphabet in every face, as coverage by ink.
+"""Glyph atlases: every character of an alphabet in every face, as ink coverage.
 
-A glyph is cropped to its ink and fitted into the canvas, as the digits of scikit-learn were when
-they were scanned; size and position are then a matter of augmentation.
+A glyph is cropped to its ink and fitted into the canvas, as in scikit-learn's digits; size and
+position are left to augmentation.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tools.demo_zoo.fonts import LATIN, NON_LATIN, find_faces
 from PIL import Image, ImageDraw, ImageFont
+from tools.demo_zoo.fonts import LATIN, NON_LATIN, find_faces
 
 __all__ = ["CANVAS", "Atlas", "glyph_atlas", "letter_atlas", "script_atlas"]
 
@@ -20,7 +20,7 @@ CANVAS = 40
 """Side of the canvas a glyph is kept on, in pixels."""
 
 _INK = 34  # the longer side of the glyph's bounding box on that canvas
-_POINTS = 96  # drawn large, then shrunk: smooth edges whatever the face's hinting
+_POINTS = 96  # drawn large, then shrunk, for smooth edges despite hinting
 _HELD_OUT = 7  # every 7th face is kept for measuring accuracy on the source task
 
 # The 47 classes of EMNIST "balanced": lower-case letters that look like their capitals once
@@ -41,18 +41,18 @@ SCRIPTS: tuple[tuple[int, int], ...] = (
 
 @dataclass(frozen=True)
 class Atlas:
-    """Source images as coverage by ink.
+    """Source images as ink coverage.
 
     Attributes
     ----------
     ink : array of uint8, shape (n, CANVAS, CANVAS)
-        0 where the ground shows, 255 where ink covers it.
+        0 for background, 255 for full ink.
     labels : array of int64, shape (n,)
-        Class of each.
+        Classes.
     held_out : array of bool, shape (n,)
         Never trained on; kept to measure accuracy on the source task.
     classes : int
-        How many classes there are.
+        Number of classes.
     """
 
     ink: NDArray[np.uint8]
@@ -72,7 +72,7 @@ def glyph_atlas(fonts: Path) -> Atlas:
 
 
 def script_atlas(fonts: Path) -> Atlas:
-    """Letters of six scripts other than Latin; each face holds only some of them."""
+    """Letters of six non-Latin scripts; each face covers only some of them."""
     characters = "".join(chr(code) for first, last in SCRIPTS for code in range(first, last + 1))
     return _draw(characters, find_faces(fonts, NON_LATIN))
 
@@ -83,7 +83,7 @@ def _draw(characters: str, faces: list[Path]) -> Atlas:
     held_out: list[bool] = []
     for place, path in enumerate(faces):
         face = ImageFont.truetype(path, _POINTS)
-        absent = _ink_of(face, "\U0010ffff")  # what this face draws for a character it lacks
+        absent = _ink_of(face, "\U0010ffff")  # the placeholder for a missing character
         for label, character in enumerate(characters):
             drawn = _ink_of(face, character)
             if drawn is None or (absent is not None and _same(drawn, absent)):
@@ -91,13 +91,13 @@ def _draw(characters: str, faces: list[Path]) -> Atlas:
             ink.append(_fit(drawn))
             labels.append(label)
             held_out.append(place % _HELD_OUT == _HELD_OUT - 1)
-    # characters that no face draws leave no gap among the classes
+    # renumber, in case no face has some of the characters
     names, dense = np.unique(np.array(labels, dtype=np.int64), return_inverse=True)
     return Atlas(np.stack(ink), dense.astype(np.int64), np.array(held_out), len(names))
 
 
 def _ink_of(face: ImageFont.FreeTypeFont, character: str) -> Image.Image | None:
-    """Draw ``character`` cropped to its ink; None if it leaves none."""
+    """Draw ``character`` cropped to its ink; None if there is no ink."""
     side = 4 * _POINTS
     page = Image.new("L", (side, side), 0)
     ImageDraw.Draw(page).text((_POINTS, _POINTS), character, fill=255, font=face)
@@ -110,7 +110,7 @@ def _same(one: Image.Image, other: Image.Image) -> bool:
 
 
 def _fit(drawn: Image.Image) -> NDArray[np.uint8]:
-    """Shrink to the canvas, keeping the proportions, and centre."""
+    """Shrink to the canvas, keeping the aspect ratio, and centre."""
     scale = _INK / max(drawn.size)
     width, height = (max(1, round(side * scale)) for side in drawn.size)
     small = drawn.resize((width, height), Image.Resampling.BOX)

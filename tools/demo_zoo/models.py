@@ -1,7 +1,7 @@
-"""Architectures: small enough to ship, different enough to disagree.
+"""Architectures: small enough to ship, and diverse.
 
-Each function returns a :class:`Model` from ``(n, 3, 32, 32)`` normalised images to ``(n, d)``
-pooled features. None has more than about 75,000 weights.
+Each function returns a :class:`Model` that maps ``(n, 3, 32, 32)`` normalised images to ``(n, d)``
+pooled features. None has more than 75,000 weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ARCHITECTURES", "Model", "keep_scale"]
 
 
 class Model(nn.Module):
-    """A body that computes features, and a linear head where the objective has classes."""
+    """A body that computes features, and a linear head if the objective has classes."""
 
     def __init__(self, body: nn.Module, feature_dim: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class GlobalAverage(nn.Module):
 
 
 class Residual(nn.Module):
-    """``after(inner(x) + outer(x))``: the one shortcut all residual parts here share."""
+    """``after(inner(x) + outer(x))``: the shortcut of all residual parts."""
 
     def __init__(self, inner: nn.Module, outer: nn.Module, after: nn.Module) -> None:
         super().__init__()
@@ -52,10 +52,10 @@ class Residual(nn.Module):
 
 
 def keep_scale(model: nn.Module) -> None:
-    """Draw the convolutions again so that activations keep their scale (He et al., 2015).
+    """Re-initialise the convolutions so that activations keep their scale (He et al., 2015).
 
-    Batch norms see to that in training; in a model that is never trained they do nothing, and
-    its features would all but vanish.
+    In training, batch normalisation does that; in an untrained model it has no effect, and the
+    features would nearly vanish.
     """
     for layer in model.modules():
         if isinstance(layer, nn.Conv2d):
@@ -112,7 +112,7 @@ def resnet() -> Model:
 
 
 def separable() -> Model:
-    """Depthwise and pointwise convolutions in turn, as in MobileNet."""
+    """Alternating depthwise and pointwise convolutions, as in MobileNet."""
 
     def pair(inside: int, outside: int, stride: int) -> list[nn.Module]:
         depth = nn.Conv2d(inside, inside, 3, stride, padding=1, groups=inside, bias=False)
@@ -132,7 +132,7 @@ def separable() -> Model:
 
 
 class ChannelsLast(nn.Module):
-    """Apply a layer that wants the channels on the last axis to a grid."""
+    """Apply a layer that expects channels on the last axis to a grid."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -172,7 +172,7 @@ def convnext() -> Model:
 
 
 def mlp() -> Model:
-    """Two hidden layers over the image at half resolution; no notion of neighbourhood."""
+    """Two hidden layers on the image at half resolution, without any spatial structure."""
     body = nn.Sequential(
         nn.AvgPool2d(2),
         nn.Flatten(),
@@ -217,7 +217,7 @@ class AcrossTokens(nn.Module):
 
 
 class TokenBody(nn.Module):
-    """64 patches of 4 x 4 pixels, blocks over them, and the average of what comes out."""
+    """64 patches of 4 x 4 pixels, blocks of layers, and the average over the patches."""
 
     def __init__(self, width: int, blocks: list[nn.Module]) -> None:
         super().__init__()
@@ -271,4 +271,4 @@ ARCHITECTURES: dict[str, Callable[[], Model]] = {
     "vision transformer": vit,
     "MLP-mixer": mixer,
 }
-"""By the name that ``zoo.toml`` gives them."""
+"""Architectures by their name in ``zoo.toml``."""

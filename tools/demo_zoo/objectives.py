@@ -1,7 +1,7 @@
-"""What the models are trained for: one class per objective, each with a ``loss``.
+"""Training objectives: one class per objective, each with a ``loss``.
 
-An objective owns what training needs beside the model (a projector, a decoder) and throws it
-away afterwards; only a classification head, where there is one, stays with the model.
+An objective owns the parts that only training needs (a projector, a decoder); only a
+classification head, if there is one, becomes part of the model.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIDE, PATCH = 32, 4
 
 
 class Objective(nn.Module, ABC):
-    """A model in training. ``normalise`` maps colours in [0, 1] to what the model sees."""
+    """A model in training; ``normalise`` maps colours in [0, 1] to the model's input."""
 
     def __init__(self, model: Model, source: Source, normalise: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -29,11 +29,11 @@ class Objective(nn.Module, ABC):
         self.prepare()
 
     def prepare(self) -> None:
-        """Make the parts that training needs; called once."""
+        """Create the parts that training needs; called once."""
 
     @abstractmethod
     def loss(self, batch: int, generator: torch.Generator) -> Tensor:
-        """The loss of a fresh batch of this size."""
+        """Draw a batch of this size and return its loss."""
 
     def logits(self, images: Tensor) -> Tensor:
         return self.model(self.normalise(images))[1]  # type: ignore[no-any-return]
@@ -75,7 +75,7 @@ class Adversarial(Supervised):
 
 
 class Rotation(Objective):
-    """Tell by which multiple of 90 degrees the image was turned."""
+    """Predict by which multiple of 90 degrees the image was rotated."""
 
     def prepare(self) -> None:
         self.model.add_head(4)
@@ -89,7 +89,7 @@ class Rotation(Objective):
 
 
 class Contrastive(Objective):
-    """Two views of one original attract each other, all others repel (NT-Xent, as in SimCLR)."""
+    """Two views of an original attract, all others repel (NT-Xent, as in SimCLR)."""
 
     temperature = 0.2
 
@@ -143,10 +143,10 @@ class Denoising(Autoencoding):
 
 
 class Masked(Autoencoding):
-    """Fill in hidden patches, from the pooled features of an image that lacks them.
+    """Reconstruct hidden patches from the pooled features of the masked image.
 
-    Decoding from the pooled features, not from each patch's own, is what makes the features that
-    the zoo offers worth something.
+    Decoding from the pooled features, not from each patch's own, makes the pooled features
+    informative.
     """
 
     hidden = 0.4
@@ -172,4 +172,4 @@ OBJECTIVES: dict[str, type[Objective]] = {
     "denoising": Denoising,
     "masking": Masked,
 }
-"""By name; "random initialisation" is the absence of any."""
+"""Objectives by name; "random initialisation" has none."""

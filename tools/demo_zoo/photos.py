@@ -1,4 +1,4 @@
-"""Patches of the two photographs that come with scikit-learn: a source that is no writing."""
+"""Patches of scikit-learn's two sample photographs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Photos:
         return cls(F.avg_pool2d(pixels, 2).to(device))
 
     def draw(self, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Cut ``n`` squares of 48 pixels at random; the label says from which photograph."""
+        """Crop ``n`` random squares of 48 pixels; the label is the index of the photograph."""
         side = 48
         _, _, height, width = self.pixels.shape
         device = self.pixels.device
@@ -40,7 +40,7 @@ class Photos:
         which, top, left = whole(2), whole(height - side), whole(width - side)
         steps = torch.arange(side, device=device)
         rows, columns = top + steps[None, :, None], left + steps[None, None, :]
-        # indexing around the channel axis puts that axis last
+        # advanced indexing around the channel axis moves it to the end
         return self.pixels[which, :, rows, columns].permute(0, 3, 1, 2), which.flatten()
 
     def view(self, squares: Tensor, generator: torch.Generator) -> Tensor:

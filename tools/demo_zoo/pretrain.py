@@ -1,8 +1,8 @@
 """Pre-train the embedded zoo: ``python -m tools.demo_zoo.pretrain --fonts DIR --out DIR``.
 
-Each model is trained from its own seed, whichever others are trained with it. One machine gives
-the same model again; another rounds otherwise, and a GPU draws other random numbers than a CPU,
-so that it gives one that behaves alike.
+Run it from the project's root. Each model is trained from its own seed, independently of the
+others. The same machine reproduces the same model; rounding differs between machines and random
+numbers differ between CPU and GPU, which gives models of similar behaviour.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WEIGHT_DECAY = 0.02
 def pretrain(
     recipe: Recipe, fonts: Path, device: torch.device, steps: int | None = None
 ) -> tuple[Model, dict[str, Any]]:
-    """Make one model; return it with its history, as the file will carry it."""
+    """Train one model; return it with the history that its file records."""
     torch.manual_seed(recipe.seed)
     model = ARCHITECTURES[recipe.architecture]()
     if recipe.source == "none":
@@ -55,16 +55,16 @@ def _normaliser(recipe: Recipe, device: torch.device) -> Callable[[Tensor], Tens
 
 
 def _train(objective: Objective, recipe: Recipe, steps: int, device: torch.device) -> None:
-    """AdamW with a short warm-up and a cosine down to nothing."""
+    """Train by AdamW with a short warm-up and a cosine schedule."""
     generator = torch.Generator(device).manual_seed(recipe.seed)
     optimiser = torch.optim.AdamW(
         objective.parameters(), lr=recipe.learning_rate, weight_decay=WEIGHT_DECAY
     )
 
-    def pace(step: int) -> float:
+    def rate(step: int) -> float:
         return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, pace)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     objective.train()
     for step in range(steps):
         loss = objective.loss(recipe.batch, generator)
@@ -79,7 +79,7 @@ def _train(objective: Objective, recipe: Recipe, steps: int, device: torch.devic
 
 
 def _accuracy(objective: Objective, held_out: Inked, device: torch.device) -> float:
-    """Share of held-out originals recognised, each seen four times with its augmentation."""
+    """Accuracy on held-out originals, each rendered four times with its augmentation."""
     generator = torch.Generator(device).manual_seed(0)
     hits = []
     with torch.no_grad():
@@ -109,19 +109,19 @@ def _history(recipe: Recipe, model: Model, steps: int, accuracy: float | None) -
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Parse the command line, make the models, list them and write the card."""
+    """Parse the command line, train the models, and write ``zoo.toml`` and the card."""
     parser = argparse.ArgumentParser(description="Pre-train the embedded zoo.")
     parser.add_argument("--fonts", type=Path, required=True, help="folder of unpacked fonts")
     parser.add_argument("--out", type=Path, required=True, help="folder to write the zoo to")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help="make just these models")
-    parser.add_argument("--steps", type=int, help="stop early, to try the command out")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="train only these models")
+    parser.add_argument("--steps", type=int, help="maximum number of steps, for a trial run")
     options = parser.parse_args(arguments)
 
     names = [recipe.name for recipe in RECIPES]
     unknown = sorted(set(options.only or []) - set(names))
     if unknown:
-        parser.error(f"no model is called {', '.join(unknown)}; there are {', '.join(names)}")
+        parser.error(f"unknown model {', '.join(unknown)}; expected {', '.join(names)}")
     device = torch.device(options.device)
     torch.backends.cudnn.deterministic = True
     for recipe in RECIPES:

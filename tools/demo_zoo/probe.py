@@ -1,7 +1,7 @@
-"""The linear probe: how good each model of the zoo is on the embedded digits.
+"""Linear probe: leave-one-domain-out accuracy of each model on the embedded digits.
 
-``python -m tools.demo_zoo.probe`` prints the accuracy of every model, and of the raw pixels,
-on every domain when the probe is fitted on the others. It needs no PyTorch.
+Run from the project's root: ``python -m tools.demo_zoo.probe`` prints the accuracy of every model,
+and of the raw pixels, on each held-out domain. It does not need PyTorch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class Digits:
-    """The embedded data in memory: ``(n, 32, 32, 3)`` bytes, classes, domains."""
+    """The embedded data in memory: ``(n, 32, 32, 3)`` pixels, classes, domains."""
 
     pixels: Array
     labels: Array
@@ -43,7 +43,7 @@ class Digits:
 
 @dataclass(frozen=True)
 class Probed:
-    """Accuracy of one representation, in percent, on each domain when it is left out."""
+    """Accuracy of one representation on each held-out domain, in percent."""
 
     name: str
     feature_dim: int
@@ -55,7 +55,7 @@ class Probed:
 
 
 def read_digits(root: Path) -> Digits:
-    """Read a folder that :func:`oodzoo.demo.write_digits` wrote."""
+    """Read a folder written by :func:`oodzoo.demo.write_digits`."""
     paths = sorted(root.glob("*/*/*.png"))
     pixels = np.stack([np.asarray(Image.open(path)) for path in paths])
     labels = np.array([path.parent.name for path in paths])
@@ -64,9 +64,9 @@ def read_digits(root: Path) -> Digits:
 
 
 def model_features(model: dict[str, Any], folder: Path, pixels: Array) -> Array:
-    """Run one entry of ``zoo.toml``, which lies in ``folder``, over the images."""
+    """Run the model of one entry of ``folder/zoo.toml`` on the images."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1  # models this small lose more to threads than they gain
+    options.intra_op_num_threads = 1  # threads slow down models this small
     session = onnxruntime.InferenceSession(
         str(folder / model["source"].removeprefix("onnx/")),
         options,
@@ -82,23 +82,23 @@ def model_features(model: dict[str, Any], folder: Path, pixels: Array) -> Array:
 
 
 def leave_one_domain_out(features: Array, digits: Digits) -> dict[str, float]:
-    """Accuracy in percent of a strongly regularised linear classifier on each unseen domain."""
+    """Accuracy in percent of a regularised linear classifier on each held-out domain."""
     names = [str(domain) for domain in np.unique(digits.domains)]
-    # on matrices of this size BLAS gains nothing from threads; the folds do
+    # for matrices of this size, threads help across folds, not inside BLAS
     with warnings.catch_warnings(), threadpool_limits(1):
-        # 300 steps are part of the protocol; the last digits of the optimum do not matter
+        # 300 iterations are part of the protocol; full convergence does not matter
         warnings.simplefilter("ignore", ConvergenceWarning)
         folds = Parallel(n_jobs=-1, prefer="threads")(
-            delayed(_left_out)(name, features, digits) for name in names
+            delayed(_held_out_accuracy)(name, features, digits) for name in names
         )
     return dict(zip(names, folds, strict=True))
 
 
-def _left_out(domain: str, features: Array, digits: Digits) -> float:
-    unseen = digits.domains == domain
+def _held_out_accuracy(domain: str, features: Array, digits: Digits) -> float:
+    held_out = digits.domains == domain
     classifier = make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=300))
-    classifier.fit(features[~unseen], digits.labels[~unseen])
-    return 100.0 * float(classifier.score(features[unseen], digits.labels[unseen]))
+    classifier.fit(features[~held_out], digits.labels[~held_out])
+    return 100.0 * float(classifier.score(features[held_out], digits.labels[held_out]))
 
 
 def probe(zoo: Path, digits: Digits) -> list[Probed]:

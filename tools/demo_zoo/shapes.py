@@ -1,4 +1,4 @@
-"""Geometric figures: a source of outlines that are not writing at all."""
+"""Geometric figures: outlines that are not characters."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
-from tools.demo_zoo.glyphs import CANVAS, Atlas
 from PIL import Image, ImageDraw
+from tools.demo_zoo.glyphs import CANVAS, Atlas
 
 __all__ = ["shape_atlas"]
 

@@ -1,4 +1,4 @@
-"""What a model is trained on: draw something, then look at it once or more often."""
+"""Training data: draw originals, then render one or more views of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["SOURCES", "Inked", "Source", "open_source"]
 
 
 class Source(Protocol):
-    """Draws originals with labels; each view of an original is another random image of it."""
+    """A data set of labelled originals, of which each view is a new random rendering."""
 
     @property
     def classes(self) -> int: ...
@@ -29,7 +29,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class Inked:
-    """Glyphs or shapes, coloured as an :class:`Appearance` says."""
+    """Glyphs or shapes, rendered with an :class:`Appearance`."""
 
     ink: Tensor
     labels: Tensor
@@ -52,23 +52,23 @@ SOURCES: dict[str, str] = {
     "photos": "patches of scikit-learn's two sample photographs",
     "none": "nothing",
 }
-"""The sources by name, in words."""
+"""Descriptions of the sources by name."""
 
 
 def open_source(
     name: str, appearance: Appearance | None, fonts: Path, device: torch.device
 ) -> tuple[Source, Inked | None]:
-    """Load the source to train on, and the part of it held out for measuring accuracy."""
+    """Load the source to train on, and the part held out for measuring accuracy."""
     if name == "photos":
         return Photos.load(device), None
     if appearance is None:
-        raise ValueError(f"the source {name!r} needs an appearance to be seen with")
+        raise ValueError(f"the source {name!r} needs an appearance")
     atlases = {"letters": letter_atlas, "glyphs": glyph_atlas, "scripts": script_atlas}
     atlas: Atlas = atlases[name](fonts) if name in atlases else shape_atlas()
     ink = torch.from_numpy(atlas.ink).to(device).float().div(255.0).unsqueeze(1)
     labels, held_out = torch.from_numpy(atlas.labels), torch.from_numpy(atlas.held_out)
 
-    def part(where: Tensor) -> Inked:
-        return Inked(ink[where.to(device)], labels[where].to(device), atlas.classes, appearance)
+    def part(mask: Tensor) -> Inked:
+        return Inked(ink[mask.to(device)], labels[mask].to(device), atlas.classes, appearance)
 
     return part(~held_out), part(held_out)

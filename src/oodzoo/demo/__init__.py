@@ -1,9 +1,9 @@
 """The embedded data set and zoo: everything ``oodzoo demo`` needs, offline.
 
-The data are scikit-learn's handwritten digits, photographed, as it were, under six conditions
-(:func:`write_digits`); the zoo is a folder of tiny models in ONNX (:func:`zoo_file`), pre-trained
-on anything but those digits. How the models were made is in :mod:`tools.demo_zoo`, which is
-the only place that needs PyTorch; importing this package loads nothing heavy.
+The data are scikit-learn's handwritten digits, rendered in six domains (:func:`write_digits`); the
+zoo is a folder of tiny ONNX models (:func:`zoo_file`), none of them trained on those digits. They
+were trained by ``tools/demo_zoo`` in the project's repository, which needs PyTorch. Importing this
+package imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["write_digits", "zoo_file"]
 
 
 def zoo_file() -> Path:
-    """Return the path of the packaged ``zoo.toml``; the models lie beside it.
+    """Return the path of the packaged ``zoo.toml``; the models are in the same folder.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def zoo_file() -> Path:
 def write_digits(root: str | os.PathLike[str]) -> Path:
     """Write the embedded digits as ``root/<domain>/<class>/<name>.png`` and return ``root``.
 
-    See :func:`oodzoo.demo.digits.write_digits`, which this imports when it is called.
+    See :func:`oodzoo.demo.digits.write_digits`, which is imported on the first call.
     """
     from oodzoo.demo import digits
 

@@ -1,12 +1,12 @@
 """scikit-learn's handwritten digits as a multi-domain image folder.
 
-Each of the 1,797 scans lies in exactly one of six domains, so that no domain holds a copy of
-another's digit; the classes are dealt out evenly. A domain is a way of acquiring the image:
-other ink, other ground, other pen, other pose. The shifts are the familiar ones of domain
-generalisation (inversion, rotation as in RotatedMNIST, blending as in MNIST-M, stroke width).
+Each of the 1,797 scans belongs to exactly one of six domains, and each class is spread evenly over
+them. A domain is a rendering style: ink, background, pen and pose. The shifts are those of common
+domain generalisation data sets (inversion, rotation as in RotatedMNIST, blending as in MNIST-M,
+stroke width).
 
-Everything random is drawn from a generator seeded by the index of the digit: two calls give the
-same pixels, and so does writing a single image.
+All random numbers come from a generator seeded by the index of the digit, so every image is
+reproducible on its own.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ SIDE = 32
 """Height and width of the images written."""
 
 SEED = 20240
-"""Seeds the dealing of digits to domains and, with the digit's index, its acquisition."""
+"""Seed of the assignment to domains and, with the digit's index, of its rendering."""
 
 Plane = NDArray[np.float64]
-"""``(SIDE, SIDE)`` coverage by ink, or ``(SIDE, SIDE, 3)`` colours, in [0, 1]."""
+"""``(SIDE, SIDE)`` ink coverage, or ``(SIDE, SIDE, 3)`` colours, in [0, 1]."""
 
 
 def write_digits(root: str | os.PathLike[str]) -> Path:
     """Write the data set as ``root/<domain>/<class>/digit-<index>.png``.
 
-    Files of the same names are overwritten; nothing else in ``root`` is touched.
+    Existing files of the same names are overwritten; nothing else in ``root`` is changed.
 
     Parameters
     ----------
     root : path
-        The folder to write into; made if it does not exist.
+        The folder to write to; created if it does not exist.
 
     Returns
     -------
@@ -63,49 +63,49 @@ def write_digits(root: str | os.PathLike[str]) -> Path:
 
 
 def deal_domains(labels: NDArray[np.int64]) -> list[str]:
-    """Give each digit its domain, dealing every class out evenly like a deck of cards."""
+    """Assign a domain to each digit, spreading every class evenly at random."""
     names = list(DOMAINS)
     domains = [""] * len(labels)
     rng = np.random.default_rng(SEED)
     for label in np.unique(labels):
         deck = rng.permutation(np.flatnonzero(labels == label))
         for place, index in enumerate(deck):
-            # starting each class at another domain keeps the domains of equal size too
+            # starting each class at a different domain balances the sizes of the domains too
             domains[index] = names[(place + int(label)) % len(names)]
     return domains
 
 
 def draw_digit(scan: Plane, domain: str, index: int) -> NDArray[np.uint8]:
-    """Draw one 8 x 8 scan (values in [0, 1]) as ``domain`` acquires it: ``(32, 32, 3)`` bytes."""
+    """Render an 8 x 8 scan (values in [0, 1]) in the style of ``domain``: ``(32, 32, 3)`` bytes."""
     rng = np.random.default_rng([SEED, index])
     colours = DOMAINS[domain](scan, rng)
     return np.asarray(np.clip(colours, 0.0, 1.0) * 255.0 + 0.5, dtype=np.uint8)
 
 
 def _scans() -> tuple[Plane, NDArray[np.int64]]:
-    """The 8 x 8 scans scaled to [0, 1], and their classes."""
+    """Return the 8 x 8 scans scaled to [0, 1], and their classes."""
     bunch = load_digits()
     return np.asarray(bunch.images, dtype=np.float64) / 16.0, np.asarray(bunch.target, dtype=int)
 
 
-# --- the six acquisitions ---------------------------------------------------------------------
+# --- the six domains --------------------------------------------------------------------------
 
 
 def _paper(scan: Plane, rng: np.random.Generator) -> Plane:
-    """Dark ink on light paper, slightly shaded: the plain case."""
+    """Dark ink on light, slightly shaded paper: the plain case."""
     ink = _strokes(scan, width=0.40)
     return _blend(_shade(rng, 0.93, 0.03), _grey(0.12 + 0.08 * rng.random()), ink)
 
 
 def _chalk(scan: Plane, rng: np.random.Generator) -> Plane:
-    """Light, crumbling chalk on a dark green board with smudges: the inverted case."""
+    """Light, grainy chalk on a smudged dark green board: the inverted case."""
     board = _shade(rng, 0.22, 0.06) * np.array([0.65, 1.15, 0.85])
     crumbs = np.clip(1.10 - 0.40 * rng.random((SIDE, SIDE)), 0.0, 1.0)
     return _blend(board, _grey(0.92), _strokes(scan, width=0.36) * crumbs)
 
 
 def _tilted(scan: Plane, rng: np.random.Generator) -> Plane:
-    """Blue ballpoint on cream paper, turned by 15 to 45 degrees to either side."""
+    """Blue ballpoint on cream paper, rotated by 15 to 45 degrees to either side."""
     angle = rng.uniform(15.0, 45.0) * rng.choice([-1.0, 1.0])
     ink = _strokes(scan, width=0.42, angle=angle, extent=25)
     cream = _shade(rng, 0.95, 0.03) * np.array([1.0, 0.97, 0.86])
@@ -113,7 +113,7 @@ def _tilted(scan: Plane, rng: np.random.Generator) -> Plane:
 
 
 def _marker(scan: Plane, rng: np.random.Generator) -> Plane:
-    """A broad felt marker in any strong colour on a pale sheet of any tint."""
+    """A broad felt marker in any saturated colour on pale tinted paper."""
     ink = _strokes(scan, width=0.13)
     tint = 0.90 + 0.10 * rng.random(3)
     return _blend(_shade(rng, 0.96, 0.02) * tint, _vivid(rng), ink)
@@ -130,7 +130,7 @@ def _pencil(scan: Plane, rng: np.random.Generator) -> Plane:
 
 
 def _collage(scan: Plane, rng: np.random.Generator) -> Plane:
-    """The difference of the digit and a coloured texture, as MNIST-M blends digit and photo."""
+    """Absolute difference of the digit and a coloured texture, as in MNIST-M."""
     ground = _texture(rng)
     ink = _strokes(scan, width=0.34)[..., None]
     return np.abs(ground - ink * (0.75 + 0.25 * rng.random(3)))
@@ -144,17 +144,17 @@ DOMAINS: dict[str, Callable[[Plane, np.random.Generator], Plane]] = {
     "pencil": _pencil,
     "collage": _collage,
 }
-"""Name of each domain and how it acquires a scan."""
+"""The domains by name, each with the function that renders a scan."""
 
 
-# --- ink and ground ---------------------------------------------------------------------------
+# --- ink and background -----------------------------------------------------------------------
 
 
 def _strokes(scan: Plane, width: float, angle: float = 0.0, extent: int = 28) -> Plane:
-    """Coverage by ink: the scan enlarged smoothly, then cut at the level ``width``.
+    """Ink coverage: the scan, upsampled smoothly and thresholded softly at the level ``width``.
 
-    The enlarged scan falls off away from the middle of a stroke, so a low level gives a broad
-    pen and a high one a thin pen, without any morphology.
+    The upsampled scan falls off away from the middle of a stroke, so a low level gives a broad
+    pen and a high one a thin pen.
     """
     field = np.zeros((SIDE, SIDE))
     start = (SIDE - extent) // 2
@@ -167,20 +167,20 @@ def _strokes(scan: Plane, width: float, angle: float = 0.0, extent: int = 28) ->
 
 
 def _enlarge(plane: Plane, side: int, order: int) -> Plane:
-    """Enlarge a square by splines of the given order."""
+    """Upsample a square by splines of the given order."""
     spline = _spline(len(plane), side, order)
     return spline @ plane @ spline.T
 
 
 @cache
 def _spline(size: int, side: int, order: int) -> Plane:
-    """The matrix by which a line of ``size`` values becomes one of ``side``."""
+    """Return the matrix that upsamples ``size`` values to ``side``."""
     zoom = (side / size, 1.0)
     return np.asarray(ndimage.zoom(np.eye(size), zoom, order=order, mode="nearest", grid_mode=True))
 
 
 def _blend(ground: Plane, colour: Plane, ink: Plane) -> Plane:
-    """Paint ``colour`` over ``ground`` where there is ink."""
+    """Paint ``colour`` over the background ``ground`` where there is ink."""
     return ground + ink[..., None] * (colour - ground)
 
 
@@ -189,19 +189,19 @@ def _grey(level: float) -> Plane:
 
 
 def _shade(rng: np.random.Generator, level: float, contrast: float) -> Plane:
-    """An evenly coloured ground with soft blotches, as uneven light gives."""
+    """A grey background with soft blotches, as under uneven light."""
     blotches = _enlarge(rng.standard_normal((4, 4)), SIDE, order=1)
     return np.repeat((level + contrast * blotches)[..., None], 3, axis=2)
 
 
 def _vivid(rng: np.random.Generator) -> Plane:
-    """A saturated colour of random hue, of middling lightness at most."""
+    """A saturated colour of random hue and at most medium lightness."""
     colour = np.array([rng.uniform(0.0, 0.15), rng.uniform(0.0, 0.8), rng.uniform(0.65, 0.95)])
     return np.asarray(rng.permutation(colour))
 
 
 def _texture(rng: np.random.Generator) -> Plane:
-    """A coloured ground of two crossing gratings and cloudy noise."""
+    """A coloured background of two crossing gratings and cloudy noise."""
     y, x = np.mgrid[0:SIDE, 0:SIDE] / SIDE
     ground = np.empty((SIDE, SIDE, 3))
     waves = np.zeros((SIDE, SIDE))
