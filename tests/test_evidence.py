@@ -198,7 +198,7 @@ def test_constant_features_learn_the_share_of_the_class() -> None:
 
 
 def test_a_class_without_samples_is_refused() -> None:
-    with pytest.raises(InputError, match="without any sample"):
+    with pytest.raises(InputError, match="without samples"):
         maximise_evidence(spectrum_of(np.ones((3, 2)), np.zeros((3, 1))))
 
 

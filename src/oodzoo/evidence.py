@@ -1,4 +1,4 @@
-r"""The Bayesian linear model: evidence, and the precisions that maximise it.
+r"""Evidence of the Bayesian linear model, and the precisions that maximise it.
 
 For one class with one-hot labels y and features :math:`\Phi` (n × d), the paper (Section 3.1,
 Appendix B.2–B.3) takes :math:`w \sim N(0, \alpha^{-1} I)` and
@@ -12,16 +12,16 @@ Appendix B.2–B.3) takes :math:`w \sim N(0, \alpha^{-1} I)` and
     \qquad q(\delta) = r + \sum_k e_k \frac{\delta}{S_k + \delta},
     \quad e_k = \frac{t_k^2}{S_k}, \quad r = y^\top y - \sum_k e_k,
 
-which is the paper's formula with :math:`\beta\|y-\Phi m\|^2 + \alpha\|m\|^2 = \beta q` put in and
-:math:`\frac d2 \ln\alpha` drawn into the determinant: a direction in which the features do not
-vary adds nothing, so the value is exact for n < d too. All summands of q are positive, r being the
-residual of least squares, so nothing cancels however well the labels are fitted.
+which is the paper's formula with :math:`\beta\|y-\Phi m\|^2 + \alpha\|m\|^2 = \beta q` and
+:math:`\frac d2 \ln\alpha` merged into the determinant. A direction in which the features do not
+vary contributes nothing, so the value is exact for n < d too. All terms of q are positive (r is
+the least-squares residual), so nothing cancels however well the labels are fitted.
 
 The paper's fixed point :math:`\alpha = \gamma/\|m\|^2`, :math:`\beta = (n-\gamma)/\|y-\Phi m\|^2`
 depends on :math:`\delta` alone, and holds exactly where the evidence, with
-:math:`\beta = n/q(\delta)`, is stationary in :math:`\ln\delta`. One unknown per class is left, and
-is found by Newton's method from the best point of a grid: the highest maximum, in about ten steps,
-and independent of the scale of the features.
+:math:`\beta = n/q(\delta)`, is stationary in :math:`\ln\delta`. The one unknown left per class is
+found by Newton's method from the best point of a grid. This finds the highest maximum in about ten
+steps and does not depend on the scale of the features.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ from oodzoo.backend import Array, backend_of
 from oodzoo.errors import InputError
 
 TOLERANCE = 1e-10
-"""Precisions are converged when they move by less than this in logarithm."""
+"""Precisions have converged when their logarithms change by less than this."""
 
 MAX_ITERATIONS = 200
 
 NOISE_FLOOR = 1e-6
-"""Least :math:`1/\\beta` as a share of the mean square of y. Labels that the features reproduce
-exactly would send :math:`\\beta` to infinity, and rounding errors with it."""
+"""Lower bound of :math:`1/\\beta`, relative to the mean square of y. Without it, labels that the
+features reproduce exactly would send :math:`\\beta` to infinity and amplify rounding errors."""
 
 RIDGE_RANGE = (1e-12, 1e6)
-"""Range of :math:`\\delta = \\alpha/\\beta` as a share of the largest eigenvalue. At the upper end
-the features are found to say nothing about the class."""
+"""Range of :math:`\\delta = \\alpha/\\beta`, relative to the largest eigenvalue. At the upper end
+the features are uninformative about the class."""
 
 _STEPS_PER_DECADE = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """What the evidence needs of features and targets: O(d) numbers for each class.
+    """Sufficient statistics of the evidence: O(d) numbers per class.
 
     Attributes
     ----------
     n : int
     eigenvalues : array (d,)
-        S of the Gram matrix; zero where they cannot be told from rounding.
+        S, the eigenvalues of the Gram matrix; set to zero below rounding error.
     projections : array (C, d)
-        t of each class.
+        t per class.
     energies : array (C, d)
-        e of each class; zero where S is.
+        e per class; zero where S is zero.
     residuals : array (C,)
-        r of each class.
+        r per class.
     squares : array (C,)
-        :math:`y^\\top y` of each class.
+        :math:`y^\\top y` per class.
     """
 
     n: int
@@ -75,7 +75,7 @@ class Spectrum:
     squares: Array
 
     def take(self, classes: Array) -> Spectrum:
-        """The spectrum with only the classes of these numbers."""
+        """Restrict the spectrum to the classes at these indices."""
         xp = backend_of(self.squares).xp
         return Spectrum(
             self.n,
@@ -89,12 +89,12 @@ class Spectrum:
 
 @dataclass(frozen=True, eq=False)
 class Precisions:
-    """Precision α of the weights and β of the noise, of each class.
+    """Precision α of the weights and β of the noise, per class.
 
     Attributes
     ----------
     alpha, beta : array (C,)
-        α is infinite where all features are zero: nothing can then be learned from them.
+        α is infinite if all features are zero.
     converged : array of bool (C,)
     iterations : int
     """
@@ -106,12 +106,12 @@ class Precisions:
 
     @property
     def ridge(self) -> Array:
-        """δ = α/β of each class."""
+        """The ridge δ = α/β per class."""
         return self.alpha / self.beta
 
 
 def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spectrum, Array]:
-    """Spectrum and eigenvectors (columns of V).
+    """Compute the spectrum and the eigenvectors (columns of V) of a Gram matrix.
 
     Parameters
     ----------
@@ -125,13 +125,13 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
     backend = backend_of(gram)
     xp = backend.xp
     eigenvalues, eigenvectors = backend.eigh(gram)
-    # Below the error of the decomposition an eigenvalue is rounding. As zero it is exact for
-    # features that are linearly dependent (always so for n < d), and the same on every backend.
+    # Eigenvalues below the error of the decomposition are rounding. Setting them to zero is exact
+    # for linearly dependent features (always the case for n < d) and the same on every backend.
     rounding = gram.shape[0] * xp.finfo(xp.float64).eps * eigenvalues[-1]
     zeros = xp.zeros_like(eigenvalues)
     varying = eigenvalues > rounding
     eigenvalues = xp.where(varying, eigenvalues, zeros)
-    # Targets cannot be aligned with a direction that no sample has.
+    # Targets have no component along a direction in which no sample varies.
     projections = xp.where(varying[None, :], targets.T @ eigenvectors, zeros[None, :])
     energies = projections**2 / xp.where(varying, eigenvalues, xp.ones_like(eigenvalues))[None, :]
     residuals = xp.clip(squares - xp.sum(energies, axis=1), min=0.0)
@@ -141,17 +141,17 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
 
 
 def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum, Array]:
-    """Spectrum from the samples, without the directions that none of them has; and U of ΦΦᵀ = USUᵀ.
+    """Compute the spectrum and U from the samples, by ΦΦᵀ = USUᵀ.
 
-    With fewer samples than features ΦΦᵀ is smaller than ΦᵀΦ, and has the same eigenvalues but
-    zeros. :math:`V = \\Phi^\\top U S^{-1/2}`.
+    With fewer samples than features ΦΦᵀ is smaller than ΦᵀΦ and has the same non-zero eigenvalues;
+    :math:`V = \\Phi^\\top U S^{-1/2}`.
 
     Parameters
     ----------
     features : array (rows, d)
     targets : array (rows, C)
     n : int
-        Rows, less one if their mean was taken off them.
+        Degrees of freedom: the number of rows, minus one if they were centred.
     """
     backend = backend_of(features)
     xp = backend.xp
@@ -169,7 +169,7 @@ def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum
 
 
 def log_evidence(spectrum: Spectrum, precisions: Precisions) -> Array:
-    """Log evidence of each class for given precisions, exact for any n and d, (C,)."""
+    """Log evidence per class (C,) at given precisions, exact for any n and d."""
     xp = backend_of(spectrum.squares).xp
     ratios = spectrum.eigenvalues[None, :] / precisions.ridge[:, None]
     quadratic = spectrum.residuals + xp.sum(spectrum.energies / (1 + ratios), axis=1)
@@ -179,25 +179,27 @@ def log_evidence(spectrum: Spectrum, precisions: Precisions) -> Array:
 
 
 def maximise_evidence(spectrum: Spectrum) -> Precisions:
-    """Precisions of greatest evidence, of each class.
+    """Find the precisions that maximise the evidence of each class.
 
-    Where the evidence grows without end, the answer is at a bound: :data:`NOISE_FLOOR` for labels
-    that are fitted perfectly, :data:`RIDGE_RANGE` for features that say nothing.
+    Where the evidence has no maximum, the result lies at a bound: :data:`NOISE_FLOOR` for labels
+    that are fitted perfectly, :data:`RIDGE_RANGE` for uninformative features.
 
     Raises
     ------
     InputError
-        A class has no sample; its evidence is not defined.
+        A class has no samples, so its evidence is undefined.
     """
     backend = backend_of(spectrum.squares)
     xp = backend.xp
     if not bool(xp.all(spectrum.squares > 0)):
-        raise InputError("a class without any sample has no evidence; leave it out")
+        raise InputError(
+            "the evidence of a class without samples is undefined; leave the class out"
+        )
     largest = float(xp.max(spectrum.eigenvalues))
     if largest == 0:
-        nothing = xp.full_like(spectrum.squares, math.inf)
-        known = xp.ones_like(spectrum.squares, dtype=xp.bool)
-        return Precisions(nothing, spectrum.n / spectrum.squares, known, 0)
+        infinite = xp.full_like(spectrum.squares, math.inf)
+        converged = xp.ones_like(spectrum.squares, dtype=xp.bool)
+        return Precisions(infinite, spectrum.n / spectrum.squares, converged, 0)
     ascent = _Ascent(spectrum)
     x, lower, upper = ascent.start(largest)
     moving = xp.ones_like(x, dtype=xp.bool)
@@ -206,7 +208,7 @@ def maximise_evidence(spectrum: Spectrum) -> Precisions:
         iterations += 1
         rises, newton = ascent.step(x)
         lower, upper = xp.where(rises, x, lower), xp.where(rises, upper, x)
-        # A step that leaves the bracket by less than the tolerance is as good as one that ends it.
+        # A Newton step may overshoot the bracket by less than the tolerance.
         inside = (newton > lower - TOLERANCE) & (newton < upper + TOLERANCE)
         following = xp.where(inside, newton, 0.5 * (lower + upper))
         following = xp.where(moving, following, x)
@@ -226,14 +228,14 @@ class _Ascent:
         self.floor = NOISE_FLOOR * spectrum.squares
 
     def quadratic(self, ridge: Array) -> Array:
-        """q(δ), floored; one δ for each class."""
+        """q(δ) for one δ per class, at least the noise floor."""
         xp, spectrum = self.backend.xp, self.spectrum
-        left = 1 / (1 + spectrum.eigenvalues[None, :] / ridge[:, None])
-        q = spectrum.residuals + xp.sum(spectrum.energies * left, axis=1)
+        prior_share = 1 / (1 + spectrum.eigenvalues[None, :] / ridge[:, None])
+        q = spectrum.residuals + xp.sum(spectrum.energies * prior_share, axis=1)
         return xp.maximum(q, self.floor)
 
     def start(self, largest: float) -> tuple[Array, Array, Array]:
-        """The best point of a grid common to all classes, and its neighbours."""
+        """Find the best point per class of a common grid, and its two neighbours."""
         xp, spectrum = self.backend.xp, self.spectrum
         low, high = (math.log(largest * share) for share in RIDGE_RANGE)
         count = 1 + round((high - low) / math.log(10) * _STEPS_PER_DECADE)
@@ -248,22 +250,22 @@ class _Ascent:
         return x, lower, upper
 
     def step(self, x: Array) -> tuple[Array, Array]:
-        """Whether the evidence rises with x, and Newton's next x."""
+        """Return whether the evidence increases with x, and Newton's next x."""
         xp, spectrum = self.backend.xp, self.spectrum
         ratios = spectrum.eigenvalues[None, :] / xp.exp(x)[:, None]
-        left = 1 / (1 + ratios)  # share of a direction that the prior holds back, δ/(S+δ)
-        learned = ratios * left  # and the share that the data teach, S/(S+δ)
-        both = left * learned  # derivative of `left` in x
-        effective = xp.sum(learned, axis=1)  # γ, the effective number of parameters
-        effective_slope = -xp.sum(both, axis=1)
-        q = spectrum.residuals + xp.sum(spectrum.energies * left, axis=1)
+        prior_share = 1 / (1 + ratios)  # weight of the prior in each direction, δ/(S+δ)
+        data_share = ratios * prior_share  # weight of the data, S/(S+δ)
+        product = prior_share * data_share  # derivative of `prior_share` in x
+        effective = xp.sum(data_share, axis=1)  # γ, the effective number of parameters
+        effective_slope = -xp.sum(product, axis=1)
+        q = spectrum.residuals + xp.sum(spectrum.energies * prior_share, axis=1)
         rises_to_floor = q < self.floor
         q = xp.maximum(q, self.floor)
-        q_slopes = spectrum.energies * both
-        # This is δ‖m‖². It is zero for labels orthogonal to the features, which have no logarithm.
+        q_slopes = spectrum.energies * product
+        # This is δ‖m‖²; clipped, since it is zero for labels orthogonal to the features.
         q_slope = xp.clip(xp.sum(q_slopes, axis=1), min=xp.finfo(xp.float64).smallest_normal)
-        q_curvature = xp.sum(q_slopes * (learned - left), axis=1)
-        # Stationary where γ q = n δ‖m‖²: the paper's fixed point. Logarithms are nearer to linear.
+        q_curvature = xp.sum(q_slopes * (data_share - prior_share), axis=1)
+        # Stationary where γ q = n δ‖m‖², the paper's fixed point; closer to linear in logarithms.
         gap = xp.log(effective * q) - xp.log(spectrum.n * q_slope)
         slope = effective_slope / effective + q_slope / q - q_curvature / q_slope
         flat = xp.abs(slope) < xp.finfo(xp.float64).eps

@@ -303,7 +303,10 @@ def features_with(value: float) -> Arrays:
         (lambda f, y, d: ({"a": f["a"][:, 0]}, y, d), r"must be \(n, d\)"),
         (lambda f, y, d: (features_with(np.nan), y, d), "'a', domain 'd0'.*is NaN"),
         (lambda f, y, d: (features_with(np.inf), y, d), "is infinite"),
-        (lambda f, y, d: (f, y, np.full(len(y), "x")), "1 domains are given"),
+        (
+            lambda f, y, d: (f, y, np.full(len(y), "x")),
+            "at least 2 domains are needed .* got 1: 'x'",
+        ),
         (lambda f, y, d: (f, y + 0.5, d), "texts or integers, and holds 0.5"),
         (lambda f, y, d: (f, [None, *y.astype(str)[1:]], d), "holds None"),
         (lambda f, y, d: ({"a": None}, y, d), r"must be \(n, d\)"),
@@ -323,7 +326,7 @@ def test_unknown_score_and_stability() -> None:
         oodzoo.rank(*data, score="logmee")
     with pytest.raises(oodzoo.InputError, match="unknown score 'acuracy'; did you mean accuracy"):
         oodzoo.rank(*data, score="acuracy")
-    with pytest.raises(oodzoo.InputError, match="stability is 'mild'"):
+    with pytest.raises(oodzoo.InputError, match="must be 'robust' or 'paper', got 'mild'"):
         oodzoo.rank(*data, stability="mild")  # type: ignore[arg-type]
 
 

@@ -207,7 +207,7 @@ def test_a_single_sample_has_no_spread() -> None:
 
 
 def test_unknown_form() -> None:
-    with pytest.raises(InputError, match="stability is 'mild'; it can be 'robust' or 'paper'"):
+    with pytest.raises(InputError, match="stability must be 'robust' or 'paper', got 'mild'"):
         folds_of(simulate(5, 2), "mild")  # type: ignore[arg-type]
 
 

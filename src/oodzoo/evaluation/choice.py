@@ -20,7 +20,7 @@ from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.linear import fit_head
 from oodzoo.ranking.result import Ranking
-from oodzoo.scores.compute import peer_scores
+from oodzoo.scores.compute import compute_scores
 from oodzoo.selection.select import select_features
 
 AUTO = (1, 3, 5, 7)
@@ -145,7 +145,7 @@ def best_by_scores(
         "discriminability": {row.model: row.discriminability for row in ranking.rows},
     }
     for name in peers:
-        totals, _ = peer_scores(training, scores.get(name).name, training.domains)
+        totals, _ = compute_scores(training, scores.get(name).name, training.domains)
         if totals:
             table[name] = totals
     return {

@@ -1,4 +1,4 @@
-"""Ranking models by leave-one-domain-out performance."""
+"""Ranking of models by leave-one-domain-out scores."""
 
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.ranking.result import FoldRow, Ranking, Row

@@ -1,10 +1,10 @@
-r"""Inter-class discriminability: how well the labels of a left-out domain are foretold.
+r"""Inter-class discriminability: how well the labels of a left-out domain are predicted.
 
 The paper (Section 3.1, Appendix B.4) takes
 :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i})` of the Bayesian linear model, for each domain i
-with the model of the domains kept, -i. It is a difference of two log evidences, both with the
-precisions of the domains kept, so it needs moments alone. The second pass over the features of the
-left-out domain adds what the model says of each sample.
+with the model of the training domains, -i. It is a difference of two log evidences, both with the
+precisions of the training domains, so moments are enough to compute it. The predictions for single
+samples of the left-out domain take a second pass over its features.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ def discriminability(kept: Spectrum, union: Spectrum, precisions: Precisions) ->
     Parameters
     ----------
     kept : Spectrum
-        Of the training domains, -i.
+        Spectrum of the training domains, -i.
     union : Spectrum
-        Of the training domains and the left-out domain together.
+        Spectrum of the training domains and the left-out domain together.
     precisions : Precisions
-        Of the training domains.
+        Precisions of the training domains.
     """
     gain = log_evidence(union, precisions) - log_evidence(kept, precisions)
     return float(backend_of(gain).xp.mean(gain)) / (union.n - kept.n)
@@ -52,7 +52,7 @@ class LinearModel:
 
     @classmethod
     def of(cls, kept: Spectrum, precisions: Precisions) -> LinearModel:
-        """The posterior for given precisions."""
+        """Compute the posterior at given precisions."""
         kernel = 1 / (kept.eigenvalues[:, None] + precisions.ridge[None, :])
         return cls(
             weights=kept.projections.T * kernel,
@@ -61,23 +61,23 @@ class LinearModel:
         )
 
     def predict(self, projected: Array) -> Array:
-        r"""Mean of each label, (n, C), from the projected features :math:`P = \Phi V`."""
+        r"""Predict the mean of each label, (n, C), from projected features :math:`P = \Phi V`."""
         return projected @ self.weights
 
     def label_log_density(self, predicted: Array, squared: Array, one_hot: Array) -> Array:
         r"""Log-density of the labels of each sample, averaged over classes, (n,).
 
-        Marginals of the paper's Remark,
+        These are the marginals of the paper's Remark,
         :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
 
         Parameters
         ----------
         predicted : array (n, C)
-            What :meth:`predict` says.
+            The result of :meth:`predict`.
         squared : array (n, d)
             Elementwise square of the projected features.
         one_hot : array (n, C)
-            Labels for the classes of the model; a row of zeros for a class it does not know.
+            Labels for the classes of the model; a row of zeros for any other class.
         """
         xp = backend_of(predicted).xp
         variance = self.noise[None, :] + squared @ self.variances

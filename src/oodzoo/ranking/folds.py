@@ -1,9 +1,9 @@
-"""Leaving domains out in turn: the terms of the score, and the accuracy, of each fold.
+"""Leave-one-domain-out folds: the terms of the ZooD score and the accuracy on each domain.
 
-Two protocols: :func:`leave_one_domain_out` for use, where every domain is a training domain, and
-:func:`leave_two_domains_out` for evaluating the score itself, where a test domain is set aside
-first. Training moments are sums over the domains kept, never differences: with one domain much
-larger than the others a difference would cancel.
+There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is left out once.
+:func:`leave_two_domains_out` is for evaluating the score itself: a test domain is set aside first.
+Training moments are sums over the training domains, never differences, which would cancel if one
+domain is much larger than the others.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.evidence import Precisions, Spectrum, decompose, maximise_evidence
@@ -27,44 +28,44 @@ from oodzoo.ranking.stability import Density, PaperDensity, RelativeDensity
 Stability = Literal["robust", "paper"]
 
 Shards = Callable[[str], Iterable[Shard]]
-"""Gives the features and labels of a domain, by name; called once for each fold."""
+"""Returns the features and labels of a domain by name; called once per fold."""
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """What one left-out domain says about the features.
+    """Results on one left-out domain.
 
     Attributes
     ----------
     domain : str
-        The domain left out.
+        The left-out domain.
     n : int
         Its number of samples.
     discriminability : float
-        Log-density of its labels per sample, mean over classes, given the training domains.
+        Log-density of its labels given the training domains, per sample and averaged over classes.
     stability : float
-        -ln k, where the domain lies k times as far out as the training data ("robust"), or the
-        mean log-density of its features ("paper").
+        -ln k for a domain at k times the distance of the training data ("robust"), or the mean
+        log-density of its features ("paper").
     stability_slope : float
-        Its derivative by the mean of `feature_log_density`.
+        Derivative of `stability` with respect to the mean of `feature_log_density`.
     label_spread, density_spread : float
-        Standard deviation over its samples of `label_log_density` and of `feature_log_density`.
+        Standard deviation of `label_log_density` and of `feature_log_density`.
     accuracy, balanced_accuracy : float
-        Of the Bayesian linear model of the training domains, on this domain: share of samples, and
-        mean over its classes of the share of samples. A class that the training domains lack is
-        never predicted, and counts as wrong.
+        Accuracy on this domain of the Bayesian linear model of the training domains, and its mean
+        recall over the classes of this domain. A class that the training domains lack is never
+        predicted and counts as wrong.
     alpha, beta : array (C,)
-        Precisions of each class; NaN for a class that was skipped.
+        Precisions per class; NaN for a skipped class.
     skipped : tuple of int
-        Classes absent from the training domains, which have no part in `discriminability`.
+        Classes absent from the training domains; they are excluded from `discriminability`.
     unconverged : tuple of int
         Classes whose precisions did not converge.
     shrinkage : float or None
-        Of the covariance; None for "paper".
+        Shrinkage of the covariance; None for "paper".
     labels : array of int (n,)
-        Labels, in the order of the shards; the arrays below are in the same order.
+        Labels in the order of the shards; the arrays below have the same order.
     correct : array of bool (n,)
-        Whether the model predicts the label.
+        Whether the label is predicted correctly.
     label_log_density, feature_log_density : array (n,)
     """
 
@@ -89,17 +90,17 @@ class Fold:
 
     @property
     def spread_ratio(self) -> float:
-        """The paper's λ, `label_spread` / `density_spread`; zero where all densities are equal."""
+        """The paper's λ, `label_spread` / `density_spread`; zero if all densities are equal."""
         return self.label_spread / self.density_spread if self.density_spread > 0 else 0.0
 
     @property
     def stability_of_samples(self) -> NDArray[np.float64]:
-        """What each sample adds to `stability`, to first order and up to a constant."""
+        """Contribution of each sample to `stability`, to first order and up to a constant."""
         return self.stability_slope * self.feature_log_density
 
 
 def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
-    """Folds as plain arrays, for a cache; :func:`unpack` reverses it."""
+    """Convert folds to plain arrays for a cache; :func:`unpack` is the inverse."""
     return {
         f"{number}.{field.name}": np.asarray(
             np.nan if (value := getattr(fold, field.name)) is None else value
@@ -110,7 +111,7 @@ def pack(folds: list[Fold]) -> dict[str, NDArray[Any]]:
 
 
 def unpack(arrays: Mapping[str, NDArray[Any]]) -> list[Fold]:
-    """Folds from the arrays of :func:`pack`."""
+    """Restore folds from the arrays of :func:`pack`."""
     folds = []
     for number in range(1 + max(int(name.split(".")[0]) for name in arrays)):
         values: dict[str, Any] = {}
@@ -133,21 +134,22 @@ def leave_one_domain_out(
     stability: Stability = "robust",
     device: str | None = None,
 ) -> list[Fold]:
-    """Leave each domain out in turn (Section 3.1 of the paper).
+    """Compute the fold of each left-out domain (Section 3.1 of the paper).
 
-    With m domains this takes m + 1 eigendecompositions ("paper": m more), and a second pass over
-    the features.
+    For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
+    features.
 
     Parameters
     ----------
     domains : mapping of str to Moments
-        Moments of each domain, for the same features and classes; two domains or more.
+        Moments of at least two domains, for the same features and classes.
     shards : callable
-        ``shards(domain)`` gives the features and labels the moments were made of, in shards.
+        ``shards(domain)`` returns the features and labels behind the moments, in shards.
     stability : "robust" or "paper"
-        :class:`~oodzoo.ranking.stability.RelativeDensity` or :class:`~oodzoo.ranking.stability.PaperDensity`.
+        :class:`~oodzoo.ranking.stability.RelativeDensity` or
+        :class:`~oodzoo.ranking.stability.PaperDensity`.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device.
+        Compute with NumPy if None, else with PyTorch on this device.
 
     Returns
     -------
@@ -181,18 +183,18 @@ def leave_two_domains_out(
     stability: Stability = "robust",
     device: str | None = None,
 ) -> dict[str, list[Fold]]:
-    """Set each domain aside as the test domain, and leave each of the others out in turn.
+    """Compute the folds for each choice of a test domain and a left-out domain.
 
-    This is how the paper evaluates a score (Appendix A.1): it must foretell the accuracy on a test
-    domain that it has not seen. Test domain and left-out domain can change places with the same
-    training domains, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions.
+    This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
+    an unseen test domain. Swapping test domain and left-out domain leaves the training domains the
+    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions.
 
-    Parameters are those of :func:`leave_one_domain_out`; three domains or more.
+    Parameters are those of :func:`leave_one_domain_out`; at least three domains are needed.
 
     Returns
     -------
     dict of str to list of Fold
-        For each test domain the folds over the other domains, all in the order of `domains`.
+        For each test domain the folds over the other domains, in the order of `domains`.
     """
     table = _Domains(domains, shards, stability, device, least=3)
     unions = {
@@ -210,7 +212,7 @@ def leave_two_domains_out(
 
 @dataclass(frozen=True, eq=False)
 class _Training:
-    """What the training domains have taught, in the basis of their Gram matrix."""
+    """Linear model and density of the training domains, in the basis of their Gram matrix."""
 
     spectrum: Spectrum
     eigenvectors: Array
@@ -218,7 +220,7 @@ class _Training:
     model: LinearModel
     density: Density
     classes: Array
-    """Numbers of the classes the training domains have."""
+    """Indices of the classes present in the training domains."""
 
 
 class _Domains:
@@ -234,19 +236,19 @@ class _Domains:
         least: int,
     ) -> None:
         if stability not in get_args(Stability):
-            raise InputError(f"stability is {stability!r}; it can be 'robust' or 'paper'")
+            raise InputError(f"stability must be 'robust' or 'paper', got {stability!r}")
         if len(domains) < least:
             raise InputError(
-                f"{len(domains)} domains are given ({', '.join(map(repr, domains))}), and leaving "
-                f"them out in turn takes at least {least}"
+                f"at least {least} domains are needed to leave one out, got "
+                f"{len(domains)}: {', '.join(map(repr, domains)) or 'none'}"
             )
         first, *others = domains
         for name in others:
             mine, theirs = (domains[key].class_sums.shape for key in (first, name))
             if tuple(mine) != tuple(theirs):
                 raise InputError(
-                    f"domain {first!r} has {mine[0]} features and {mine[1]} classes, and domain "
-                    f"{name!r} {theirs[0]} and {theirs[1]}; they must be of one model and task"
+                    f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
+                    f"{name!r} has {theirs[0]} and {theirs[1]}; all moments must be of one model"
                 )
         self.backend: Backend = backend(device)
         self.moments = {name: moments.to(device) for name, moments in domains.items()}
@@ -303,7 +305,7 @@ class _Domains:
         )
 
     def _second_pass(self, training: _Training, name: str) -> tuple[NDArray[Any], ...]:
-        """Labels, whether predicted, log-density of labels and of features of each sample."""
+        """Per sample: label, correctness, log-density of the label and of the features."""
         xp = self.backend.xp
         parts = []
         for features, labels in blocks(
@@ -311,8 +313,8 @@ class _Domains:
         ):
             if features.shape[1] != training.eigenvectors.shape[0]:
                 raise InputError(
-                    f"domain {name!r}: the moments are of {training.eigenvectors.shape[0]} "
-                    f"features and the second pass found {features.shape[1]}"
+                    f"domain {name!r}: the moments have {training.eigenvectors.shape[0]} "
+                    f"features, but the shards have {features.shape[1]}"
                 )
             projected = features @ training.eigenvectors
             squared = projected**2
@@ -329,13 +331,13 @@ class _Domains:
         n = len(columns[0]) if columns else 0
         if n != self.moments[name].n:
             raise InputError(
-                f"domain {name!r}: the moments are of {self.moments[name].n} samples and the "
-                f"second pass found {n}; give the same shards each time they are asked for"
+                f"domain {name!r}: the moments are of {count(self.moments[name].n, 'sample')}, "
+                f"but the shards have {n}; return the same shards on every call"
             )
         return columns
 
     def _decompose(self, moments: Moments) -> tuple[Spectrum, Array]:
-        # For one-hot labels the sum of squares of a class is its count.
+        # For one-hot labels the sum of squares of a class equals its count.
         return decompose(moments.gram, moments.class_sums, moments.class_counts, moments.n)
 
     def _by_class(self, values: Array, classes: NDArray[np.int64]) -> NDArray[np.float64]:

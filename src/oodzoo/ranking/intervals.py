@@ -1,20 +1,20 @@
-r"""How sure an order is: which models can be told apart, and between which ranks each may lie.
+r"""Intervals of ranks and accuracies, and statistical ties between models.
 
-Two models are compared by their difference :math:`D_i` on each left-out domain i, since what
-makes a domain hard makes it hard for both. Its mean over m domains has a standard error from two
-sources: the domains are a sample of those one may meet, and the images of each are a sample of it.
-The spread of :math:`D_i` between domains contains both, but is estimated from few numbers; the
-error that follows from the images alone, by leaving out one image (or one group of images) at a
-time, is a lower bound for it. The larger one is taken.
+Two models are compared by their difference :math:`D_i` on each left-out domain i, which removes the
+difficulty of the domain. The standard error of its mean over m domains has two sources: the domains
+are a sample of all possible domains, and the images are a sample of their domain. The variance of
+:math:`D_i` between domains contains both, but is estimated from few values; the variance due to
+the images alone (leaving out one image, or one group of images, at a time) is a lower bound for it.
+The larger of the two is used.
 
-A model is *clearly better* than another when the 90 % interval of the mean difference, by
-Student's t with m - 1 degrees of freedom, lies above zero, and two models are *tied* when neither
-is clearly better. A model's rank then lies between one more than the number of models clearly
-better than it, and the number of those not clearly worse (Mogstad, Romano, Shaikh, Wilhelm,
-Inference for Ranks, 2024, without their correction for many comparisons, which with four domains
-would leave nothing to say). In simulations (``tests/test_certainty.py``) these intervals hold the
-true rank in 90 % of the cases or more on average over the models. For the truly best one it is
-less where many are nearly equal: some will beat it by luck.
+A model is *clearly better* than another if the 90 % interval of the mean difference, by Student's t
+with m - 1 degrees of freedom, lies above zero; two models are *tied* if neither is clearly better.
+The interval of a model's rank reaches from one more than the number of clearly better models to the
+number of models that are not clearly worse (Mogstad, Romano, Shaikh, Wilhelm, Inference for Ranks,
+2024, without their correction for multiple comparisons: with four domains, nearly all models would
+be tied). In simulations (``tests/ranking/test_intervals.py``) the intervals contain the true rank
+in at least 90 % of cases, averaged over models. For the best model the coverage is lower if many
+models are nearly equal, since some of them beat it by chance.
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from scipy import stats
 CONFIDENCE = 0.9
 
 ROUNDING = 1e-9
+"""Relative differences below this are rounding: backends agree only up to it."""
 
 Floats = NDArray[np.float64]
 
 
 def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = None) -> Floats:
-    """Covariance of the means of several columns, by leaving out one group of rows at a time.
+    """Estimate the covariance of column means by leaving out one group of rows at a time.
 
     Parameters
     ----------
     values : array (n, M)
-        One column for each model, one row for each image.
+        One column per model, one row per image.
     groups : sequence, optional
-        Rows that belong together; None for a row on its own.
+        The group of each row; None for a row of its own.
     """
     n = len(values)
     residuals = values - values.mean(axis=0)
@@ -60,12 +61,12 @@ def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = No
 
 @dataclass(frozen=True)
 class Comparison:
-    """Every model against every other.
+    """Pairwise comparison of models.
 
     Attributes
     ----------
     better : array of bool (M, M)
-        Whether the model of the row is clearly better than that of the column.
+        Whether the row's model is clearly better than the column's.
     """
 
     better: NDArray[np.bool_]
@@ -80,26 +81,25 @@ class Comparison:
         variances = np.diag(summed)
         within = variances[:, None] + variances[None, :] - 2 * summed
         error = np.sqrt(np.maximum(between, np.maximum(within, 0.0)))
-        # Below what backends agree to, a difference is rounding.
         error = np.maximum(error, ROUNDING * np.abs(scores).max())
         quantile = stats.t.ppf((1 + CONFIDENCE) / 2, m - 1)
         return cls(differences.mean(axis=2) > quantile * error)
 
     def rank_intervals(self) -> list[tuple[int, int]]:
-        """Between which ranks each model may lie."""
+        """Return the 90 % interval of the rank of each model."""
         best = 1 + self.better.sum(axis=0)
         worst = len(self.better) - self.better.sum(axis=1)
         return [(int(low), int(high)) for low, high in zip(best, worst, strict=True)]
 
     def ties(self, model: int) -> list[int]:
-        """The models that cannot be told apart from this one."""
-        apart = self.better[model] | self.better[:, model]
-        return [other for other in np.flatnonzero(~apart).tolist() if other != model]
+        """Return the models that are statistically tied with this one."""
+        differs = self.better[model] | self.better[:, model]
+        return [other for other in np.flatnonzero(~differs).tolist() if other != model]
 
 
 def mean_interval(values: Floats, image_variances: Floats) -> tuple[float, float]:
-    """Interval of the mean over domains, at the confidence of this module, by Student's t."""
+    """Compute the 90 % interval of the mean over domains, by Student's t."""
     m = len(values)
     error = np.sqrt(max(values.var(ddof=1) / m, image_variances.sum() / m**2))
-    reach = float(stats.t.ppf((1 + CONFIDENCE) / 2, m - 1) * error)
-    return float(values.mean()) - reach, float(values.mean()) + reach
+    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, m - 1) * error)
+    return float(values.mean()) - margin, float(values.mean()) + margin

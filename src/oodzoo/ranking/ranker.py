@@ -1,15 +1,15 @@
-r"""Ranking models by leaving each domain out in turn.
+r"""Rank models by leaving each domain out in turn.
 
 The ZooD score of a model is the mean over left-out domains of
 
 .. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
 
-Discriminability is the mean over C class columns of a log-density per sample, so stability counts
-for a third of one class: enough to part models that discriminate alike, too little to punish rich
-features for moving more than poor ones do. The third is a choice and not a result, made after
-looking at real photographs and handwriting: a larger share gained on some data and lost on others
-(``benchmarks/stability.py`` shows the shares for a store). With ``stability="paper"`` the formula
-is the printed one, with the weight λ of each fold.
+Discriminability is the mean over C classes of a log-density per sample, so stability weighs as much
+as a third of one class: enough to order models of equal discriminability, too little to penalise
+rich features for shifting more than poor ones. The weight was chosen by hand on photographs and
+handwriting; a larger one helped on some data sets and hurt on others (``benchmarks/stability.py``
+compares weights on a store). ``stability="paper"`` is the formula as printed, with the weight λ of
+each fold.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from oodzoo.ranking.folds import (
 )
 from oodzoo.ranking.intervals import Comparison, covariance_of_means, mean_interval
 from oodzoo.ranking.result import FoldRow, Ranking, Row
-from oodzoo.scores.compute import peer_scores
+from oodzoo.scores.compute import compute_scores
 
 STABILITY_SHARE = 1 / 3
-"""What stability counts for in the score, in classes."""
+"""Weight of stability in the score, relative to one class."""
 
 FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
-"""Scores that are means over left-out domains, so that the certainty of their order is known."""
+"""Scores that are means over left-out domains, and so have rank intervals."""
 
 
 def rank(
@@ -60,23 +60,25 @@ def rank(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """Rank models by how well their features carry over to a domain that was left out.
+    """Rank models by how well their features generalise to a left-out domain.
 
     Parameters
     ----------
     features : mapping or FeatureStore
         Features (n, d) of each model by name, with `y` and `domains`; or a store.
     y, domains : sequence
-        Class and domain of each row, texts or integers.
+        Class and domain of each row, strings or integers.
     groups : sequence, optional
-        Rows that belong together (a patient, a video) and count as one for certainty.
+        Group of each row (a patient, a video); intervals treat a group as one observation.
     score : str, default "zood"
-        "zood", one of its parts ("discriminability", "stability"), "accuracy" (expected accuracy on
-        an unseen domain), or the name of a peer score (see :mod:`oodzoo.scores`).
+        "zood", one of its terms ("discriminability", "stability"), "accuracy" (expected accuracy on
+        an unseen domain), or the name of another score (see :mod:`oodzoo.scores`).
     stability : {"robust", "paper"}
-        The default, or the formula as printed.
+        The default form, or the formula as printed in the paper.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+        Compute with NumPy if None, else with PyTorch on this device ("cuda").
+    progress : callable, optional
+        Called with the number of models done and of all models.
 
     Examples
     --------
@@ -110,11 +112,13 @@ def rank_for_test_domains(
     stability: Stability = "robust",
     device: str | None = None,
 ) -> dict[str, Ranking]:
-    """For each domain, the ranking that was made without it.
+    """Rank the models once per test domain, without using that domain.
 
-    This is how a score is judged: its order against the accuracy on a domain it has not seen. Test
-    domain and left-out domain share the work where they change places. Nothing about a test domain
-    has a part in its ranking, and neither have classes that only it has.
+    This is how a score is evaluated: its order is compared with the accuracy on the unseen test
+    domain. Neither the samples of a test domain nor classes found only there affect its ranking.
+    Computations are shared between folds that swap test domain and left-out domain.
+
+    Parameters are those of :func:`rank`.
     """
     require_score(score)
     backend(device)
@@ -130,7 +134,7 @@ def rankings_without(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Ranking]:
-    """For each domain of a source, the ranking that was made without it."""
+    """Rank the models of a source once per test domain, without using that domain."""
     terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
     for number, model in enumerate(source.models):
         if progress is not None:
@@ -144,10 +148,10 @@ def rankings_without(
 
 
 def require_score(name: str) -> None:
-    """Refuse an unknown score before anything is computed."""
+    """Raise an InputError if no score has this name."""
     known = (*FOLD_SCORES, *scores.names())
     if name not in known:
-        hint = did_you_mean(name, known) or f"known are {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"available: {', '.join(known)}"
         raise InputError(f"unknown score {name!r}; {hint}")
 
 
@@ -194,7 +198,7 @@ def _cached_folds(
 
 @dataclass(frozen=True)
 class _Terms:
-    """The folds of one model, and how they make up a score."""
+    """The folds of one model, with the weights of the ZooD score."""
 
     folds: list[Fold]
     n_classes: int
@@ -215,7 +219,7 @@ class _Terms:
         return float(getattr(fold, score))
 
     def images(self, score: str, at: int) -> NDArray[np.float64]:
-        """What each image of a fold adds to its score, up to a constant."""
+        """Contribution of each image of a fold to its score, up to a constant."""
         fold = self.folds[at]
         parts = {
             "discriminability": fold.label_log_density,
@@ -230,7 +234,7 @@ class _Terms:
 def fold_scores(
     folds: list[Fold], n_classes: int, stability: Stability = "robust"
 ) -> dict[str, float]:
-    """The scores that are means over left-out domains, from the folds of one model."""
+    """Compute the scores of :data:`FOLD_SCORES` from the folds of one model."""
     terms = _Terms(folds, n_classes, stability)
     return {score: float(terms.values(score).mean()) for score in FOLD_SCORES}
 
@@ -242,9 +246,9 @@ def _ranking(
     stability: Stability,
     domains: Sequence[str] | None = None,
 ) -> Ranking:
-    """The ranking by some domains or all, from what leaving each of them out has shown."""
+    """Build the ranking from the folds over some domains, or all."""
     domains = source.domains if domains is None else domains
-    # Classes of these domains: a test domain must not count, not even by what it alone has.
+    # Count only classes of these domains: classes found only in a test domain must not leak.
     n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
     terms = {m: _Terms(f, n_classes, stability) for m, f in folds.items()}
     left_out: dict[str, str] = {}
@@ -253,14 +257,14 @@ def _ranking(
         totals = {model: float(t.values(score).mean()) for model, t in terms.items()}
         comparison = _compare(source, terms, score)
     else:
-        totals, left_out = peer_scores(source, score, domains)
+        totals, left_out = compute_scores(source, score, domains)
     if not totals:
         reason = next(iter(left_out.values()))
         raise InputError(f"the score {score!r} cannot be computed for any model: {reason}")
     order = sorted(totals, key=lambda model: (-totals[model], model))
     facts = {model: source.facts(model) for model in order}
     accuracy = {model: 100 * float(terms[model].values("accuracy").mean()) for model in order}
-    front = _front(accuracy, facts)
+    pareto_optimal = _pareto_optimal(accuracy, facts)
     places = list(terms)
     rows = []
     for number, model in enumerate(order, start=1):
@@ -277,7 +281,7 @@ def _ranking(
                 accuracy_interval=_accuracy_interval(source, t),
                 rank_interval=comparison.rank_intervals()[at] if comparison else None,
                 tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
-                pareto_optimal=model in front,
+                pareto_optimal=model in pareto_optimal,
                 folds=tuple(_fold_row(t, fold, score, source.classes) for fold in t.folds),
                 feature_dim=facts[model].feature_dim,
                 parameters=facts[model].parameters,
@@ -320,21 +324,16 @@ def _accuracy_interval(source: FeatureSource, terms: _Terms) -> tuple[float, flo
     return max(0.0, 100 * low), min(100.0, 100 * high)
 
 
-def _front(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:
-    """Models that no other beats in accuracy at the same cost or less."""
+def _pareto_optimal(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -> set[str]:
+    """Models for which no other is at least as accurate and cheaper, or more accurate."""
     cost = {m: f.milliseconds for m, f in facts.items()}
     if None in cost.values():
         cost = {m: f.parameters for m, f in facts.items()}
     if None in cost.values():
         return set()
-    front = set()
-    for model in accuracy:
-        beaten = any(
-            accuracy[other] >= accuracy[model]
-            and cost[other] <= cost[model]  # type: ignore[operator]
-            and (accuracy[other], cost[other]) != (accuracy[model], cost[model])
-            for other in accuracy
-        )
-        if not beaten:
-            front.add(model)
-    return front
+
+    def dominates(other: str, model: str) -> bool:
+        better = accuracy[other] >= accuracy[model] and cost[other] <= cost[model]  # type: ignore[operator]
+        return better and (accuracy[other], cost[other]) != (accuracy[model], cost[model])
+
+    return {model for model in accuracy if not any(dominates(other, model) for other in accuracy)}

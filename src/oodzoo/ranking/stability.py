@@ -1,13 +1,13 @@
-r"""Inter-domain stability: how ordinary the features of a left-out domain look.
+r"""Inter-domain stability: how close the features of a left-out domain are to the training domains.
 
 The paper (Section 3.1, Appendix B.4) fits a Gaussian :math:`N(\mu, \Sigma)` to the features of the
-domains kept and takes the log-density of the left-out domain. :class:`PaperDensity` is that
-formula. It compares badly between models: the density moves by :math:`-d \ln c` when features are
-scaled by c, and with n near d the covariance is nearly singular, so that richer features look
-stranger. :class:`RelativeDensity` shrinks the covariance and takes the density relative to the
-training data's own average; what is reported of a domain is how many times as far out it lies as
-the training data do, as a logarithm, so that one strange domain does not drown the others. It does
-not change with rotation, translation or a common scale of the features.
+training domains and takes the log-density of the left-out domain. :class:`PaperDensity` is that
+formula. It is not comparable between models: the density changes by :math:`-d \ln c` when features
+are scaled by c, and for n close to d the covariance is nearly singular, which penalises richer
+features. :class:`RelativeDensity` shrinks the covariance and takes the density relative to the
+average over the training data. The stability of a domain is the negative logarithm of its distance
+relative to that of the training data, so that one distant domain does not dominate the mean. It is
+invariant to rotation, translation and a common scale of the features.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from oodzoo.evidence import Spectrum
 from oodzoo.moments import Moments, oas_shrinkage
 
 COVARIANCE_FLOOR = 1e-6
-"""Least eigenvalue of the paper's covariance, as a share of the largest."""
+"""Lower bound of the eigenvalues of the paper's covariance, relative to the largest."""
 
 CONSTANT = 1e-12
-"""Features whose variance is at most this share of their mean square do not vary."""
+"""Features whose variance relative to their mean square is at most this are constant."""
 
 
 class Density(Protocol):
     """Density of features under a Gaussian fitted to the training domains."""
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        r"""One number for each sample, (n,).
+        r"""Log-density of each sample, (n,).
 
         Parameters
         ----------
@@ -43,7 +43,7 @@ class Density(Protocol):
         ...
 
     def stability(self, mean: float) -> tuple[float, float]:
-        """Stability of a domain whose samples have this mean log-density, and its derivative."""
+        """Stability of a domain with this mean log-density, and its derivative."""
         ...
 
 
@@ -52,8 +52,8 @@ class PaperDensity:
     r"""The log-density as printed, :math:`\log N(\phi; \mu, \Sigma)`.
 
     Eigenvalues of :math:`\Sigma` below :data:`COVARIANCE_FLOOR` of the largest are raised to it,
-    for a singular covariance has no density. Where the training features do not vary at all the
-    density is taken as zero for every sample.
+    since a singular covariance has no density. If the training features are constant, the density
+    is defined as zero for every sample.
     """
 
     mean: Array
@@ -62,10 +62,10 @@ class PaperDensity:
 
     @classmethod
     def of(cls, kept: Moments) -> PaperDensity:
-        """The Gaussian of the training domains."""
+        """Fit the Gaussian to the training domains."""
         backend = backend_of(kept.gram)
         xp = backend.xp
-        if not varies(kept):
+        if not _varies(kept):
             return cls(kept.mean, xp.zeros_like(kept.gram), 0.0)
         eigenvalues, eigenvectors = backend.eigh(kept.covariance)
         eigenvalues = xp.clip(eigenvalues, min=COVARIANCE_FLOOR * float(eigenvalues[-1]))
@@ -84,7 +84,7 @@ class PaperDensity:
 
 @dataclass(frozen=True, eq=False)
 class RelativeDensity:
-    r"""Log-density relative to the training data's own average, per dimension.
+    r"""Log-density relative to the average over the training data, per dimension.
 
     .. math::
 
@@ -93,30 +93,30 @@ class RelativeDensity:
                 - (\phi-\mu)^\top\hat\Sigma^{-1}(\phi-\mu)}{2d}
 
     with :math:`\hat\Sigma = (1-\rho)\Sigma + \rho\,\frac{\operatorname{tr}\Sigma}{d} I` and
-    :math:`\rho` of :func:`oas_shrinkage`. Zero is as ordinary as a training sample; a domain that
-    lies k times as far out as they do has about (1 - k²)/2. Where the training features do not
-    vary at all there is nothing to measure by, and the value is zero for every sample.
+    :math:`\rho` from :func:`~oodzoo.moments.oas_shrinkage` in scikit-learn's form. An average
+    training sample has density zero, a domain at k times their distance about (1 - k²)/2. If the
+    training features are constant, the value is zero for every sample.
 
     In the basis V of the Gram matrix, :math:`\hat\Sigma = K - (1-\rho)uu^\top` with diagonal K and
     :math:`u = V^\top\mu`, so the Sherman–Morrison formula gives the distance from the projections
-    that the linear model has already made: no decomposition of the covariance is needed.
+    that the linear model needs anyway; the covariance need not be decomposed.
 
     The stability of a domain is :math:`-\ln k`, where :math:`k^2` is the ratio of its mean squared
-    distance to that of the training data, and k at least 1: to lie nearer to the centre than the
-    training data (in the extreme, to be a single point) is no merit.
+    distance to that of the training data, and k is at least 1: a domain closer to the centre than
+    the training data (in the extreme case a single point) is not rewarded.
 
     Attributes
     ----------
     inverse : array (d,)
-        Diagonal of :math:`K^{-1}`; zeros where the features do not vary.
+        Diagonal of :math:`K^{-1}`; zeros if the features are constant.
     mean : array (d,)
-        u.
+        The vector u.
     correction : float
         :math:`(1-\rho) / (1 - (1-\rho)u^\top K^{-1}u)`.
     expected : float
         Mean squared distance :math:`\operatorname{tr}(\hat\Sigma^{-1}\Sigma)` of the training data.
     shrinkage : float
-        :math:`\rho`.
+        The coefficient :math:`\rho`.
     """
 
     inverse: Array
@@ -127,11 +127,11 @@ class RelativeDensity:
 
     @classmethod
     def of(cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array) -> RelativeDensity:
-        """The Gaussian of the training domains, whose Gram matrix has been decomposed."""
+        """Fit the Gaussian to the training domains, given the decomposed Gram matrix."""
         xp = backend_of(kept.gram).xp
         d = kept.n_features
         mean = kept.mean @ eigenvectors
-        if not varies(kept):
+        if not _varies(kept):
             return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0)
         covariance = kept.covariance
         shrinkage = oas_shrinkage(covariance, kept.n)
@@ -145,7 +145,7 @@ class RelativeDensity:
         return cls(inverse, mean, correction, expected, shrinkage)
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        # ‖P-u‖² in the metric K⁻¹, multiplied out so that P is not copied once more.
+        # ‖P-u‖² in the metric K⁻¹, multiplied out to avoid another copy of P.
         scaled = self.mean * self.inverse
         offset = backend_of(self.mean).xp.sum(self.mean * scaled)
         along = projected @ scaled - offset
@@ -162,8 +162,8 @@ class RelativeDensity:
         return -0.5 * math.log(ratio), per_dimension / ratio
 
 
-def varies(moments: Moments) -> bool:
-    """Whether the features differ between samples by more than rounding."""
+def _varies(moments: Moments) -> bool:
+    """Whether the features vary between samples by more than rounding."""
     xp = backend_of(moments.gram).xp
     mean_square = float(xp.linalg.trace(moments.gram)) / moments.n
     variance = mean_square - float(xp.sum(moments.mean**2))

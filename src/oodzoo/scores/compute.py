@@ -1,4 +1,4 @@
-"""Registered scores of the models of a source: what each needs is gathered and handed over."""
+"""Compute registered scores for the models of a feature source."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo import scores
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
-from oodzoo.scores import Score
+from oodzoo.scores import registry
+from oodzoo.scores.registry import Score
 
 
 class MissingHeadError(InputError):
-    """A score needs the head that a model was pre-trained with, and there is none."""
+    """A score needs the pre-training head of a model that has none."""
 
 
-def peer_score(
+def compute_score(
     source: FeatureSource, score: Score, model: str, domains: Sequence[str] | None = None
 ) -> float:
-    """A score of one model, on all domains or some.
+    """Compute a score of one model, on some domains or all.
 
     Raises
     ------
     MissingHeadError
-        If the score needs what the model does not have.
+        If the score needs a head that the model does not have.
     InputError
-        If a score from outside oodzoo fails, or a score is no finite number.
+        If a score of another package fails, or its value is not finite.
     """
     domains = source.domains if domains is None else domains
     labels = [source.labels(domain) for domain in domains]
-    arguments: list[NDArray[Any]] = [_needed(source, score, model, domains), np.concatenate(labels)]
+    arguments: list[NDArray[Any]] = [_first_argument(source, score, model, domains), np.concatenate(labels)]
     if score.uses_domains:
         arguments.append(np.repeat(list(domains), [len(part) for part in labels]))
-    where = f"the score {score.name!r} of model {model!r}"
+    context = f"score {score.name!r} of model {model!r}"
     try:
         value = float(score.function(*arguments))
     except InputError:
@@ -44,34 +44,34 @@ def peer_score(
     except Exception as error:
         if is_own(score):
             raise
-        raise InputError(f"{where} failed: {type(error).__name__}: {error}") from error
+        raise InputError(f"{context} failed: {type(error).__name__}: {error}") from error
     if not np.isfinite(value):
-        raise InputError(f"{where} is {value}; a score must be a finite number")
+        raise InputError(f"{context} must be a finite number, got {value}")
     return value
 
 
-def peer_scores(
+def compute_scores(
     source: FeatureSource, name: str, domains: Sequence[str]
 ) -> tuple[dict[str, float], dict[str, str]]:
-    """A score of each model on some domains, and why it cannot be had of others."""
-    score = scores.get(name)
+    """Compute a score of each model on some domains; also return why models were skipped."""
+    score = registry.get(name)
     totals: dict[str, float] = {}
     left_out: dict[str, str] = {}
     for model in source.models:
         try:
-            totals[model] = peer_score(source, score, model, domains)
+            totals[model] = compute_score(source, score, model, domains)
         except MissingHeadError as error:
             left_out[model] = str(error)
     return totals, left_out
 
 
 def is_own(score: Score) -> bool:
-    """Whether a score comes with oodzoo."""
-    module = getattr(score.function, "__module__", None)  # None where code was typed in
+    """Whether a score is part of oodzoo."""
+    module = getattr(score.function, "__module__", None)  # None for code entered interactively
     return isinstance(module, str) and module.startswith("oodzoo.")
 
 
-def _needed(
+def _first_argument(
     source: FeatureSource, score: Score, model: str, domains: Sequence[str]
 ) -> NDArray[Any]:
     if score.needs == "features":
@@ -80,7 +80,7 @@ def _needed(
     found = [source.logits(model, domain) for domain in domains]
     known = [part for part in found if part is not None]
     if len(known) < len(found):
-        raise MissingHeadError(f"{score.name} needs the outputs of a classifier head, it has none")
+        raise MissingHeadError(f"{score.name} needs a classifier head, and the model has none")
     logits = np.concatenate(known)
     return _softmax(logits) if score.needs == "probabilities" else logits.argmax(axis=1)
 

@@ -32,7 +32,7 @@ from oodzoo.moments import Moments
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import FOLD_SCORES, fold_scores
 from oodzoo.scores import Score
-from oodzoo.scores.compute import is_own, peer_score
+from oodzoo.scores.compute import is_own, compute_score
 from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, Values, judge
 from oodzoo.testbed.probing import STRENGTH, probe_accuracy
 
@@ -194,7 +194,7 @@ class _Bench:
         return {name: float(np.mean([one[name] for one in each])) for name in FOLD_SCORES}
 
     def _peer(self, score: Score, model: str, domains: Sequence[str]) -> Numbers:
-        return {"value": peer_score(self._source, score, model, domains)}
+        return {"value": compute_score(self._source, score, model, domains)}
 
 
 def _timed(compute: Callable[[], Numbers]) -> Callable[[], Numbers]:
