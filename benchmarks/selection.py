@@ -45,8 +45,8 @@ from sklearn.linear_model import ARDRegression, LassoCV
 from oodzoo.backend import backend
 from oodzoo.selection.gauss_seidel import GramSweeps
 from oodzoo.selection.selector import SpikeSlabSelector
-from oodzoo.selection.spike_slab import Chain, Data, Posterior, Priors
-from oodzoo.selection.target_scale import RULES, TargetMoments, scaled_samples
+from oodzoo.selection.spike_slab import Data, Iterations, Posterior, Priors
+from oodzoo.selection.target_scale import RULES, TargetMoments, scale_samples
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -330,7 +330,7 @@ def rules(page: Page, options: argparse.Namespace) -> None:
 def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
     """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
     import oodzoo
-    from oodzoo import target_scale
+    from oodzoo.selection import target_scale
     from oodzoo.features.columns import Columns
     from oodzoo.features.source import StoreSource
     from oodzoo.heads.linear import fit_head
@@ -382,7 +382,7 @@ def ridge_weights(features: Any, targets: Floats) -> Floats:
     """
     X = features.astype(np.float64)
     X, Y = X - X.mean(axis=0), targets - targets.mean(axis=0)
-    found = scaled_samples(X, Y)
+    found = scale_samples(X, Y)
     assert found is not None
     weights = np.zeros(X.shape[1])
     deviations = np.std(Y[:, found.targets], axis=0) * found.factors
@@ -423,7 +423,7 @@ def speed(page: Page, options: argparse.Namespace) -> None:
         squares = 1.1 * where.xp.sum(mean * products, axis=0)
         sweeps = GramSweeps(gram, products, squares, mean)
         posterior = Posterior.start(mean, Priors(), where.xp)
-        chain = Chain(where, Data(gram, products, squares, 2 * d), posterior)
+        chain = Iterations(where, Data(gram, products, squares, 2 * d), posterior)
         product = best_of(functools.partial(operator.matmul, gram, mean), wait)
         once = best_of(functools.partial(sweeps.sweep, ridge, mean), wait)
         whole = best_of(chain.step, wait)

@@ -1,15 +1,15 @@
-"""Kept features of models side by side."""
+"""Selection over concatenated models."""
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.selection.concatenation import concatenated_moments
-from oodzoo.selection.select import select_features
+from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.selection.selector import SpikeSlabSelector
 
 Arrays = tuple[dict[str, Any], Any, Any]
@@ -28,7 +28,7 @@ def data() -> Arrays:
     return features, y, domains
 
 
-def test_selection_is_that_of_the_concatenated_features(data: Arrays) -> None:
+def test_selects_among_the_concatenated_features(data: Arrays) -> None:
     features, y, domains = data
     selection = select_features(ArraySource(features, y, domains), ["two", "one"])
     X = np.concatenate([features["two"], features["one"]], axis=1)
@@ -38,11 +38,11 @@ def test_selection_is_that_of_the_concatenated_features(data: Arrays) -> None:
     assert 0 < len(selection.columns) < selection.n_features == 10
 
 
-def test_domains_that_are_not_named_have_no_influence(data: Arrays) -> None:
+def test_other_domains_have_no_influence(data: Arrays) -> None:
     features, y, domains = data
     changed = {name: np.where((domains == "c")[:, None], 7 * x, x) for name, x in features.items()}
     one, two = (
-        select_features(ArraySource(f, y, domains), ["one", "two"], ["a", "b"]).to_dict()
+        select_features(ArraySource(f, y, domains), ["one", "two"], ["a", "b"]).summary()
         for f in (features, changed)
     )
     assert one == two
@@ -62,19 +62,19 @@ def test_fewer_samples_than_features() -> None:
     assert set(range(3)) <= set(selection.columns.by_model["two"])
 
 
-def test_odd_input_with_few_samples() -> None:
+def test_invalid_input_with_few_samples() -> None:
     y, domains = np.tile([0, 1], 4), np.repeat(["a", "b"], 4)
     X = np.random.default_rng(0).normal(size=(8, 20))
     X[5, 3] = np.nan
     source = ArraySource({"one": X}, y, domains)
     with pytest.raises(InputError, match=r"model 'one', domain 'b'.*NaN"):
         select_features(source, ["one"])
-    with pytest.raises(InputError, match="name each of them once"):
+    with pytest.raises(InputError, match="must be distinct"):
         select_features(source, ["one", "one"])
 
 
 def test_a_class_that_the_domains_lack() -> None:
-    """It is there, with nothing kept for it, from samples as from moments."""
+    """Nothing is kept for it, whether fitted to samples or to moments."""
     rng = np.random.default_rng(2)
     y = np.concatenate([np.tile([0, 1], 20), np.tile([0, 1, 2], 10)])
     domains = np.repeat(["a", "b"], [40, 30])
@@ -87,31 +87,21 @@ def test_a_class_that_the_domains_lack() -> None:
         assert selection.masks["x"][0, 0]
 
 
-def test_document_counts(data: Arrays) -> None:
+def test_summary_counts(data: Arrays) -> None:
     selection = select_features(ArraySource(*data), ["one", "two"])
-    document = selection.to_dict()
-    for row in document["per_model"]:
-        assert sum(row["inclusion_histogram"]) == row["n_features"]
-        upper = sum(row["inclusion_histogram"][10:])
-        assert upper == row["n_selected"] == len(selection.columns.by_model[row["model"]])
-    for counts in document["per_class"].values():
-        assert counts["n_selected"] == sum(counts["per_model"].values())
-    assert document["ratio"] == document["n_selected"] / document["n_features"]
+    summary = selection.summary()
+    for row in summary.per_model:
+        assert sum(row.inclusion_histogram) == row.n_features
+        upper = sum(row.inclusion_histogram[10:])
+        assert upper == row.n_selected == len(selection.columns.by_model[row.model])
+    for counts in summary.per_class.values():
+        assert counts.n_selected == sum(counts.per_model.values())
+    assert summary.ratio == summary.n_selected / summary.n_features
 
 
-def test_samples_stand_side_by_side(data: Arrays) -> None:
-    features, y, domains = data
-    source = ArraySource(features, y, domains)
-    columns = Columns({"two": np.array([2, 0]), "one": np.array([], dtype=int)})
-    samples = columns.samples(source, ["c", "a"])
-    assert columns.models == ("two",)
-    expected = np.concatenate([features["two"][domains == d][:, [2, 0]] for d in "ca"])
-    assert np.array_equal(samples.features, expected.astype(np.float32))
-    assert np.array_equal(samples.labels, np.concatenate([y[domains == d] for d in "ca"]))
-    assert np.array_equal(samples.domains, np.repeat([0, 1], 60))
-
-
-def test_a_mask_of_another_length_is_refused(data: Arrays) -> None:
-    source = ArraySource(*data)
-    with pytest.raises(InputError, match="a mask of 9 for 10 features"):
-        Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
+def test_summary_survives_json(data: Arrays) -> None:
+    summary = select_features(ArraySource(*data), ["one", "two"]).summary()
+    document = json.loads(json.dumps(summary.to_dict()))
+    assert SelectionSummary.from_dict(document) == summary
+    with pytest.raises(InputError, match="the selection"):
+        SelectionSummary.from_dict(document | {"n_selected": "many"})

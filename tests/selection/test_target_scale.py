@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
 from oodzoo.selection.spike_slab import Data, SampleData, variational_em
-from oodzoo.selection.target_scale import RULES, TargetMoments, scaled, scaled_samples
+from oodzoo.selection.target_scale import RULES, TargetMoments, scale_moments, scale_samples
 
 Floats = NDArray[np.float64]
 
@@ -25,8 +25,8 @@ def test_units_cancel(rule: str) -> None:
     X = rng.normal(size=(50, 6))
     Y = X[:, :2] + rng.normal(size=(50, 2))
     units, targets = 10 ** rng.uniform(-3, 3, size=6), np.array([1e-4, 1e5])
-    one = scaled(TargetMoments.of(X, Y), rule=rule)
-    other = scaled(TargetMoments.of(X * units, Y * targets), rule=rule)
+    one = scale_moments(TargetMoments.of(X, Y), rule=rule)
+    other = scale_moments(TargetMoments.of(X * units, Y * targets), rule=rule)
     assert one is not None
     assert other is not None
     assert isinstance(one.data, Data)
@@ -40,7 +40,9 @@ def test_units_cancel(rule: str) -> None:
 def test_the_rule_lies_between_its_parts() -> None:
     for n, d in ((400, 8), (60, 50), (20, 50)):
         given = moments(n=n, d=d)
-        evidence, weights, noise = (scaled(given, rule=r) for r in ("evidence", "weights", "noise"))
+        evidence, weights, noise = (
+            scale_moments(given, rule=r) for r in ("evidence", "weights", "noise")
+        )
         assert evidence is not None
         assert weights is not None
         assert noise is not None
@@ -51,7 +53,7 @@ def test_the_rule_lies_between_its_parts() -> None:
 
 def test_features_have_unit_variance_and_targets_their_factor() -> None:
     given = moments()
-    found = scaled(given)
+    found = scale_moments(given)
     assert found is not None
     assert isinstance(found.data, Data)
     np.testing.assert_allclose(np.diag(found.data.gram), given.n - 1)
@@ -63,7 +65,7 @@ def test_features_have_unit_variance_and_targets_their_factor() -> None:
 
 def test_without_centring_and_scale_nothing_is_touched() -> None:
     given = moments()
-    found = scaled(given, rule="none", centre=False)
+    found = scale_moments(given, rule="none", centre=False)
     assert found is not None
     assert isinstance(found.data, Data)
     np.testing.assert_array_equal(found.data.gram, given.gram)
@@ -79,7 +81,7 @@ def test_samples_and_their_moments_are_the_same_problem(rule: str, n: int, d: in
     X[:, 3] = 0
     Y = np.stack([X[:, 0] + 0.1 * rng.normal(size=n), np.zeros(n), rng.normal(size=n)], axis=1)
     X, Y = X - X.mean(axis=0), Y - Y.mean(axis=0)
-    one, other = scaled(TargetMoments.of(X, Y), rule=rule), scaled_samples(X, Y, rule=rule)
+    one, other = scale_moments(TargetMoments.of(X, Y), rule=rule), scale_samples(X, Y, rule=rule)
     assert one is not None
     assert other is not None
     # 11 directions are few of 29 features, 24 are not.
@@ -101,7 +103,7 @@ def test_collinear_features_of_many_samples() -> None:
     X = rng.normal(size=(200, 3)) @ rng.normal(size=(3, 9))
     Y = X[:, :1] + 2 * rng.normal(size=(200, 1))
     moments = TargetMoments.of(X, Y)
-    found = scaled(moments, rule="none", centre=False)
+    found = scale_moments(moments, rule="none", centre=False)
     assert found is not None
     assert isinstance(found.data, SampleData)
     np.testing.assert_allclose(found.data.features.T @ found.data.features, X.T @ X, atol=1e-8)
@@ -123,8 +125,8 @@ def test_moments_add_up() -> None:
 
 def test_nothing_that_varies() -> None:
     X, Y = np.ones((5, 2)), np.arange(5.0)[:, None]
-    assert scaled(TargetMoments.of(X, Y)) is None
-    assert scaled(TargetMoments.of(Y, X)) is None
+    assert scale_moments(TargetMoments.of(X, Y)) is None
+    assert scale_moments(TargetMoments.of(Y, X)) is None
     zeros = np.zeros((5, 9))
-    assert scaled_samples(zeros, Y) is None
-    assert scaled_samples(Y, zeros) is None
+    assert scale_samples(zeros, Y) is None
+    assert scale_samples(Y, zeros) is None

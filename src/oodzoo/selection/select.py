@@ -1,4 +1,4 @@
-"""The features of several models put together, and the informative ones kept."""
+"""Select the informative features of several concatenated models."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from oodzoo.selection.concatenation import concatenated_moments, concatenated_sa
 from oodzoo.selection.selector import SpikeSlabSelector
 
 BINS = 20
-"""Of the histogram of inclusion probabilities in a document."""
+"""Bins of the histogram of inclusion probabilities in a summary."""
 
 
 @dataclass(frozen=True)
 class ModelSelection:
-    """How many features of a model were selected.
+    """Number of features selected from a model.
 
     Attributes
     ----------
     model : str
     n_features, n_selected : int
     inclusion_histogram : tuple of int
-        Features by inclusion probability, in equal bins from 0 to 1. The probability of a feature
-        is its greatest over classes.
+        Number of features by inclusion probability (maximum over classes), in equal bins from 0
+        to 1.
     """
 
     model: str
@@ -42,7 +42,7 @@ class ModelSelection:
 
 @dataclass(frozen=True)
 class ClassSelection:
-    """How many features were selected for a class, in total and of each model."""
+    """Number of features selected for a class, in total and per model."""
 
     n_selected: int
     per_model: dict[str, int]
@@ -50,7 +50,7 @@ class ClassSelection:
 
 @dataclass(frozen=True)
 class SelectionSummary:
-    """A selection in figures, as it is shown and written to disk."""
+    """Summary statistics of a selection, as shown and written to disk."""
 
     models: tuple[str, ...]
     n_features: int
@@ -62,30 +62,30 @@ class SelectionSummary:
     converged: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """The summary as a JSON document."""
+        """Convert the summary to a JSON document."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> SelectionSummary:
-        """The summary that :meth:`to_dict` was called on."""
+        """Restore a summary from :meth:`to_dict`."""
         return structured(document, cls, "the selection")
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What was kept of several models side by side.
+    """Selected features of several concatenated models.
 
     Attributes
     ----------
     models : tuple of str
     classes : tuple
-    kept : Kept
-        The columns that are kept for at least one class.
+    columns : Columns
+        The columns kept for at least one class.
     inclusion : dict
         Inclusion probabilities (n_classes, n_features) of each model.
     masks : dict
-        Which features are kept for which class (n_classes, n_features), of each model.
+        Features kept for each class (n_classes, n_features), of each model.
     iterations : int
     converged : bool
     """
@@ -104,11 +104,11 @@ class Selection:
 
     @property
     def ratio(self) -> float:
-        """The share of features that is kept."""
+        """Share of features kept."""
         return len(self.columns) / self.n_features
 
     def summary(self) -> SelectionSummary:
-        """Counts of selected features, and histograms of their inclusion probabilities."""
+        """Count the selected features per model and class."""
         edges = np.linspace(0, 1, BINS + 1)
         per_model = tuple(
             ModelSelection(
@@ -145,23 +145,28 @@ def select_features(
     threshold: float = 0.5,
     device: str | None = None,
 ) -> Selection:
-    """Put models side by side and keep the features that say something about a class.
+    """Concatenate models and keep the features that are informative about any class.
 
     Parameters
     ----------
     source : FeatureSource
     models : sequence of str
-        In the order in which their features stand.
+        In the order in which their features are concatenated.
     domains : sequence of str, optional
-        Those to learn from; a domain to be tested on is left out.
+        Domains to learn from; all if None.
     threshold : float
-        Keep features with a greater inclusion probability for any class.
+        Keep features with a higher inclusion probability for any class.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device.
+        PyTorch device; NumPy if None.
     """
-    compute = functools.partial(_selected, source, models, domains, threshold, device)
+    compute = functools.partial(_select, source, models, domains, threshold, device)
     arrays = source.cached(
-        "selections", models, compute, domains=domains, settings=f"{threshold}", keep=_quiet
+        "selections",
+        models,
+        compute,
+        domains=domains,
+        settings=f"{threshold}",
+        keep=_without_warnings,
     )
     ends = np.cumsum([source.facts(model).feature_dim for model in models])[:-1]
 
@@ -179,7 +184,7 @@ def select_features(
     )
 
 
-def _selected(
+def _select(
     source: FeatureSource,
     models: Sequence[str],
     domains: Sequence[str] | None,
@@ -190,7 +195,7 @@ def _selected(
     chosen = source.domains if domains is None else tuple(domains)
     width = sum(source.facts(model).feature_dim for model in models)
     if sum(len(source.labels(domain)) for domain in chosen) < width:
-        # The samples are then less than their moments, and so is the work.
+        # Then the samples are smaller than their moments, and cheaper to work with.
         features, labels = concatenated_samples(source, models, chosen)
         selector.fit(features, np.eye(len(source.classes))[labels])
     else:
@@ -204,6 +209,6 @@ def _selected(
     }
 
 
-def _quiet(arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether there was nothing to warn of; else the selection is made, and warns, each time."""
+def _without_warnings(arrays: dict[str, NDArray[Any]]) -> bool:
+    """Whether the selector warned of nothing; otherwise it runs, and warns, each time."""
     return bool(arrays["converged"]) and bool(arrays["targets"].any())

@@ -1,4 +1,4 @@
-"""Feature selection with a spike and a slab, as a scikit-learn selector."""
+"""Spike-and-slab feature selection as a scikit-learn selector."""
 
 from __future__ import annotations
 
@@ -15,73 +15,80 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
 from oodzoo.selection.spike_slab import Data, Fit, Priors, stochastic_em, variational_em
-from oodzoo.selection.target_scale import RULES, Scaled, TargetMoments, scaled, scaled_samples
+from oodzoo.selection.target_scale import (
+    RULES,
+    ScaledProblem,
+    TargetMoments,
+    scale_moments,
+    scale_samples,
+)
 
 
 class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Keep the features whose weight in a Bayesian linear model is more than noise.
+    r"""Select the informative features of a spike-and-slab linear model.
 
-    Each weight comes from a wide slab or from a spike around zero, and a variational EM algorithm
-    (Section 3.3 and Appendix C of the paper) learns the probability :math:`\pi_i` of the slab. A
-    feature is kept if it exceeds `threshold` for any target. Of the data only the moments are
-    needed, whatever their number (:meth:`fit_moments`).
+    Each weight comes from a wide slab or from a narrow spike around zero, and a variational EM
+    algorithm (Section 3.3 and Appendix C of the paper) estimates the probability :math:`\pi_i` of
+    the slab. A feature is kept if this exceeds `threshold` for any target. Moments of the data are
+    sufficient (:meth:`fit_moments`).
 
-    Labels are classes, one 0/1 target each; numbers that are not whole are one regression target;
-    a table of numbers is one target per column. The mask does not depend on the units of features
-    and targets (see `scale`), and targets do not influence each other.
+    Class labels become one 0/1 target per class; real numbers are one regression target; a table
+    of numbers is one target per column. The mask does not depend on the units of features and
+    targets (see `scale`), and targets do not influence each other.
 
     Parameters
     ----------
     threshold : float, default 0.5
-        Keep a feature with a greater inclusion probability.
+        Keep features with a higher inclusion probability.
     scale : {"evidence", "weights", "noise", "none"}
-        What makes up the scale of a target before the priors are believed: noise and weights
-        (:mod:`oodzoo.selection.target_scale` has the formula), one of the two, or nothing at all, which is the
-        paper's way and depends on the units.
+        How targets are rescaled for the priors: by the precisions of both noise and weights
+        (formula: :mod:`oodzoo.selection.target_scale`), by one of the two, or not at all, as in
+        the paper; the mask then depends on the units.
     inclusion : float, default 0.5
         Prior probability π of the slab.
     noise, slab, spike : (float, float)
-        (ν₁, ν₂) of the prior of the precision of the noise, of weights in the slab and of weights
-        in the spike; its mean is ν₁ν₂.
+        (ν₁, ν₂) of the prior precision of the noise, of weights in the slab and of weights in the
+        spike; its mean is ν₁ν₂.
     fit_intercept : bool, default True
-        Whether features and targets are centred.
+        Whether to centre features and targets.
     task : {"auto", "classification", "regression"}
-        What `y` is; "auto" asks scikit-learn's ``type_of_target``.
+        Kind of `y`; "auto" uses scikit-learn's ``type_of_target``.
     tol : float, default 1e-3
-        A target has converged when no probability differs by more from its mean over three
-        iterations.
+        A target has converged when no inclusion probability differs by more from its mean over
+        three iterations.
     max_iter : int, default 1000
     method : {"exact", "stochastic"}
-        The paper's minibatches are there to compare with. They are slower and noisier.
+        "stochastic" uses the paper's minibatches, which are slower and noisier; for comparison.
     batch_size : int, default 256
-        Of "stochastic".
+        Size of a minibatch; "stochastic" only.
     random_state : int, RandomState or None
-        Of "stochastic".
+        "stochastic" only.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+        PyTorch device such as "cuda"; NumPy if None.
 
     Attributes
     ----------
     inclusion_ : array (n_targets, n_features)
         Inclusion probability of each feature for each target (class).
     target_support_ : array of bool (n_targets, n_features)
-        Which features are kept for each target; :meth:`get_support` is their union.
+        Features kept for each target; :meth:`get_support` is their union.
     classes_ : array (n_targets,)
-        The classes, if the targets are classes.
+        The classes; classification only.
     scale_ : array (n_targets,)
-        What each target was multiplied by; NaN for a target that does not vary.
+        Factor of each target; NaN for a constant target.
     bounds_ : list of array
-        The variational bound of each target after each iteration; it never falls with "exact".
+        Variational bound of each target after each iteration; with "exact" it never decreases.
     n_iter_ : int
-        Iterations of the target that took most.
+        Largest number of iterations over targets.
     converged_ : bool
         Whether all targets converged.
     n_features_in_, feature_names_in_
-        As everywhere in scikit-learn.
+        As in scikit-learn.
 
     Examples
     --------
@@ -130,25 +137,25 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.device = device
 
     def fit(self, X: Any, y: Any) -> SpikeSlabSelector:
-        """Select on features (n, d) and labels or targets (n,) or (n, C)."""
+        """Fit to features (n, d) and labels or targets (n,) or (n, C)."""
         self._check_parameters()
         X, y = validate_data(
             self, X, y, multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=2
         )
         Y = self._targets(y)
-        where = backend(self.device)
-        X, Y = where.float64(X), where.float64(Y)
-        # Centred before they are squared, so that a large mean costs no digits.
-        X, Y = (self._centred(array, where) for array in (X, Y))
+        be = backend(self.device)
+        X, Y = be.float64(X), be.float64(Y)
+        # Centred before they are squared: a large mean would cost precision.
+        X, Y = (self._centred(array, be) for array in (X, Y))
         shape = (int(X.shape[1]), int(Y.shape[1]))
-        if X.shape[0] < X.shape[1]:  # the samples are then less than their moments
-            problem = scaled_samples(X, Y, rule=self.scale, centred=self.fit_intercept)
+        if X.shape[0] < X.shape[1]:  # then the samples are smaller than their moments
+            problem = scale_samples(X, Y, rule=self.scale, centred=self.fit_intercept)
         else:
             moments = TargetMoments.of(X, Y, device=self.device)
-            problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
+            problem = scale_moments(moments, rule=self.scale, centre=self.fit_intercept)
         if self.method == "exact" or problem is None:
             return self._select(problem, shape)
-        return self._select(problem, shape, self._batches(X, Y, problem, where))
+        return self._select(problem, shape, self._batches(X, Y, problem, be))
 
     def fit_moments(
         self,
@@ -157,20 +164,21 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         classes: Sequence[Any] | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> SpikeSlabSelector:
-        """Select on moments, of class labels or of any targets; the time is the same for any n.
+        """Fit to moments, in a time that does not depend on the number of samples.
 
         Parameters
         ----------
         moments : Moments or TargetMoments
+            Moments of class labels, or of real-valued targets.
         classes : sequence, optional
-            Names of the classes, for `classes_`.
+            Class names, for `classes_`.
         feature_names : sequence of str, optional
             For :meth:`get_feature_names_out`.
         """
         self._check_parameters()
         if self.method != "exact":
             raise InputError(
-                f"method {self.method!r} needs the samples, not their moments; use fit"
+                f"method {self.method!r} needs samples, not moments; use fit, or method='exact'"
             )
         self._forget("classes_", "feature_names_in_")
         if isinstance(moments, Moments):
@@ -178,22 +186,24 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             moments = TargetMoments.of_classes(moments)
         moments.check()
         if moments.n < 2:
-            raise InputError("moments of 1 sample say nothing about features; two are the least")
+            raise InputError(
+                f"at least 2 samples are needed, got moments of {count(moments.n, 'sample')}"
+            )
         self.n_features_in_ = int(moments.gram.shape[0])
         if feature_names is not None:
             if len(feature_names) != self.n_features_in_:
                 raise InputError(
-                    f"{len(feature_names)} feature names are given for {self.n_features_in_} "
-                    "features"
+                    f"expected {count(self.n_features_in_, 'feature name')}, "
+                    f"got {len(feature_names)}"
                 )
             self.feature_names_in_ = np.array([str(name) for name in feature_names], dtype=object)
         moments = moments.to(self.device)
-        problem = scaled(moments, rule=self.scale, centre=self.fit_intercept)
+        problem = scale_moments(moments, rule=self.scale, centre=self.fit_intercept)
         return self._select(problem, (self.n_features_in_, int(moments.products.shape[1])))
 
     def _select(
         self,
-        problem: Scaled | None,
+        problem: ScaledProblem | None,
         shape: tuple[int, int],
         batches: Iterator[Data] | None = None,
     ) -> SpikeSlabSelector:
@@ -216,8 +226,8 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             best = int(rows[np.abs(to_numpy(problem.correlations)).max(axis=1).argmax()])
         if not self.converged_:
             warnings.warn(
-                f"the inclusion probabilities still move after {self.n_iter_} iterations; raise "
-                "max_iter or tol",
+                f"the inclusion probabilities have not converged after "
+                f"{count(self.n_iter_, 'iteration')}; increase max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -225,15 +235,15 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self._support: NDArray[np.bool_] = np.any(self.target_support_, axis=0)
         if not self._support.any():
             warnings.warn(
-                f"no feature has an inclusion probability above {self.threshold}; feature {best} "
-                "is kept, which alone says most about a target",
+                f"no feature has an inclusion probability above {self.threshold}; keeping feature "
+                f"{best}, which is the most correlated with a target",
                 UserWarning,
                 stacklevel=3,
             )
             self._support[best] = True
         return self
 
-    def _run(self, problem: Scaled, batches: Iterator[Data] | None) -> Fit:
+    def _run(self, problem: ScaledProblem, batches: Iterator[Data] | None) -> Fit:
         priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
         if batches is None:
             return variational_em(
@@ -241,8 +251,8 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             )
         return stochastic_em(batches, problem.start, priors, tol=self.tol, max_iter=self.max_iter)
 
-    def _batches(self, X: Array, Y: Array, problem: Scaled, where: Backend) -> Iterator[Data]:
-        xp = where.xp
+    def _batches(self, X: Array, Y: Array, problem: ScaledProblem, be: Backend) -> Iterator[Data]:
+        xp = be.xp
         (rows,), (columns,) = xp.nonzero(problem.features), xp.nonzero(problem.targets)
         X = xp.take(X, rows, axis=1) / problem.divisors[None, :]
         Y = xp.take(Y, columns, axis=1) * problem.factors[None, :]
@@ -250,17 +260,17 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         n = int(X.shape[0])
         size = min(self.batch_size, n)
         while True:
-            some = where.asarray(random.choice(n, size, replace=False))
+            some = be.asarray(random.choice(n, size, replace=False))
             x, y = xp.take(X, some, axis=0), xp.take(Y, some, axis=0)
-            yield Data(where.gram(x), x.T @ y, xp.sum(y**2, axis=0), size)
+            yield Data(be.gram(x), x.T @ y, xp.sum(y**2, axis=0), size)
 
-    def _centred(self, array: Array, where: Backend) -> Array:
+    def _centred(self, array: Array, be: Backend) -> Array:
         if not self.fit_intercept:
             return array
-        xp = where.xp
+        xp = be.xp
         mean = xp.mean(array, axis=0)
         centred = array - mean[None, :]
-        # What rounding leaves of a column that is constant must not be taken for a signal.
+        # Rounding errors of a constant column must not be taken for a signal.
         noise = 8 * xp.finfo(xp.float64).eps * xp.abs(mean)
         varies = xp.max(xp.abs(centred), axis=0) > noise
         return xp.where(varies[None, :], centred, xp.zeros_like(centred))
@@ -276,21 +286,19 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if task == "classification":
             if y.ndim == 2:
                 raise InputError(
-                    "y has several columns, and classes must be one column; use "
-                    "task='regression' to take each column as a target"
+                    f"class labels must be one column, got {y.shape[1]} columns; use "
+                    "task='regression' to treat each column as a target"
                 )
             self.classes_, codes = np.unique(y, return_inverse=True)
             return np.eye(len(self.classes_))[codes]
         try:
             Y = np.asarray(y, dtype=np.float64)
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"y must be numbers for a regression, and holds {y.flat[0]!r}"
-            ) from error
+            raise InputError(f"y must be numeric for regression, got {y.flat[0]!r}") from error
         return Y if Y.ndim == 2 else Y[:, None]
 
     def _forget(self, *attributes: str) -> None:
-        """Remove what an earlier fit has learned and this one will not."""
+        """Remove attributes of an earlier fit."""
         for name in attributes:
             if hasattr(self, name):
                 delattr(self, name)
@@ -304,17 +312,18 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise InputError(
-                    f"{name} is {getattr(self, name)!r}; it can be {', '.join(map(repr, values))}"
+                    f"{name} must be one of {', '.join(map(repr, values))}, "
+                    f"got {getattr(self, name)!r}"
                 )
         if not 0 <= self.threshold < 1:
             raise InputError(
-                f"threshold must be at least 0 and less than 1, not {self.threshold!r}"
+                f"threshold must be at least 0 and less than 1, got {self.threshold!r}"
             )
         if not self.tol > 0:
-            raise InputError(f"tol must be positive, not {self.tol!r}")
+            raise InputError(f"tol must be positive, got {self.tol!r}")
         for name in ("max_iter", "batch_size"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name} must be 1 or more, not {getattr(self, name)!r}")
+                raise InputError(f"{name} must be 1 or more, got {getattr(self, name)!r}")
         Priors(self.inclusion, self.noise, self.slab, self.spike)
 
     def _get_support_mask(self) -> NDArray[np.bool_]:

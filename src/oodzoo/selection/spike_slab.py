@@ -1,15 +1,14 @@
-r"""Variational EM for a linear model with a spike and a slab (Section 3.3 and Appendix C).
+r"""Variational EM for a spike-and-slab linear model (Section 3.3 and Appendix C).
 
 Each weight comes from the slab, :math:`w_i \sim N(0, \alpha_{i1}^{-1})`, if :math:`z_i = 1`, which
-has probability :math:`\pi_i`, and else from the spike, :math:`N(0, \alpha_{i2}^{-1})`; the noise
-has precision β. The paper's Gamma(ν₁, ν₂) of a precision is a Wishart distribution in one
-dimension: :math:`E\alpha = \nu_1\nu_2` and :math:`E\ln\alpha = \psi(\nu_1/2) + \ln 2\nu_2`.
+has probability :math:`\pi_i`, and from the spike, :math:`N(0, \alpha_{i2}^{-1})`, otherwise; the
+noise has precision β. The paper's Gamma(ν₁, ν₂) prior of a precision is a one-dimensional Wishart
+distribution: :math:`E\alpha = \nu_1\nu_2` and :math:`E\ln\alpha = \psi(\nu_1/2) + \ln 2\nu_2`.
 
-With all data, one iteration needs of them no more than :math:`G = \Phi^\top\Phi`,
-:math:`b = \Phi^\top y`, :math:`y^\top y` and n, so that its cost does not depend on n, and the
-paper's minibatches are not needed. (With fewer samples than features, Φ and y themselves are less
-than that: :class:`SampleData`.) Where the printed updates contradict the model, these follow
-the model:
+An iteration over all data only needs :math:`G = \Phi^\top\Phi`, :math:`b = \Phi^\top y`,
+:math:`y^\top y` and n, so its cost does not depend on n and the paper's minibatches are not needed.
+(With fewer samples than features, Φ and y themselves are smaller: :class:`SampleData`.) Where the
+updates printed in the paper contradict its model, these follow the model:
 
 .. math::
 
@@ -24,14 +23,15 @@ the model:
     \lambda_i &= G_{ii}\,E\beta + \tilde\pi_i E\alpha_{i1} + (1 - \tilde\pi_i) E\alpha_{i2}, \qquad
     m_i = E\beta\,\bigl(b_i - \textstyle\sum_{j\ne i} G_{ij} m_j\bigr)/\lambda_i
 
-and then :math:`\pi \leftarrow \tilde\pi, \nu \leftarrow \tilde\nu`. (Printed are the opposite sign
-of m, a product for the sum in the denominator of π̃, no ½ before E ln α, and
-:math:`(E w^2)^{-1}` for :math:`E w^2` in ν̃.) Each step is the maximum of the variational bound in
-its own variables, so the bound never falls: :attr:`Fit.bounds`.
+and then :math:`\pi \leftarrow \tilde\pi, \nu \leftarrow \tilde\nu`. (The paper prints the opposite
+sign of m, a product instead of the sum in the denominator of π̃, no ½ before E ln α, and
+:math:`(E w^2)^{-1}` instead of :math:`E w^2` in ν̃.) Each update maximises the variational bound in
+its own variables, so the bound never decreases: :attr:`Fit.bounds`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
@@ -44,17 +44,16 @@ from oodzoo.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.selection.gauss_seidel import GramSweeps, SampleSweeps, Sweeps
 
-_LEAST_SQUARE = 1e-12
-"""Least m² of the start, of which λ is the inverse: a weight may be zero exactly."""
+_MIN_SQUARE = 1e-12
+"""Lower limit of m² at the start, where λ = 1/m²: a weight can be exactly zero."""
 
-_FRESH = 50
-"""Iterations after which b - Gm or y - Φm is computed anew, so that rounding errors do not gather
-in it."""
+_REFRESH_EVERY = 50
+"""Iterations after which b - Gm or y - Φm is recomputed, to remove accumulated rounding errors."""
 
 
 @dataclass(frozen=True)
 class Priors:
-    """Hyper-parameters before anything is learned, the paper's (Table of Appendix C.6).
+    """Initial hyper-parameters, by default those of the paper (table in Appendix C.6).
 
     Attributes
     ----------
@@ -71,16 +70,16 @@ class Priors:
 
     def __post_init__(self) -> None:
         if not 0 < self.inclusion < 1:
-            raise InputError(f"the prior inclusion must be between 0 and 1, not {self.inclusion!r}")
+            raise InputError(f"the prior inclusion must be between 0 and 1, got {self.inclusion!r}")
         for name in ("noise", "slab", "spike"):
             pair = getattr(self, name)
             if len(pair) != 2 or not all(0 < value < math.inf for value in pair):
-                raise InputError(f"the prior {name} must be two positive numbers, not {pair!r}")
+                raise InputError(f"the prior {name} must be two positive numbers, got {pair!r}")
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What an iteration needs to know of the data: G (d, d), b (d, C), yᵀy (C,) and n."""
+    """Moments of the data: G (d, d), b (d, C), yᵀy (C,) and n."""
 
     gram: Array
     products: Array
@@ -88,16 +87,16 @@ class Data:
     n: int
 
     def sweeps(self, mean: Array) -> Sweeps:
-        """Passes over the weights, from these on."""
+        """Gauss-Seidel sweeps that start from these weights."""
         return GramSweeps(self.gram, self.products, self.squares, mean)
 
 
 @dataclass(frozen=True, eq=False)
 class SampleData:
-    """The same known by Φ (rows, d) and y (rows, C), for fewer samples than features.
+    """The data as Φ (rows, d) and y (rows, C), for fewer samples than features.
 
-    n is that of the formulae; rows may be more (by the mean that was taken off them) or fewer
-    (where they are made from moments).
+    n is that of the formulae; there may be more rows (one more, after centring) or fewer (where
+    they were reconstructed from moments).
     """
 
     features: Array
@@ -105,26 +104,26 @@ class SampleData:
     n: int
 
     def sweeps(self, mean: Array) -> Sweeps:
-        """Passes over the weights, from these on."""
+        """Gauss-Seidel sweeps that start from these weights."""
         return SampleSweeps(self.features, self.targets, mean)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What was learned about each feature and target.
+    """Result for each feature and target.
 
     Attributes
     ----------
     inclusion : array (d, C)
-        π, probability that the weight comes from the slab.
+        Inclusion probability π: that the weight comes from the slab.
     weights : array (d, C)
-        m, posterior mean of the weight.
+        Posterior mean m of the weight.
     noise : array (C,)
         E β.
     iterations : array of int (C,)
     converged : array of bool (C,)
     bounds : list of array
-        For each target the variational bound after each of its iterations, in nats.
+        Variational bound of each target after each of its iterations, in nats.
     """
 
     inclusion: Array
@@ -143,18 +142,19 @@ def variational_em(
     tol: float = 1e-3,
     max_iter: int = 1000,
 ) -> Fit:
-    """The exact algorithm, for all targets at once.
+    """Run the exact algorithm for all targets at once.
 
     Parameters
     ----------
     data : Data or SampleData
-        The result is the same, up to rounding.
+        Both give the same result, up to rounding.
     start : array (d, C)
-        First m. Where n is near d it matters: a ridge solution does, least squares does not.
+        Initial m. It matters for n close to d, where a ridge solution works and least squares does
+        not.
     priors : Priors
     tol : float
-        A target has converged when none of its π is further than this from its mean over the last
-        three iterations. It then costs nothing more: targets do not know of each other.
+        A target has converged when none of its π differs by more than this from its mean over the
+        last three iterations. Targets are independent, and a converged target is dropped.
     max_iter : int
 
     Examples
@@ -168,19 +168,19 @@ def variational_em(
     >>> fit.inclusion[:, 0].round(2)
     array([1., 0., 1.])
     """
-    where = backend_of(start)
-    record = Record(where, *start.shape)
-    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
+    backend = backend_of(start)
+    history = History(backend, *start.shape)
+    iterations = Iterations(backend, data, Posterior.start(start, priors or Priors(), backend.xp))
     for iteration in range(1, max_iter + 1):
-        if iteration % _FRESH == 0:
-            chain.refresh()
-        chain.step()
-        done = record.note(chain, iteration, tol, last=iteration == max_iter)
+        if iteration % _REFRESH_EVERY == 0:
+            iterations.refresh()
+        iterations.step()
+        done = history.add(iterations, iteration, tol, last=iteration == max_iter)
         if done.all():
             break
         if done.any():
-            chain.keep(where.asarray(np.flatnonzero(~done)))
-    return record.fit()
+            iterations.keep(backend.asarray(np.flatnonzero(~done)))
+    return history.fit()
 
 
 def stochastic_em(
@@ -191,29 +191,29 @@ def stochastic_em(
     tol: float = 1e-3,
     max_iter: int = 1000,
 ) -> Fit:
-    """The paper's form: each iteration sees a random part of the data only.
+    """Run the paper's stochastic algorithm: each iteration uses a random minibatch.
 
-    It is here for comparison. An iteration costs more than one of :func:`variational_em`, and the
-    bound, which is that of the batch, moves up and down.
+    For comparison only. An iteration costs more than one of :func:`variational_em`, and the
+    bound, which is that of the minibatch, fluctuates.
     """
     data = next(batches)
-    where = backend_of(start)
-    record = Record(where, *start.shape)
-    chain = Chain(where, data, Posterior.start(start, priors or Priors(), where.xp))
+    backend = backend_of(start)
+    history = History(backend, *start.shape)
+    iterations = Iterations(backend, data, Posterior.start(start, priors or Priors(), backend.xp))
     for iteration in range(1, max_iter + 1):
-        chain.step()
-        # Targets share their batches, so they go on until all are done.
-        if record.note(chain, iteration, tol, last=iteration == max_iter, together=True).all():
+        iterations.step()
+        # Targets share their minibatches, so they run until all have converged.
+        if history.add(iterations, iteration, tol, last=iteration == max_iter, together=True).all():
             break
-        chain.look_at(next(batches))
-    return record.fit()
+        iterations.use(next(batches))
+    return history.fit()
 
 
 @dataclass(eq=False)
 class Posterior:
-    """The variational distribution of several targets.
+    """Variational distribution of several targets.
 
-    Hyper-parameters need no place of their own: after each iteration they are equal to it.
+    The hyper-parameters equal it after each iteration, so they are not stored separately.
     """
 
     mean: Array
@@ -231,7 +231,7 @@ class Posterior:
         one, row = xp.ones_like(mean), xp.ones_like(mean[0, :])
         return cls(
             mean=xp.asarray(mean, copy=True),
-            precision=1 / xp.clip(mean**2, min=_LEAST_SQUARE),
+            precision=1 / xp.clip(mean**2, min=_MIN_SQUARE),
             log_odds=math.log(priors.inclusion / (1 - priors.inclusion)) * one,
             slab_count=priors.slab[0] * one,
             slab_rate=one / priors.slab[1],
@@ -246,34 +246,34 @@ class Posterior:
         return Posterior(*(xp.take(array, columns, axis=-1) for array in arrays))
 
 
-class Chain:
-    """The iterations of the targets that have not converged."""
+class Iterations:
+    """Iterations of the targets that have not converged."""
 
-    def __init__(self, where: Backend, data: Data | SampleData, posterior: Posterior) -> None:
-        self.backend = where
+    def __init__(self, backend: Backend, data: Data | SampleData, posterior: Posterior) -> None:
+        self.backend = backend
         self.posterior = posterior
-        self.look_at(data)
+        self.use(data)
 
-    def look_at(self, data: Data | SampleData) -> None:
-        """Go on with these data."""
+    def use(self, data: Data | SampleData) -> None:
+        """Continue with these data."""
         self.n = data.n
         self.sweeps = data.sweeps(self.posterior.mean)
         self.diagonal = self.sweeps.diagonal[:, None]
         self._expect()
 
     def refresh(self) -> None:
-        """Forget what rounding errors have gathered."""
-        self.sweeps.look(self.posterior.mean)
+        """Remove accumulated rounding errors."""
+        self.sweeps.restart(self.posterior.mean)
         self._expect()
 
     def keep(self, columns: Array) -> None:
-        """Go on with these targets only."""
+        """Drop all targets but these."""
         self.posterior = self.posterior.keep(columns, self.backend.xp)
         self.sweeps.keep(columns)
         self._expect()
 
     def step(self) -> None:
-        """One E-step and one M-step."""
+        """Run one E-step and one M-step."""
         q = self.posterior
         q.noise_count = q.noise_count + self.n
         q.noise_rate = q.noise_rate + self.residual
@@ -295,11 +295,11 @@ class Chain:
 
     @property
     def inclusion(self) -> Array:
-        # Written with tanh, the logistic function does not overflow.
+        # The logistic function, written with tanh to avoid overflow.
         return 0.5 + 0.5 * self.backend.xp.tanh(0.5 * self.posterior.log_odds)
 
     def _expect(self) -> None:
-        """Expectations that the bound and the next step have in common."""
+        """Compute the expectations shared by the bound and the next step."""
         q, xp, digamma = self.posterior, self.backend.xp, self.backend.digamma
         self.second_moment = q.mean**2 + 1 / q.precision
         self.slab, self.spike = q.slab_count / q.slab_rate, q.spike_count / q.spike_rate
@@ -309,10 +309,10 @@ class Chain:
         self.residual = self.sweeps.misfit(q.mean) + spread
 
     def bound(self) -> Array:
-        r"""Variational bound of each target after the M-step, (C,).
+        r"""Return the variational bound of each target after the M-step, (C,).
 
-        The hyper-parameters being equal to the posterior, what π, α and β cost against them is
-        nothing, and :math:`E\ln p(y|w,\beta) + E\ln p(w|z,\alpha) - E\ln q(w)` is left.
+        The hyper-parameters equal the posterior, so the divergences of π, α and β vanish, and
+        :math:`E\ln p(y|w,\beta) + E\ln p(w|z,\alpha) - E\ln q(w)` remains.
         """
         q, xp = self.posterior, self.backend.xp
         inclusion = self.inclusion
@@ -325,44 +325,43 @@ class Chain:
         return 0.5 * (likelihood + xp.sum(weights, axis=0))
 
 
-class Record:
-    """What is kept of each target, and when it has converged."""
+class History:
+    """Bounds of each target, and its result once it has converged."""
 
-    def __init__(self, where: Backend, d: int, n_targets: int) -> None:
-        self.backend = where
-        new = where.xp.empty
-        self.inclusion, self.weights = (
-            new((d, n_targets), dtype=where.xp.float64, device=where.device) for _ in range(2)
-        )
-        self.noise = new((n_targets,), dtype=where.xp.float64, device=where.device)
+    def __init__(self, backend: Backend, d: int, n_targets: int) -> None:
+        self.backend = backend
+        xp = backend.xp
+        new = functools.partial(xp.empty, dtype=xp.float64, device=backend.device)
+        self.inclusion, self.weights = new((d, n_targets)), new((d, n_targets))
+        self.noise = new((n_targets,))
         self.iterations = np.zeros(n_targets, dtype=np.int64)
         self.converged = np.zeros(n_targets, dtype=np.bool_)
         self.bounds: list[list[float]] = [[] for _ in range(n_targets)]
         self.running = np.arange(n_targets)
         self.last: list[Array] = []
 
-    def note(
-        self, chain: Chain, iteration: int, tol: float, *, last: bool, together: bool = False
+    def add(
+        self, state: Iterations, iteration: int, tol: float, *, last: bool, together: bool = False
     ) -> NDArray[np.bool_]:
-        """Take note of an iteration; which of the running targets end with it."""
+        """Add an iteration, and return which of the running targets end with it."""
         xp = self.backend.xp
-        for target, bound in zip(self.running, to_numpy(chain.bound()).tolist(), strict=True):
+        for target, bound in zip(self.running, to_numpy(state.bound()).tolist(), strict=True):
             self.bounds[target].append(bound)
-        inclusion = chain.inclusion
+        inclusion = state.inclusion
         self.last = [*self.last[-2:], inclusion]
-        calm = np.zeros(len(self.running), dtype=np.bool_)
+        settled = np.zeros(len(self.running), dtype=np.bool_)
         if len(self.last) == 3:
-            away = xp.abs(inclusion - (self.last[0] + self.last[1] + inclusion) / 3)
-            calm = to_numpy(xp.max(away, axis=0)) < tol
-        self.converged[self.running] = calm
-        done = np.full_like(calm, last or calm.all()) if together else calm | last
+            change = xp.abs(inclusion - (self.last[0] + self.last[1] + inclusion) / 3)
+            settled = to_numpy(xp.max(change, axis=0)) < tol
+        self.converged[self.running] = settled
+        done = np.full_like(settled, last or settled.all()) if together else settled | last
         columns = self.backend.asarray(np.flatnonzero(done))
         ended = self.running[done]
         if ended.size:
             places = self.backend.asarray(ended)
             self.inclusion[:, places] = inclusion[:, columns]
-            self.weights[:, places] = chain.posterior.mean[:, columns]
-            noise = chain.posterior.noise_count / chain.posterior.noise_rate
+            self.weights[:, places] = state.posterior.mean[:, columns]
+            noise = state.posterior.noise_count / state.posterior.noise_rate
             self.noise[places] = noise[columns]
             self.iterations[ended] = iteration
             left = self.backend.asarray(np.flatnonzero(~done))

@@ -1,22 +1,22 @@
-r"""Features and targets on the scale that the priors of the selection are meant for.
+r"""Rescale features and targets to the units that the spike-and-slab priors expect.
 
-The priors of :mod:`oodzoo.selection.spike_slab` speak of weights near 1 and noise near 1; with other units of a
-target or a feature the same data would select everything or nothing. So features are centred and
-divided by their deviations, and a centred target is multiplied by c,
+The priors of :mod:`oodzoo.selection.spike_slab` expect weights and noise of order 1; in other units
+the same data would select everything or nothing. So features are centred and divided by their
+standard deviations, and a centred target is multiplied by c,
 
 .. math:: c^2 = \max\bigl(\hat\alpha, \min(\rho\hat\beta, \kappa\hat\alpha)\bigr), \qquad
           \rho = \tfrac54\bigl(1 + \max(0, 1 - \tfrac dn)\bigr), \quad
           \kappa = 3 + \tfrac1{10}\max(0, n - d),
 
-with the precisions of weights and noise at which the evidence of the plain Bayesian linear model
-(:mod:`oodzoo.evidence`) is greatest. It makes the smaller of the noise and of the typical weight
-about 1: the noise where weights stand out of it, as in the paper's simulation, and the weights
-where thousands of them, each far smaller than the noise, make up a class together, as with
-models. κ is for data with about as many features as samples, which the evidence now and then
-believes to be free of noise. The constants in ρ and κ were chosen on the paper's simulation;
-models are not affected by them, for there the weights decide. All of it follows from moments,
-and the mask does not depend on any unit. Choosing c by the variational bound was tried: it keeps
-nearly everything.
+with the precisions of weights and noise that maximise the evidence of the plain Bayesian linear
+model (:mod:`oodzoo.evidence`). This makes the smaller of the noise and the typical weight about 1:
+the noise where weights are larger than it, as in the paper's simulation, and the weights where
+thousands of them, each far smaller than the noise, describe a class together, as with features of
+pre-trained models. κ limits c where d is close to n, in which case the evidence occasionally
+estimates almost no noise. The constants in ρ and κ were chosen on the paper's simulation; they do
+not affect features of pre-trained models, where α̂ determines c. Moments are sufficient, and the
+mask does not depend on any unit. Choosing c by the variational bound was tried: it keeps nearly all
+features.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from oodzoo._text import count
 from oodzoo.backend import Array, backend, backend_of
 from oodzoo.errors import InputError
 from oodzoo.evidence import Precisions, Spectrum, decompose, decompose_samples, maximise_evidence
@@ -31,16 +32,16 @@ from oodzoo.moments import Moments
 from oodzoo.selection.spike_slab import Data, SampleData
 
 _ROUNDING = 1e-12
-"""Share of a sum of squares below which what is left after centring is rounding."""
+"""Share of a sum of squares below which the remainder after centring is rounding error."""
 
 _NOISE_FACTOR = 1.25
-_LEAST_CAP, _SAMPLES_PER_CAP = 3.0, 10.0
+_MIN_CAP, _SAMPLES_PER_CAP = 3.0, 10.0
 
 
 def _evidence(p: Precisions, n: int, d: int) -> Array:
     xp = backend_of(p.beta).xp
     factor = _NOISE_FACTOR * (1 + max(0.0, 1 - d / n))
-    cap = _LEAST_CAP + max(0, n - d) / _SAMPLES_PER_CAP
+    cap = _MIN_CAP + max(0, n - d) / _SAMPLES_PER_CAP
     return xp.sqrt(xp.maximum(p.alpha, xp.minimum(factor * p.beta, cap * p.alpha)))
 
 
@@ -50,13 +51,13 @@ RULES: dict[str, Callable[[Precisions, int, int], Array]] = {
     "noise": lambda p, n, d: backend_of(p.beta).xp.sqrt(p.beta),
     "none": lambda p, n, d: backend_of(p.beta).xp.ones_like(p.beta),
 }
-"""By what a target is multiplied; with "none" features are not divided by their deviations either.
-"weights" finds too little where weights are large, "noise" nothing on one-hot targets."""
+"""Rules for c. With "none", features are not divided by their standard deviations either.
+"weights" selects too little where weights are large, "noise" nothing on one-hot targets."""
 
 
 @dataclass(frozen=True, eq=False)
 class TargetMoments:
-    """Moments of features Φ (n × d) and targets Y (n × C) of any kind.
+    """Moments of features Φ (n × d) and real-valued targets Y (n × C).
 
     Attributes
     ----------
@@ -78,14 +79,14 @@ class TargetMoments:
 
     @classmethod
     def of(cls, features: Array, targets: Array, *, device: str | None = None) -> TargetMoments:
-        """Moments of features and targets in memory."""
-        where = backend(device)
-        X, Y = where.float64(features), where.float64(targets)
-        xp = where.xp
+        """Compute the moments of arrays."""
+        be = backend(device)
+        X, Y = be.float64(features), be.float64(targets)
+        xp = be.xp
         return cls(
             n=int(X.shape[0]),
             feature_sum=xp.sum(X, axis=0),
-            gram=where.gram(X),
+            gram=be.gram(X),
             products=X.T @ Y,
             target_sum=xp.sum(Y, axis=0),
             squares=xp.sum(Y**2, axis=0),
@@ -93,7 +94,7 @@ class TargetMoments:
 
     @classmethod
     def of_classes(cls, moments: Moments) -> TargetMoments:
-        """The moments of one-hot labels, seen as targets."""
+        """Convert the moments of class labels: one-hot targets."""
         return cls(
             n=moments.n,
             feature_sum=moments.feature_sum,
@@ -104,12 +105,12 @@ class TargetMoments:
         )
 
     def __add__(self, other: TargetMoments) -> TargetMoments:
-        """Moments of both sets of samples together."""
+        """Combine the moments of two sets of samples."""
         if not isinstance(other, TargetMoments):
             return NotImplemented
         if tuple(self.products.shape) != tuple(other.products.shape):
             raise InputError(
-                f"moments of {tuple(self.products.shape)} features and targets cannot be added to "
+                f"cannot add moments of {tuple(self.products.shape)} features and targets and "
                 f"moments of {tuple(other.products.shape)}"
             )
         mine, theirs = (
@@ -118,7 +119,7 @@ class TargetMoments:
         return TargetMoments(self.n + other.n, *(a + b for a, b in zip(mine, theirs, strict=True)))
 
     def to(self, device: str | None) -> TargetMoments:
-        """The same moments on a device (None: NumPy), in float64."""
+        """Move the moments to a PyTorch device, or to NumPy if None, in float64."""
         float64 = backend(device).float64
         return TargetMoments(
             self.n,
@@ -130,7 +131,7 @@ class TargetMoments:
         )
 
     def check(self) -> None:
-        """Raise an InputError where shapes do not fit each other or a number is not finite."""
+        """Raise an InputError if shapes do not match or a value is not finite."""
         d, c = tuple(self.products.shape)
         expected = {
             "feature_sum": (d,),
@@ -143,30 +144,30 @@ class TargetMoments:
             array = getattr(self, name)
             if tuple(array.shape) != shape:
                 raise InputError(
-                    f"moments of {d} features and {c} targets: {name} must have the shape {shape}, "
-                    f"not {tuple(array.shape)}"
+                    f"moments of {count(d, 'feature')} and {count(c, 'target')}: {name} must have "
+                    f"the shape {shape}, got {tuple(array.shape)}"
                 )
             xp = backend_of(array).xp
             if not bool(xp.all(xp.isfinite(array))):
-                raise InputError(f"moments: {name} holds NaN or infinite values")
+                raise InputError(f"moments: {name} contains NaN or infinite values")
 
 
 @dataclass(frozen=True, eq=False)
-class Scaled:
-    """Features and targets that vary, on the scale of the priors.
+class ScaledProblem:
+    """The features and targets that vary, rescaled for the priors.
 
     Attributes
     ----------
     data : Data or SampleData
-        Of the features and targets below only; n is less by one for the mean of the target.
+        The d' features and C' targets that vary; n is reduced by one after centring.
     start : array (d', C')
-        Ridge weights at the precisions of greatest evidence.
+        Ridge weights at the precisions of maximal evidence.
     features, targets : array of bool (d,), (C,)
-        Which of them vary; of the others nothing can be learned.
+        Masks of the features and targets that vary.
     divisors : array (d',)
-        What each feature was divided by.
+        Divisor of each feature.
     factors : array (C',)
-        What each target was multiplied by.
+        Factor c of each target.
     correlations : array (d', C')
     """
 
@@ -179,10 +180,11 @@ class Scaled:
     correlations: Array
 
 
-def scaled(moments: TargetMoments, *, rule: str = "evidence", centre: bool = True) -> Scaled | None:
-    """Put moments on the scale of the priors; None if no feature or no target varies."""
-    where = backend_of(moments.gram)
-    xp = where.xp
+def scale_moments(
+    moments: TargetMoments, *, rule: str = "evidence", centre: bool = True
+) -> ScaledProblem | None:
+    """Rescale moments for the priors; None if no feature or no target varies."""
+    xp = backend_of(moments.gram).xp
     gram, products, squares = moments.gram, moments.products, moments.squares
     if centre:
         mean = moments.feature_sum / moments.n
@@ -209,16 +211,16 @@ def scaled(moments: TargetMoments, *, rule: str = "evidence", centre: bool = Tru
     start = vectors @ (spectrum.projections * shrunk).T
     data: Data | SampleData
     if 2 * int(xp.count_nonzero(spectrum.eigenvalues)) <= rows.shape[0]:
-        data = _few_samples(spectrum, vectors, factors)
+        data = _fewest_samples(spectrum, vectors, factors)
     else:
         data = Data(gram, products * factors[None, :], squares * factors**2, n)
-    return Scaled(data, start, features, targets, divisors, factors, correlations)
+    return ScaledProblem(data, start, features, targets, divisors, factors, correlations)
 
 
-def scaled_samples(
+def scale_samples(
     features: Array, targets: Array, *, rule: str = "evidence", centred: bool = True
-) -> Scaled | None:
-    """The same from samples, which costs less where they are fewer than features.
+) -> ScaledProblem | None:
+    """Rescale samples for the priors, like :func:`scale_moments`; cheaper for n < d.
 
     Parameters
     ----------
@@ -226,10 +228,9 @@ def scaled_samples(
     targets : array (n, C)
     rule : str
     centred : bool
-        Whether their means were taken off features and targets; else they are not.
+        Whether features and targets have been centred.
     """
-    where = backend_of(features)
-    xp = where.xp
+    xp = backend_of(features).xp
     energies, squares = xp.sum(features**2, axis=0), xp.sum(targets**2, axis=0)
     varying, signals = energies > 0, squares > 0
     (rows,), (columns,) = xp.nonzero(varying), xp.nonzero(signals)
@@ -245,25 +246,25 @@ def scaled_samples(
     factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
     start = X.T @ (vectors @ (shrunk * (Y.T @ vectors)).T)
     data = SampleData(X, Y * factors[None, :], n)
-    return Scaled(data, start, varying, signals, divisors, factors, correlations)
+    return ScaledProblem(data, start, varying, signals, divisors, factors, correlations)
 
 
 def _ridge(spectrum: Spectrum, rule: str, d: int) -> tuple[Array, Array]:
-    """The factor of each target (C,), and by what ridge weights shrink each direction (C, d)."""
+    """Factors of the targets (C,), and ridge shrinkage along each eigenvector (C, d)."""
     precisions = maximise_evidence(spectrum)
     factors = RULES[rule](precisions, spectrum.n, d)
     ridges = spectrum.eigenvalues[None, :] + precisions.ridge[:, None]
     return factors, factors[:, None] / ridges
 
 
-def _few_samples(spectrum: Spectrum, vectors: Array, factors: Array) -> SampleData:
-    """As many samples as there are directions, and one more, with the moments of all the data."""
+def _fewest_samples(spectrum: Spectrum, vectors: Array, factors: Array) -> SampleData:
+    """The fewest samples with the same moments: one per non-zero eigenvalue, and one more."""
     xp = backend_of(vectors).xp
     (some,) = xp.nonzero(spectrum.eigenvalues)
     roots = xp.sqrt(xp.take(spectrum.eigenvalues, some))
     features = roots[:, None] * xp.take(vectors, some, axis=1).T
     targets = (xp.take(spectrum.projections, some, axis=1) / roots[None, :]).T
-    # What no feature can explain of a target, in a sample without features.
+    # The part of a target that no feature explains, as a sample whose features are zero.
     features = xp.concat([features, xp.zeros_like(features[:1, :])])
     targets = xp.concat([targets, xp.sqrt(spectrum.residuals)[None, :]])
     return SampleData(features, targets * factors[None, :], spectrum.n)
