@@ -1,4 +1,4 @@
-"""Small image folders, commands in this process, other processes and small disks."""
+"""Fixtures for all tests: small image folders, commands, processes, small disks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WriteImage = Callable[[Path], Path]
 
 @pytest.fixture
 def write_image() -> WriteImage:
-    """A function that writes a tiny image, unlike all others of the test, and gives its path."""
+    """A function that writes a tiny unique image and returns its path."""
     written = 0
 
     def write(path: Path) -> Path:
@@ -35,7 +35,7 @@ def write_image() -> WriteImage:
 
 @pytest.fixture
 def photos(tmp_path: Path, write_image: WriteImage) -> Path:
-    """A folder of 2 domains x 2 classes x 2 images; nothing about it is odd."""
+    """A valid folder of 2 domains x 2 classes x 2 images."""
     root = tmp_path / "photos"
     for domain in ("day", "night"):
         for label in ("cat", "dog"):
@@ -45,7 +45,7 @@ def photos(tmp_path: Path, write_image: WriteImage) -> Path:
 
 
 class Outcome(NamedTuple):
-    """What a command of oodzoo did."""
+    """The result of a command."""
 
     code: int
     out: str
@@ -57,19 +57,20 @@ class Outcome(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """The one line that bad input deserves, and nothing else anywhere."""
+        """The error message of bad input: one line, and no other output."""
         assert (self.code, self.out) == (2, "")
         (line,) = self.err.splitlines()
         assert line.startswith("oodzoo: ")
         return line
 
 
+Run = Callable[..., Outcome]
+
+
 @pytest.fixture
-def run(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Callable[..., Outcome]:
-    """Run a command of oodzoo in this process, which is quicker than starting another one."""
-    for name in ("COLUMNS", "FORCE_COLOR"):  # nothing depends on the shell tests are started from
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command in this process, which is faster than starting another one."""
+    for name in ("COLUMNS", "FORCE_COLOR"):  # results do not depend on the shell
         monkeypatch.delenv(name, raising=False)
 
     def run(*arguments: str | Path) -> Outcome:
@@ -84,7 +85,7 @@ def run(
 
 @pytest.fixture
 def process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Start Python on a program in another process; what still runs at the end is killed."""
+    """Start a Python program in another process; it is killed at the end of the test."""
     started: list[subprocess.Popen[str]] = []
 
     def process(program: str, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -106,7 +107,7 @@ def process() -> Iterator[Callable[..., subprocess.Popen[str]]]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
-    """Mount a file system in memory with the options given; skips where that is not allowed."""
+    """Mount a file system in memory with some options; skips where that is not allowed."""
     mounted: list[Path] = []
 
     def mount(options: str) -> Path:

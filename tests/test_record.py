@@ -1,102 +1,81 @@
-"""The record of a run: stages that are skipped, done again, or were never reached."""
+"""The record of a run: typed, written, read back, or rejected in one line."""
+
+from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import oodzoo
+from oodzoo import record, testbed
 from oodzoo.errors import InputError
-from oodzoo.record import NAME, Record, read_record
+from oodzoo.features.source import as_source
+from oodzoo.record import NAME, SCHEMA, DataSummary, Example, ExtractionSummary, Run, read_run
+from oodzoo.selection import select_features
 
 
-def counted(calls: list[str], name: str) -> Callable[[], dict[str, Any]]:
-    def work() -> dict[str, Any]:
-        calls.append(name)
-        return {"result": 1}
-
-    return work
-
-
-def run(folder: Path, calls: list[str], inputs: Sequence[Any]) -> list[bool]:
-    record = Record(folder, "oodzoo run", {"seed": 3})
-    skipped = [
-        record.stage(name, given, counted(calls, name))[1]
-        for name, given in zip(("one", "two"), inputs, strict=True)
-    ]
-    record.finish()
-    return skipped
-
-
-def test_a_stage_with_the_same_inputs_is_skipped(tmp_path: Path) -> None:
-    calls: list[str] = []
-    assert run(tmp_path, calls, [1, {"a": 2}]) == [False, False]
-    assert run(tmp_path, calls, [1, {"a": 2}]) == [True, True]
-    assert calls == ["one", "two"]
-    assert run(tmp_path, calls, [1, {"a": 3}]) == [True, False]
-    document = read_record(tmp_path)
-    assert document["one"] == {"result": 1}
-    assert [s["skipped"] for s in document["stages"]] == [True, False]
-    assert all(s["seconds"] >= 0 for s in document["stages"])
-    assert document["seed"] == 3
-    assert document["versions"]["oodzoo"]
+@pytest.fixture(scope="module")
+def run() -> Run:
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    clear = np.stack([y, 1 - y], 1)
+    features = {f"m{k}": clear + k * rng.normal(size=(120, 2)) for k in (1, 2, 3)}
+    source = as_source(features, y, domains)
+    return Run(
+        command="oodzoo run photos/",
+        settings={"top_k": [1, 2], "seed": 0},
+        versions={"oodzoo": "0.2.0"},
+        machine={"cores": 2},
+        stages=(record.Stage("ranking", 0.5, False, "digest"),),
+        data=DataSummary(
+            "/photos", "/photos", "f", 120, ("0", "1"), {"a": {"0": 20, "1": 20}}, 1,
+            {"a": (Example("a/0/x.png", "0"),)},
+        ),
+        extraction=ExtractionSummary(("m1",), {"m9": "no file"}, (), 120, {"x.png": "empty"}, "s"),
+        ranking=oodzoo.rank(source),
+        selection=select_features(source, ["m1", "m2"]).summary(),
+        evaluation=oodzoo.evaluate(source, top_k=(1, 2)),
+        predictor=record.PredictorSummary("model", ("m1", "m2"), "digest"),
+        testbed=testbed.run(source, resamples=50),
+    )  # fmt: skip
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
-    calls: list[str] = []
-    record = Record(tmp_path, "oodzoo run", {})
-    record.stage("one", 1, counted(calls, "one"))
-
-    def fails() -> dict[str, Any]:
-        raise RuntimeError("stopped")
-
-    with pytest.raises(RuntimeError):
-        record.stage("two", 2, fails)
-    assert run(tmp_path, calls, [1, 2]) == [True, False]
-    assert calls == ["one", "two"]
+def test_a_run_survives_json(run: Run) -> None:
+    assert Run.from_dict(json.loads(json.dumps(run.to_dict()))) == run
 
 
-def test_later_stages_are_kept_when_an_early_one_changes_and_stops(tmp_path: Path) -> None:
-    calls: list[str] = []
-    run(tmp_path, calls, [1, 2])
-    Record(tmp_path, "oodzoo run", {}).stage("one", "other", counted(calls, "one"))
-    assert "earlier" in json.loads((tmp_path / NAME).read_text())
-    assert run(tmp_path, calls, ["other", 2]) == [True, True]
-    assert "earlier" not in json.loads((tmp_path / NAME).read_text())
-
-
-def test_a_stage_whose_result_is_gone_is_done_again(tmp_path: Path) -> None:
-    calls: list[str] = []
-    run(tmp_path, calls, [1, 2])
-    record = Record(tmp_path, "oodzoo run", {})
-    _, skipped = record.stage("one", 1, counted(calls, "one"), holds=lambda document: False)
-    assert not skipped
-
-
-def test_a_stage_can_be_forgotten(tmp_path: Path) -> None:
-    calls: list[str] = []
-    record = Record(tmp_path, "oodzoo run", {})
-    record.stage("one", 1, counted(calls, "one"))
-    record.forget("one")
-    assert run(tmp_path, calls, [1, 2]) == [False, False]
+def test_parts_may_be_missing(run: Run) -> None:
+    part = Run("oodzoo run", ranking=run.ranking)
+    assert Run.from_dict(json.loads(json.dumps(part.to_dict()))) == part
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("change", "reason"),
     [
-        ("{", "is damaged"),
-        ("[]", "holds no JSON object"),
-        ('{"schema": 99}', "schema 99, this oodzoo knows 1; update oodzoo"),
-        ('{"schema": null}', "schema None.*in another folder"),
+        ({"schema": 99}, "has the schema 99, this version of oodzoo reads 2; upgrade oodzoo"),
+        ({"schema": 1}, "has the schema 1, .*; run `oodzoo run` again with the same --out"),
+        ({"stages": 3}, "is damaged: Expected `array`, got `int` - at `\\$.stages`"),
+        ({"ranking": {"score": "zood"}}, "is damaged: ranking: no 'ranking'"),
+        ({"data": {"images": "many"}}, "is damaged: data: "),
+        ({"evaluation": []}, "is damaged: evaluation: "),
     ],
 )
-def test_a_record_of_another_kind_is_refused(tmp_path: Path, content: str, reason: str) -> None:
-    (tmp_path / NAME).write_text(content)
-    with pytest.raises(InputError, match=reason):
-        Record(tmp_path, "oodzoo run", {})
+def test_a_damaged_record_is_rejected(
+    run: Run, tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    (tmp_path / NAME).write_text(json.dumps(run.to_dict() | change))
+    with pytest.raises(InputError, match=reason) as raised:
+        read_run(tmp_path)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_folder_without_a_record(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has no run\.json; make one with oodzoo run"):
-        read_record(tmp_path)
+    with pytest.raises(InputError, match=r"has no run\.json; give the folder that `oodzoo run"):
+        read_run(tmp_path)
+
+
+def test_the_schema_is_written(run: Run) -> None:
+    assert run.to_dict()["schema"] == SCHEMA

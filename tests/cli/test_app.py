@@ -1,70 +1,30 @@
-"""The command line, as a person and as a script meet it."""
+"""The application: usage errors, help, version, completion, pipes."""
 
 from __future__ import annotations
 
-import csv
-import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import typer.main
-from PIL import Image
+from tests.conftest import Outcome, Run, WriteImage
 
 import oodzoo
-from oodzoo.cli import app, main
+from oodzoo.cli import app
 
-WriteImage = Callable[[Path], Path]
 SCRIPT = shutil.which("oodzoo", path=sysconfig.get_path("scripts"))
-# what the tests say shall not depend on the shell they are started from
+# Results do not depend on the shell that the tests are started from.
 SHELL = ("COLUMNS", "FORCE_COLOR", "PYTHONIOENCODING", "PYTHONUNBUFFERED")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if name not in SHELL}
 
 installed = pytest.mark.skipif(SCRIPT is None, reason="the command oodzoo is not installed")
-
-
-class Outcome(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def document(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def complaint(self) -> str:
-        """The one line that a wrong use deserves, and nothing else anywhere."""
-        assert (self.code, self.out) == (2, "")
-        (line,) = self.err.splitlines()
-        assert line.startswith("oodzoo: ")
-        return line
-
-
-Run = Callable[..., Outcome]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command in this process, which is quicker than starting another one."""
-    for name in SHELL:
-        monkeypatch.delenv(name, raising=False)
-
-    def run(*arguments: str | Path) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["oodzoo", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capsys.readouterr()
-        return Outcome(int(ended.value.code or 0), out, err)
-
-    return run
 
 
 def start(*arguments: str | Path, **environment: str) -> Outcome:
@@ -85,105 +45,6 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-# --- oodzoo data --------------------------------------------------------------------------------
-
-
-def test_table_of_counts(run: Run, photos: Path, write_image: WriteImage) -> None:
-    write_image(photos / "day/cat/3.png")
-    outcome = run("data", photos)
-    assert outcome.code == 0
-    cells = [line.split() for line in outcome.out.splitlines()]
-    for row in (["class", "day", "night"], ["cat", "3", "2"], ["dog", "2", "2"], ["all", "5", "4"]):
-        assert row in cells
-    assert "9 images, 2 domains, 2 classes" in outcome.out
-    assert "warning" not in outcome.err
-
-
-def test_json_document(run: Run, photos: Path) -> None:
-    outcome = run("data", photos, "--json")
-    assert outcome.code == 0
-    document = outcome.document
-    assert document["images"] == 8
-    assert document["domains"] == ["day", "night"]
-    assert document["classes"] == ["cat", "dog"]
-    assert document["counts"]["night"] == {"cat": 2, "dog": 2}
-    assert document["fingerprint"] == oodzoo.ImageDomains(photos).fingerprint
-    assert document["warnings"] == []
-
-
-def test_table_of_images_with_groups(run: Run, photos: Path, tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    with table.open("w", newline="") as file:
-        rows = csv.writer(file)
-        rows.writerow(["path", "domain", "label", "group"])
-        rows.writerows([s.path, s.domain, s.label, s.label] for s in oodzoo.ImageDomains(photos))
-    outcome = run("data", table, "--root", photos, "--json")
-    assert outcome.document["groups"] == 2
-    (warning,) = outcome.document["warnings"]
-    assert "'cat', 'dog'" in warning["message"]
-    assert warning["kind"] == "leak"
-
-
-def test_every_oddity_is_a_warning_and_named(
-    run: Run, photos: Path, write_image: WriteImage
-) -> None:
-    write_image(photos / "day/bird/1.png")
-    write_image(photos / "dusk/cat/1.png")
-    (photos / "day/cat/broken.JPG").write_text("this is no picture")
-    shutil.copy(photos / "day/dog/1.png", photos / "night/dog/copy.png")
-    (photos / "night/loop").symlink_to(photos)
-    plain, machine = run("data", photos), run("data", photos, "--json")
-    warnings = machine.document["warnings"]
-    assert sorted(w["kind"] for w in warnings) == [
-        *("leak", "link loop", "missing class", "one class", "unreadable")
-    ]
-    for outcome in (plain, machine):
-        lines = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
-        assert [f"warning: {w['message']}" for w in warnings] == lines
-        assert outcome.code == 0
-    (leak,) = [w for w in warnings if w["kind"] == "leak"]
-    assert "LEAK" in leak["message"]
-    assert leak["paths"] == ["day/dog/1.png", "night/dog/copy.png"]
-
-
-def test_quiet_leaves_results_and_warnings(run: Run, photos: Path) -> None:
-    (photos / "day/cat/empty.png").touch()
-    outcome = run("data", photos, "--quiet")
-    assert "9 images" in outcome.out
-    assert outcome.err == "warning: 'day/cat/empty.png': the file is empty (0 bytes)\n"
-    assert run("data", photos, "--quiet", "--json").document["images"] == 9
-
-
-def test_quick_counts_without_opening(run: Run, photos: Path) -> None:
-    (photos / "day/cat/empty.png").touch()
-    outcome = run("data", photos, "--quick", "--json")
-    assert (outcome.code, outcome.err) == (0, "")
-    assert (outcome.document["images"], outcome.document["fingerprint"]) == (9, None)
-
-
-@pytest.mark.parametrize("side", [10_000, 20_000])
-def test_image_bomb_is_one_warning(run: Run, photos: Path, side: int) -> None:
-    Image.new("1", (side, side)).save(photos / "day/cat/bomb.png")
-    outcome = run("data", photos, "--quiet")
-    assert outcome.code == 0
-    (line,) = outcome.err.splitlines()
-    assert line.startswith("warning: 'day/cat/bomb.png': more than")
-
-
-def test_names_are_shown_as_they_are(run: Run, photos: Path, write_image: WriteImage) -> None:
-    name = "[red] :dog:  straße 猫"
-    write_image(photos / name / "cat/1.png")
-    (photos / name / "cat/:dog:.png").touch()
-    outcome = run("data", photos, "--quiet")
-    assert name in outcome.out
-    assert f"domain {name!r} has" in outcome.err
-    assert f"{name}/cat/:dog:.png" in outcome.err
-    assert name in run("data", photos, "--json").document["domains"]
-
-
-# --- bad input --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("option", ["", "--json", "--quiet"])
 def test_missing_data_is_one_line(run: Run, tmp_path: Path, option: str) -> None:
     arguments = [tmp_path / "two  spaces", *([option] if option else [])]
@@ -195,48 +56,6 @@ def test_debug_shows_where(run: Run, tmp_path: Path) -> None:
     assert (outcome.code, outcome.out) == (2, "")
     assert "Traceback" in outcome.err
     assert outcome.err.splitlines()[-1].startswith("oodzoo: ")
-
-
-def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    shutil.copytree(photos / "day", tmp_path / "one/day")
-    for source, words in [
-        (photos / "day/cat/1.png", "is a file"),
-        (tmp_path / "empty", "no image found"),
-        (tmp_path / "one", "one domain, 'day'"),
-        (photos / "day", "one level too high"),
-    ]:
-        assert words in run("data", source).complaint
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("path;domain;label\na;b;c\n", "by commas"),
-        ("path,domain\na,b\n", "lacks the column 'label'"),
-        ("path,domain,label\n", "no row below"),
-        ("path,domain,label\n,day,cat\n", "line 2: no path in ',day,cat'"),
-        ("path,domain,label\n../x.png,day,cat\n", "'../x.png' leads outside"),
-        ("path,domain,label\nx.png,day,cat\n", "no image 'x.png'"),
-        ('path,domain,label\n"x\ny.png",day,cat\n', r"no image 'x\ny.png'"),
-        (b"path,domain,label\n\xff,day,cat\n", "not UTF-8"),
-    ],
-)
-def test_bad_tables_are_one_line(run: Run, tmp_path: Path, text: str | bytes, words: str) -> None:
-    table = tmp_path / "table.csv"
-    table.write_bytes(text.encode() if isinstance(text, str) else text)
-    complaint = run("data", table).complaint
-    assert words in complaint
-    assert "table.csv" in complaint
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes only on Linux")
-def test_name_that_is_no_text(run: Run, photos: Path) -> None:
-    shutil.copy(photos / "day/cat/1.png", photos / "day/cat" / os.fsdecode(b"caf\xe9.png"))
-    assert r"b'caf\xe9.png'" in run("data", photos).complaint
-    odd_root = photos.rename(photos.parent / os.fsdecode(b"caf\xe9"))
-    (odd_root / "day/cat" / os.fsdecode(b"caf\xe9.png")).unlink()
-    assert run("data", odd_root, "--json").document["images"] == 8
 
 
 @pytest.mark.parametrize(
@@ -403,11 +222,3 @@ def test_output_that_knows_only_ascii(photos: Path, write_image: WriteImage) -> 
     outcome = start("data", photos, PYTHONIOENCODING="ascii")
     assert outcome.code == 0
     assert "mmerung" in outcome.out
-
-
-def test_many_domains_keep_their_counts(run: Run, photos: Path, write_image: WriteImage) -> None:
-    domains = [f"camera_{i:02d}" for i in range(20)]
-    for domain in domains:
-        write_image(photos / domain / "cat/1.png")
-    outcome = run("data", photos, "--quick")
-    assert all(domain in outcome.out for domain in domains)

@@ -1,4 +1,4 @@
-"""The whole job: real images, real models, every stage, and what is done again."""
+"""Whole runs: real images, real models, every stage, and what is computed again."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.conftest import Outcome
 
 import oodzoo
 from oodzoo._io import locked
@@ -18,12 +20,13 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
 from oodzoo.errors import InputError
 from oodzoo.features.extract import Settings
-from oodzoo.pipeline.stages import RunConfig
-from oodzoo.record import read_record
+from oodzoo.pipeline import RunConfig
+from oodzoo.record import Example, read_run
+from oodzoo.testbed import TestBed, bed, results, runner
 from oodzoo.zoo import ModelSpec, load_zoo
 
 NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
-ZOOD = (sys.executable, "-c", "from oodzoo.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from oodzoo.cli import main; main()")
 STAGES = ["extraction", "ranking", "selection", "evaluation", "predictor", "testbed"]
 
 
@@ -59,33 +62,76 @@ def job(done: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(done, tmp_path / "run"))
 
 
-def skipped(folder: Path) -> dict[str, bool]:
-    return {stage["name"]: stage["skipped"] for stage in read_record(folder)["stages"]}
+def reused(folder: Path) -> dict[str, bool]:
+    return {stage.name: stage.reused for stage in read_run(folder).stages}
 
 
 def test_every_stage_is_recorded(done: Path) -> None:
-    record = read_record(done)
-    assert skipped(done) == dict.fromkeys(STAGES, False)
-    assert [row["rank"] for row in record["ranking"]["ranking"]] == [1, 2, 3]
-    first = [row["model"] for row in record["ranking"]["ranking"][:2]]
-    assert record["selection"]["models"] == record["predictor"]["models"] == first
-    for row in ("single", "ensemble", "selection"):
-        average, by_domain = (record["evaluation"][row][key] for key in ("average", "domains"))
+    run = read_run(done)
+    assert reused(done) == dict.fromkeys(STAGES, False)
+    assert run.ranking and run.selection and run.evaluation and run.predictor
+    assert [row.rank for row in run.ranking.rows] == [1, 2, 3]
+    first = tuple(row.model for row in run.ranking.rows[:2])
+    assert run.selection.models == run.predictor.models == first
+    for row in (run.evaluation.single, run.evaluation.ensemble, run.evaluation.selection):
+        by_domain = row.measure("accuracy")
         assert set(by_domain) == {"chalk", "paper", "pencil"}
-        assert average == pytest.approx(np.mean(list(by_domain.values())))
-    assert 0 < record["evaluation"]["feature_ratio"]["average"] <= 1
-    assert record["data"]["images"] == 240
-    assert set(record["testbed"]["accuracy"]) == set(NAMES[:3])
+        assert row.average == pytest.approx(np.mean(list(by_domain.values())))
+    assert all(0 < ratio <= 1 for ratio in run.evaluation.feature_ratio.values())
+    assert run.data and run.data.images == 240
+    assert run.testbed and set(run.testbed.accuracy) == set(NAMES[:3])
     assert (done / "report.html").read_text().startswith("<!doctype html>")
 
 
+def test_the_record_names_images_of_the_run(done: Path, digits: ImageDomains) -> None:
+    data = read_run(done).data
+    assert data is not None
+    used = {(s.domain, Example(s.path, s.label)) for s in digits}
+    named = {(domain, image) for domain, some in data.examples.items() for image in some}
+    assert named <= used
+    for some in data.examples.values():
+        assert len({image.label for image in some}) == 10
+
+
 def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
-    before = read_record(job)
+    before = read_run(job).to_dict()
     oodzoo.run(digits, zoo[:3], job, config=config())
-    after = read_record(job)
-    assert skipped(job) == dict.fromkeys(STAGES, True)
+    after = read_run(job).to_dict()
+    assert reused(job) == dict.fromkeys(STAGES, True)
     assert {name: after[name] for name in STAGES} == {name: before[name] for name in STAGES}
     assert [s["seconds"] for s in after["stages"]] == [s["seconds"] for s in before["stages"]]
+
+
+def test_a_domain_with_an_accent_is_not_extracted_again(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    (folder / "chalk").rename(folder / "café")
+    data = ImageDomains(folder).sample(80)
+    for _ in range(2):
+        oodzoo.run(data, zoo[:2], tmp_path / "run", config=config(baselines=False))
+    assert reused(tmp_path / "run")["extraction"]
+
+
+def test_scores_are_judged_once(
+    tmp_path: Path,
+    digits: ImageDomains,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Outcome],
+) -> None:
+    calls = []
+
+    def judge(*arguments: Any, **options: Any) -> TestBed:
+        calls.append(arguments)
+        return bed.judge(*arguments, **options)
+
+    for module in (runner, results):
+        monkeypatch.setattr(module, "judge", judge)
+    folder = tmp_path / "run"
+    arguments = ("run", digits.root, "--zoo", "demo", "--out", folder, "--limit", "90", "-q")
+    assert run(*arguments, "--device", "cpu").code == 0
+    assert len(calls) == 1
 
 
 def test_another_choice_repeats_what_depends_on_it(
@@ -93,7 +139,7 @@ def test_another_choice_repeats_what_depends_on_it(
 ) -> None:
     one = RunConfig(top_k=1, extraction=Settings(device="cpu"))
     oodzoo.run(digits, zoo[:3], job, config=one)
-    assert [name for name, was in skipped(job).items() if not was] == [
+    assert [name for name, was in reused(job).items() if not was] == [
         "selection",
         "evaluation",
         "predictor",
@@ -103,8 +149,10 @@ def test_another_choice_repeats_what_depends_on_it(
 def test_another_model_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     shards = {p: p.stat().st_mtime_ns for p in (job / "store" / NAMES[0]).rglob("*.npy")}
     oodzoo.run(digits, zoo, job, config=config())
-    assert not any(skipped(job)[name] for name in ("extraction", "ranking", "testbed"))
-    assert len(read_record(job)["ranking"]["ranking"]) == 4
+    assert not any(reused(job)[name] for name in ("extraction", "ranking", "testbed"))
+    ranking = read_run(job).ranking
+    assert ranking is not None
+    assert len(ranking) == 4
     assert {path: path.stat().st_mtime_ns for path in shards} == shards
 
 
@@ -114,8 +162,8 @@ def test_what_was_lost_is_made_again(
 ) -> None:
     shutil.rmtree(job / what)
     oodzoo.run(digits, zoo[:3], job, config=config())
-    assert not skipped(job)["extraction" if what == "store" else "predictor"]
-    assert skipped(job)["evaluation"]
+    assert not reused(job)["extraction" if what == "store" else "predictor"]
+    assert reused(job)["evaluation"]
     assert oodzoo.load(job / "model").classes_.tolist() == list(digits.classes)
 
 
@@ -134,33 +182,19 @@ def test_two_domains_have_no_evaluation(
 ) -> None:
     folder = tmp_path / "two"
     shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
-    record = oodzoo.run(
+    run = oodzoo.run(
         ImageDomains(folder).sample(120),
         zoo[:2],
         tmp_path / "run",
         config=config(baselines=False),
     )
-    assert [stage["name"] for stage in record["stages"]] == [
+    assert [stage.name for stage in run.stages] == [
         "extraction",
         "ranking",
         "selection",
         "predictor",
     ]
     assert (tmp_path / "run" / "report.html").is_file()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "reason"),
-    [
-        ({"top_k": 0}, "top_k is 0"),
-        ({"protocol": "slow"}, "protocol is 'slow'"),
-        ({"score": "zodo"}, "unknown score 'zodo'"),
-        ({"seed": -1}, "seed is -1; it must be 0 or more"),
-    ],
-)
-def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InputError, match=reason):
-        RunConfig(**wrong)
 
 
 def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
@@ -170,7 +204,7 @@ def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec])
 
 def test_the_command(tmp_path: Path, digits: ImageDomains) -> None:
     command = [
-        *ZOOD, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"),
+        *COMMAND, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"),
         "--limit", "90", "--device", "cpu", "--no-baselines", "--json",
     ]  # fmt: skip
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -181,12 +215,22 @@ def test_the_command(tmp_path: Path, digits: ImageDomains) -> None:
     assert Path(document["report"]).is_file()
     assert "Predict with: oodzoo predict" in ended.stderr
     again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.stderr.count("done before") == 5
+    assert again.stderr.count("reused from an earlier run") == 5
 
 
 def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -> None:
     ended = subprocess.run(
-        [*ZOOD, "run", digits.root, "--zoo", "demo", "--out", tmp_path / "run", "--top-k", "three"],
+        [
+            *COMMAND,
+            "run",
+            digits.root,
+            "--zoo",
+            "demo",
+            "--out",
+            tmp_path / "run",
+            "--top-k",
+            "three",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -198,19 +242,20 @@ def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -
 
 def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     """With one model of three there is no order to judge, and the others have no part."""
-    with pytest.warns(UserWarning, match="there are 1 models, fewer than 2"):
-        record = oodzoo.run(digits, zoo[:1], job, config=config())
-    assert [row["model"] for row in record["ranking"]["ranking"]] == [NAMES[0]]
-    assert record["predictor"]["models"] == [NAMES[0]]
-    assert "testbed" not in record
+    with pytest.warns(UserWarning, match="1 model, fewer than 2"):
+        run = oodzoo.run(digits, zoo[:1], job, config=config())
+    assert run.ranking and run.predictor
+    assert [row.model for row in run.ranking.rows] == [NAMES[0]]
+    assert run.predictor.models == (NAMES[0],)
+    assert run.testbed is None
     assert (job / "report.html").is_file()
 
 
 def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     shutil.rmtree(job / "store" / NAMES[1] / "paper")
     oodzoo.run(digits, zoo[:3], job, config=config())
-    assert not skipped(job)["extraction"]
-    assert oodzoo.FeatureStore(job / "store").is_there()
+    assert not reused(job)["extraction"]
+    assert oodzoo.FeatureStore(job / "store").is_complete()
 
 
 def test_the_predictor_knows_the_scores(done: Path) -> None:
@@ -227,6 +272,6 @@ def test_a_domain_that_cannot_be_read_is_left_out(
         (folder / "broken" / label).mkdir(parents=True)
         (folder / "broken" / label / "a.png").write_text("no image")
     with pytest.warns(UserWarning, match="'broken': no samples, left out"):
-        record = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
-    assert "evaluation" not in record
-    assert record["data"]["skipped"] == 2
+        run = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
+    assert run.evaluation is None
+    assert run.data and run.data.skipped == 2

@@ -1,0 +1,34 @@
+"""Options of a run are checked before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.features.extract import Settings
+from oodzoo.pipeline.config import RunConfig
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ({"top_k": 0}, "top_k is 0"),
+        ({"protocol": "slow"}, "protocol is 'slow'"),
+        ({"score": "zodo"}, "unknown score 'zodo'"),
+        ({"seed": -1}, "seed is -1; it must be 0 or more"),
+    ],
+)
+def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
+        RunConfig(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("device", "expected"), [("auto", None), ("cpu", None), ("cuda:1", "cuda:1")]
+)
+def test_moments_are_computed_with_numpy_unless_cuda_is_named(
+    device: str, expected: str | None
+) -> None:
+    assert RunConfig(extraction=Settings(device=device)).compute_device == expected
