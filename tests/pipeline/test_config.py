@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.features.extract import Settings
+from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline.config import RunConfig
 
 
@@ -31,4 +31,4 @@ def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason
 def test_moments_are_computed_with_numpy_unless_cuda_is_named(
     device: str, expected: str | None
 ) -> None:
-    assert RunConfig(extraction=Settings(device=device)).compute_device == expected
+    assert RunConfig(extraction=ExtractionConfig(device=device)).compute_device == expected

@@ -19,7 +19,7 @@ from oodzoo._io import locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
 from oodzoo.errors import InputError
-from oodzoo.features.extract import Settings
+from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.record import Example, read_run
 from oodzoo.testbed import TestBed, bed, results, runner
@@ -45,7 +45,7 @@ def zoo() -> list[ModelSpec]:
 
 
 def config(**changed: Any) -> RunConfig:
-    return RunConfig(top_k=2, extraction=Settings(device="cpu"), **changed)
+    return RunConfig(top_k=2, extraction=ExtractionConfig(device="cpu"), **changed)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_scores_are_judged_once(
 def test_another_choice_repeats_what_depends_on_it(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
-    one = RunConfig(top_k=1, extraction=Settings(device="cpu"))
+    one = RunConfig(top_k=1, extraction=ExtractionConfig(device="cpu"))
     oodzoo.run(digits, zoo[:3], job, config=one)
     assert [name for name, was in reused(job).items() if not was] == [
         "selection",

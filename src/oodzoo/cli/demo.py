@@ -21,7 +21,7 @@ def demo(
     from oodzoo._io import explaining_disk_errors
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
-    from oodzoo.features.extract import Settings
+    from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
 
@@ -32,7 +32,7 @@ def demo(
         "Scikit-learn's handwritten digits, rendered in six domains, and tiny models that were "
         "not trained on them."
     )
-    config = RunConfig(extraction=Settings(device="cpu"))
+    config = RunConfig(extraction=ExtractionConfig(device="cpu"))
     run_job(terminal, dataset, load_zoo("demo"), out, config)
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"

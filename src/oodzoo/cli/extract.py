@@ -22,7 +22,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.features.extract import Extraction, Reporter
+    from oodzoo.features.config import Extraction, Reporter
     from oodzoo.record import ExtractionSummary
 
 
@@ -48,17 +48,24 @@ def extract(
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.features.extract import Settings, run_extraction
+    from oodzoo.features.config import ExtractionConfig
+    from oodzoo.features.extract import run_extraction
     from oodzoo.features.store import FeatureStore
 
-    settings = Settings(device, _batch_size(batch_size), precision, dtype, on_error)  # type: ignore[arg-type]
+    config = ExtractionConfig(
+        device,
+        _batch_size(batch_size),
+        precision,
+        dtype,
+        on_error,  # type: ignore[arg-type]
+    )
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     for issue in dataset.leaks():
         terminal.warn(issue.message)
     with extraction_progress(terminal) as reporter:
-        done = run_extraction(dataset, zoo, store, settings, reporter)
+        done = run_extraction(dataset, zoo, store, config, reporter)
     opened = FeatureStore(store)
     report_extraction(terminal, done, opened.skipped)
     terminal.line(
@@ -75,36 +82,31 @@ def extract(
             "skipped": opened.skipped,
             "decoded": done.decoded,
             "shards_written": done.shards,
-            "limit": done.limit,
+            "bottleneck": done.bottleneck,
         }
     )
 
 
 def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, str]) -> None:
-    """Report what failed, and what limits the speed."""
-    warn_of_losses(terminal, done, skipped)
-    if done.outdated:
-        terminal.warn(
-            f"{', '.join(done.outdated)}: no features of the images that were added, so left out; "
-            "run again with a zoo that includes them"
-        )
+    """Report what failed, and the bottleneck."""
+    for message in [*_skipped(skipped), *done.warnings()]:
+        terminal.warn(message)
     if done.shards:
         terminal.say(
-            f"{done.decoded} images decoded; {done.running:.1f} s in the models, "
-            f"{done.waiting:.1f} s waiting for images (bound by {done.limit})"
+            f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
+            f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
         )
 
 
-def warn_of_losses(
-    terminal: Terminal,
-    done: Extraction | ExtractionSummary,
-    skipped: dict[str, str],
-) -> None:
-    """Warn of images that were skipped and models that failed."""
-    for path, reason in skipped.items():
-        terminal.warn(f"skipped {path!r}: {reason}")
-    for name, reason in done.failed.items():
-        terminal.warn(f"model {name!r} failed, skipped: {reason}")
+def _skipped(images: dict[str, str]) -> list[str]:
+    return [f"skipped {path!r}: {reason}" for path, reason in images.items()]
+
+
+def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
+    """Warn of images and models that were skipped."""
+    failed = [f"model {name!r} is left out: {reason}" for name, reason in done.failed.items()]
+    for message in [*_skipped(done.skipped), *failed]:
+        terminal.warn(message)
 
 
 @contextmanager

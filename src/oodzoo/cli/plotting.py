@@ -36,7 +36,7 @@ def save_plot(terminal: Terminal, result: Plotted, path: Path | None) -> None:
     """Write a result as a figure, if a path is given."""
     if path is None:
         return
-    from oodzoo.report.plots import save_figure
+    from oodzoo.report.figures import save_figure
 
     save_figure(result.plot(), path)
     terminal.say(f"figure written to {path}")

@@ -15,7 +15,7 @@ from oodzoo._text import count
 from oodzoo.cli.app import command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
-from oodzoo.cli.extract import extraction_progress, warn_of_losses
+from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.options import DataArgument, DeviceOption, PrecisionOption, RootOption, ZooOption
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
@@ -62,7 +62,7 @@ def run(
     Rerun the same command to resume: only what is missing or has changed is computed.
     """
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.features.extract import Settings
+    from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
 
@@ -72,7 +72,7 @@ def run(
         protocol=protocol,  # type: ignore[arg-type]
         baselines=baselines,
         seed=seed,
-        extraction=Settings(device=device, precision=precision),
+        extraction=ExtractionConfig(device=device, precision=precision),
     )
     dataset = ImageDomains(source, root=root)
     if limit is not None:
@@ -161,7 +161,7 @@ def _show_bed(terminal: Terminal, bed: TestBed) -> None:
 
 
 _SHOW: dict[str, Callable[[Terminal, Any], None]] = {
-    "extraction": lambda terminal, done: warn_of_losses(terminal, done, done.skipped),
+    "extraction": show_summary,
     "ranking": show_ranking,
     "selection": show_selection,
     "evaluation": show_evaluation,

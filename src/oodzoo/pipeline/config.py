@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oodzoo.evaluation.protocol import numbers_of, require_seed, trials_of
-from oodzoo.features.extract import Settings
+from oodzoo.features.config import ExtractionConfig
 from oodzoo.ranking.ranker import require_score
 
 
@@ -19,7 +19,7 @@ class RunConfig:
     ----------
     top_k, score, protocol, baselines, seed
         See :func:`oodzoo.evaluate`.
-    extraction : Settings
+    extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
     """
 
@@ -28,7 +28,7 @@ class RunConfig:
     protocol: Literal["fast", "domainbed"] = "fast"
     baselines: bool = True
     seed: int = 0
-    extraction: Settings = field(default_factory=Settings)
+    extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
     def __post_init__(self) -> None:
         numbers_of(self.top_k)
