@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.callable import CallableModel, model_from_callable
@@ -24,7 +25,7 @@ def _colours(batch: Any) -> Any:
 
 @pytest.fixture
 def pixels() -> Any:
-    return np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+    return noise(3, 8)
 
 
 def test_a_function_gets_the_normalised_batch(pixels: Any) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from numpy.typing import NDArray
+from tests.zoo.data import noise
 
 import oodzoo
 from oodzoo.errors import InputError
@@ -76,7 +77,7 @@ def node(operator: str, inputs: str, output: str, **attributes: Any) -> bytes:
     return content
 
 
-def model(
+def proto(
     *nodes: bytes,
     inputs: dict[str, bytes] | None = None,
     outputs: tuple[str, ...] = ("features",),
@@ -103,15 +104,15 @@ def load(tmp_path: Path) -> Callable[..., OnnxModel]:
         (tmp_path / "net.onnx").write_bytes(content)
         plain: dict[str, Any] = {"mean": (0.0, 0.0, 0.0), "std": (1.0, 1.0, 1.0)}
         spec = ModelSpec("net", "onnx/net.onnx", folder=tmp_path, **(plain | known))
-        network = load_model(spec)
-        assert isinstance(network, OnnxModel)
-        return network
+        model = load_model(spec)
+        assert isinstance(model, OnnxModel)
+        return model
 
     return load
 
 
 Load = Callable[..., OnnxModel]
-PIXELS = np.random.default_rng(0).integers(0, 256, (5, 8, 8, 3), np.uint8)
+PIXELS = noise(5, 8)
 COLOURS = PIXELS.mean(axis=(1, 2)) / 255
 
 
@@ -128,36 +129,36 @@ def complaint(load: Load, content: bytes, **known: Any) -> str:
 
 
 def test_features(load: Load) -> None:
-    network = load(model(*MEAN))
-    outputs = network(PIXELS)
+    model = load(proto(*MEAN))
+    outputs = model(PIXELS)
     np.testing.assert_allclose(outputs.features, COLOURS, atol=1e-6)
     assert outputs.features.dtype == np.float32
     assert outputs.logits is None
-    info = network.info
+    info = model.info
     assert (info.name, info.feature_dim, info.n_logits, info.parameters) == ("net", 3, None, 0)
     assert info.preprocessing.geometry.crop == (8, 8)
 
 
 def test_a_map_of_features_is_averaged(load: Load) -> None:
     weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
-    network = load(model(node("Conv", "x w", "features"), weights=(tensor("w", weight),)))
-    assert (network.info.feature_dim, network.info.parameters) == (5, 15)
+    model = load(proto(node("Conv", "x w", "features"), weights=(tensor("w", weight),)))
+    assert (model.info.feature_dim, model.info.parameters) == (5, 15)
     expected = COLOURS @ weight[:, :, 0, 0].T
-    np.testing.assert_allclose(network(PIXELS).features, expected, atol=1e-5)
+    np.testing.assert_allclose(model(PIXELS).features, expected, atol=1e-5)
 
 
 def test_logits(load: Load) -> None:
-    content = model(*MEAN, node("Neg", "features", "head"), outputs=("features", "head"))
-    network = load(content, logits="head")
-    outputs = network(PIXELS)
+    content = proto(*MEAN, node("Neg", "features", "head"), outputs=("features", "head"))
+    model = load(content, logits="head")
+    outputs = model(PIXELS)
     assert outputs.logits is not None
     np.testing.assert_allclose(outputs.logits, -COLOURS, atol=1e-6)
-    assert network.info.n_logits == 3
+    assert model.info.n_logits == 3
     # the head may serve as features too, and is then another model
     other = load(content, features="head")
     np.testing.assert_allclose(other(PIXELS).features, -COLOURS, atol=1e-6)
-    assert len({n.info.fingerprint for n in (network, other, load(content))}) == 3
-    assert [n.info.outputs for n in (network, other, load(content))] == [
+    assert len({n.info.fingerprint for n in (model, other, load(content))}) == 3
+    assert [n.info.outputs for n in (model, other, load(content))] == [
         ("features", "head"),
         ("head",),
         ("features",),
@@ -165,7 +166,7 @@ def test_logits(load: Load) -> None:
 
 
 def test_info_names_the_outputs_that_were_found_without_being_stated(load: Load) -> None:
-    content = model(*MEAN, node("Neg", "features", "logits"), outputs=("features", "logits"))
+    content = proto(*MEAN, node("Neg", "features", "logits"), outputs=("features", "logits"))
     info = load(content).info
     assert info.outputs == ("features", "logits")
     again = load(content, features=info.outputs[0], logits=info.outputs[1]).info
@@ -173,58 +174,58 @@ def test_info_names_the_outputs_that_were_found_without_being_stated(load: Load)
 
 
 def test_the_only_output_is_the_features(load: Load) -> None:
-    content = model(MEAN[0], node("Flatten", "m", "pooled"), outputs=("pooled",))
+    content = proto(MEAN[0], node("Flatten", "m", "pooled"), outputs=("pooled",))
     np.testing.assert_allclose(load(content)(PIXELS).features, COLOURS, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 7])
 def test_a_fixed_batch(load: Load, batch: int) -> None:
-    network = load(model(*MEAN, inputs={"x": value("x", [batch, 3, 8, 8])}))
+    model = load(proto(*MEAN, inputs={"x": value("x", [batch, 3, 8, 8])}))
     for n in (1, 2, 5):
-        features = network(PIXELS[:n]).features
+        features = model(PIXELS[:n]).features
         np.testing.assert_allclose(features, COLOURS[:n], atol=1e-6)
 
 
 def test_float16(load: Load) -> None:
-    network = load(model(*MEAN, inputs={"x": value("x", IMAGES, FLOAT16)}, kind=FLOAT16))
-    features = network(PIXELS).features
+    model = load(proto(*MEAN, inputs={"x": value("x", IMAGES, FLOAT16)}, kind=FLOAT16))
+    features = model(PIXELS).features
     assert features.dtype == np.float32
     np.testing.assert_allclose(features, COLOURS, atol=2e-3)
 
 
 def test_any_input_size(load: Load) -> None:
-    content = model(*MEAN, inputs={"x": value("x", ["n", 3, "h", "w"])})
+    content = proto(*MEAN, inputs={"x": value("x", ["n", 3, "h", "w"])})
     assert load(content).info.preprocessing.geometry.crop == (224, 224)
     assert load(content, input_size=8).info.preprocessing.geometry.crop == (8, 8)
 
 
 def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
-    (tmp_path / "net.onnx").write_bytes(model(*MEAN))
+    (tmp_path / "net.onnx").write_bytes(proto(*MEAN))
     with pytest.warns(UserWarning, match="does not state its mean and std; ImageNet's are"):
-        network = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
-    assert network.info.preprocessing.mean == (0.485, 0.456, 0.406)
+        model = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
+    assert model.info.preprocessing.mean == (0.485, 0.456, 0.406)
 
 
 def test_the_fingerprint_is_of_content_not_of_place(tmp_path: Path, load: Load) -> None:
-    first = load(model(*MEAN)).info.fingerprint
+    first = load(proto(*MEAN)).info.fingerprint
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "elsewhere/other.onnx").write_bytes(model(*MEAN))
+    (tmp_path / "elsewhere/other.onnx").write_bytes(proto(*MEAN))
     spec = ModelSpec("b", "onnx/elsewhere/other.onnx", mean=(0, 0, 0), std=(1, 1, 1))
     moved = load_model(dataclasses.replace(spec, folder=tmp_path))
     assert moved.info.fingerprint == first
-    assert load(model(*MEAN, node("Neg", "m", "unused"))).info.fingerprint != first
+    assert load(proto(*MEAN, node("Neg", "m", "unused"))).info.fingerprint != first
 
 
 def test_embedded_models_run_as_onnxruntime_runs_them() -> None:
-    pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), np.uint8)
+    pixels = noise(3, 32)
     for spec in load_zoo("demo")[::6]:
-        network = load_model(spec)
+        model = load_model(spec)
         session = onnxruntime.InferenceSession(str(spec.file), providers=["CPUExecutionProvider"])
         (given,) = session.get_inputs()
         x = ((pixels / 255 - np.array(spec.mean)) / np.array(spec.std)).transpose(0, 3, 1, 2)
         x = x.astype(np.float16 if given.type == "tensor(float16)" else np.float32)
         (features,) = session.run([spec.features], {given.name: x})
-        np.testing.assert_allclose(network(pixels).features, features, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(model(pixels).features, features, rtol=1e-5, atol=1e-5)
 
 
 # --- what is wrong ----------------------------------------------------------------------------
@@ -232,7 +233,7 @@ def test_embedded_models_run_as_onnxruntime_runs_them() -> None:
 
 def reshaped(*shape: int) -> bytes:
     constant = tensor("s", np.array(shape))
-    return model(node("Constant", "", "s", value=constant), node("Reshape", "x s", "features"))
+    return proto(node("Constant", "", "s", value=constant), node("Reshape", "x s", "features"))
 
 
 @pytest.mark.parametrize("shape", [(0, 3, -1), (-1,), (0, 3, 2, 2, -1)])
@@ -243,31 +244,31 @@ def test_an_output_of_another_shape(load: Load, shape: tuple[int, ...]) -> None:
 
 
 def test_an_output_that_is_not_there(load: Load) -> None:
-    message = complaint(load, model(*MEAN), features="pool")
+    message = complaint(load, proto(*MEAN), features="pool")
     assert "has no output 'pool'; it has features" in message
-    assert "has no output 'fc'" in complaint(load, model(*MEAN), logits="fc")
+    assert "has no output 'fc'" in complaint(load, proto(*MEAN), logits="fc")
 
 
 def test_outputs_that_nobody_named(load: Load) -> None:
     nodes = (*MEAN, node("Neg", "features", "a"), node("Abs", "features", "b"))
-    message = complaint(load, model(*nodes, outputs=("a", "b")))
+    message = complaint(load, proto(*nodes, outputs=("a", "b")))
     assert "has the outputs a, b; name the one with the features in a zoo file" in message
 
 
 def test_another_feature_dim(load: Load) -> None:
-    message = complaint(load, model(*MEAN), feature_dim=4)
+    message = complaint(load, proto(*MEAN), feature_dim=4)
     assert "returns 3 features, but its zoo states feature_dim = 4" in message
 
 
 def test_another_input_size(load: Load) -> None:
-    message = complaint(load, model(*MEAN), input_size=32)
+    message = complaint(load, proto(*MEAN), input_size=32)
     assert "takes images of 8×8 pixels, but its zoo states input_size = 32" in message
 
 
 def test_an_input_size_that_it_cannot_run(load: Load) -> None:
     weight = tensor("w", np.zeros((3, 3, 9, 9), np.float32))
     anything = {"x": value("x", ["n", 3, "h", "w"])}
-    content = model(node("Conv", "x w", "features"), weights=(weight,), inputs=anything)
+    content = proto(node("Conv", "x w", "features"), weights=(weight,), inputs=anything)
     assert "cannot run on an image of 4×4 pixels" in complaint(load, content, input_size=4)
 
 
@@ -277,14 +278,14 @@ TWO = {"x": value("x", IMAGES), "y": value("y", IMAGES)}
 @pytest.mark.parametrize(
     "content",
     [
-        model(node("Add", "x y", "features"), inputs=TWO),
-        model(*MEAN, inputs={"x": value("x", ["n", 1, 8, 8])}),
-        model(*MEAN, inputs={"x": value("x", ["n", 8, 8, 3])}),
-        model(node("Identity", "x", "features"), inputs={"x": value("x", ["n", 192])}),
-        model(
+        proto(node("Add", "x y", "features"), inputs=TWO),
+        proto(*MEAN, inputs={"x": value("x", ["n", 1, 8, 8])}),
+        proto(*MEAN, inputs={"x": value("x", ["n", 8, 8, 3])}),
+        proto(node("Identity", "x", "features"), inputs={"x": value("x", ["n", 192])}),
+        proto(
             node("Identity", "x", "features"), inputs={"x": value("x", IMAGES, INT64)}, kind=INT64
         ),
-        model(
+        proto(
             node("Constant", "", "features", value=tensor("c", np.ones((1, 3), np.float32))),
             inputs={},
         ),
@@ -297,7 +298,7 @@ def test_another_input(load: Load, content: bytes) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no model", model(*MEAN)[:-20], model(node("NoSuchOperator", "x", "features"))],
+    [b"", b"no model", proto(*MEAN)[:-20], proto(node("NoSuchOperator", "x", "features"))],
     ids=["empty", "text", "cut off", "unknown operator"],
 )
 def test_a_corrupt_file(load: Load, content: bytes) -> None:
@@ -312,7 +313,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_sha256(load: Load) -> None:
-    assert "its zoo states 00000000" in complaint(load, model(*MEAN), sha256="0" * 64)
+    assert "its zoo states 00000000" in complaint(load, proto(*MEAN), sha256="0" * 64)
 
 
 def test_another_precision(tmp_path: Path) -> None:
@@ -342,15 +343,15 @@ def test_nan_in_the_outputs(tmp_path: Path, photos: Path) -> None:
         node("Add", "f s", "g"),
         node("Log", "g", "features"),
     )
-    message = extract(tmp_path, model(*nodes, weights=(shift,)), photos)
-    assert "gives NaN or infinite features for 'day/cat/1.png'" in message
+    message = extract(tmp_path, proto(*nodes, weights=(shift,)), photos)
+    assert "returned NaN or infinite features for 'day/cat/1.png'" in message
 
 
 def test_a_batch_that_melts_together(tmp_path: Path, photos: Path) -> None:
     """One image passes; a batch gives one row."""
     nodes = (node("ReduceMean", "x", "o", axes=[0]), node("GlobalAveragePool", "o", "m"), MEAN[1])
-    message = extract(tmp_path, model(*nodes), photos)
-    assert "gives features of shape (1, 3) for 4 images; expected (4, 3)" in message
+    message = extract(tmp_path, proto(*nodes), photos)
+    assert "returned features of shape (1, 3) for 4 images; expected (4, 3)" in message
 
 
 # --- weights ----------------------------------------------------------------------------------
@@ -366,7 +367,7 @@ def test_weights_are_counted_and_nothing_else() -> None:
     )
     constant = node("Constant", "", "c", value=tensor("c", np.zeros((7, 2), np.float32)))
     number = node("Constant", "", "d", value_float=0.5)
-    content = model(*MEAN, constant, number, weights=weights)
+    content = proto(*MEAN, constant, number, weights=weights)
     assert count_parameters(content) == 5 * 27 + 5 + 14
     assert count_parameters(b"") == 0
 
@@ -381,15 +382,15 @@ def test_weights_of_the_embedded_zoo() -> None:
 def test_weights_in_a_file_beside(tmp_path: Path, load: Load) -> None:
     """They decide about the features, and so they count for the fingerprint."""
     weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
-    content = model(node("Conv", "x w", "features"), weights=(tensor("w", weight, "w.bin"),))
+    content = proto(node("Conv", "x w", "features"), weights=(tensor("w", weight, "w.bin"),))
     assert external_files(content) == ["w.bin"]
     assert "cannot open" in complaint(load, content)
     prints = []
     for factor in (1, 2):
         (tmp_path / "w.bin").write_bytes((factor * weight).tobytes())
-        network = load(content)
+        model = load(content)
         expected = COLOURS @ (factor * weight[:, :, 0, 0].T)
-        np.testing.assert_allclose(network(PIXELS).features, expected, atol=1e-5)
-        assert network.info.parameters == 15
-        prints.append(network.info.fingerprint)
+        np.testing.assert_allclose(model(PIXELS).features, expected, atol=1e-5)
+        assert model.info.parameters == 15
+        prints.append(model.info.fingerprint)
     assert prints[0] != prints[1]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_model
@@ -48,20 +49,19 @@ def test_features_are_the_embedding_of_a_loaded_file(
     architectures: Any, torch: Any, tmp_path: Path, name: str
 ) -> None:
     torch.manual_seed(0)
-    model = architectures.create_model(name).eval()
-    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    reference = architectures.create_model(name).eval()
+    torch.save(reference.state_dict(), tmp_path / "weights.pt")
     digest = hashlib.sha256((tmp_path / "weights.pt").read_bytes()).hexdigest()
     spec = _spec(f"{name}/./weights.pt", folder=tmp_path, sha256=digest)
-    network = load_model(spec)
-    side = network.info.preprocessing.geometry.crop[0]
-    pixels = np.random.default_rng(0).integers(0, 256, (3, side, side, 3), dtype=np.uint8)
-    batch = torch.from_numpy(network.info.preprocessing.normalise(pixels))
-    features, logits = network(pixels)
+    model = load_model(spec)
+    pixels = noise(3, model.info.preprocessing.geometry.crop[0])
+    batch = torch.from_numpy(model.info.preprocessing.normalise(pixels))
+    features, logits = model(pixels)
     with torch.no_grad():
-        np.testing.assert_allclose(features, model.encode_image(batch), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(features, reference.encode_image(batch), rtol=1e-4, atol=1e-5)
     assert logits is None
-    assert network.info.feature_dim == 24
-    assert network.info.parameters == sum(p.numel() for p in model.visual.parameters())
+    assert model.info.feature_dim == 24
+    assert model.info.parameters == sum(p.numel() for p in reference.visual.parameters())
     with pytest.raises(InputError, match="has the sha256"):
         load_model(_spec(f"{name}/./weights.pt", folder=tmp_path, sha256="0" * 64))
 
@@ -127,9 +127,9 @@ def test_another_image_size_goes_to_the_architecture(
     architectures: Any, torch: Any, tmp_path: Path
 ) -> None:
     torch.save(architectures.create_model("small-vit").state_dict(), tmp_path / "weights.pt")
-    network = load_model(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
-    assert network.info.preprocessing.geometry.crop == (48, 48)
-    assert network(np.zeros((1, 48, 48, 3), np.uint8)).features.shape == (1, 24)
+    model = load_model(_spec("small-vit/./weights.pt", folder=tmp_path, input_size=48))
+    assert model.info.preprocessing.geometry.crop == (48, 48)
+    assert model(np.zeros((1, 48, 48, 3), np.uint8)).features.shape == (1, 24)
 
 
 @pytest.mark.parametrize(

@@ -213,7 +213,9 @@ def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
     spec = ModelSpec("net", "onnx/net", folder=tmp_path)
     assert verified_file(spec) == (tmp_path / "net", digest)
     assert verified_file(dataclasses.replace(spec, sha256=digest.upper()))[1] == digest
-    with pytest.raises(InputError, match=r"model 'net': .* has the sha256 .*, but its zoo states 00"):
+    with pytest.raises(
+        InputError, match=r"model 'net': .* has the sha256 .*, but its zoo states 00"
+    ):
         verified_file(dataclasses.replace(spec, sha256="0" * 64))
     with pytest.raises(InputError, match=r"model 'net': cannot read .*absent': No such file"):
         verified_file(dataclasses.replace(spec, source="onnx/absent"))

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.zoo.data import noise
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import square
@@ -47,7 +48,7 @@ def _built(module: Any, forward: Any = _forward, identity: str = "small") -> Bui
 
 @pytest.fixture
 def pixels() -> Any:
-    return np.random.default_rng(0).integers(0, 256, (4, 16, 16, 3), dtype=np.uint8)
+    return noise(4, 16)
 
 
 @pytest.fixture
