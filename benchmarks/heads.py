@@ -29,7 +29,7 @@ from threadpoolctl import threadpool_limits
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.heads.domainbed import cell, sweep
 from oodzoo.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
-from oodzoo.heads.linear import STRENGTHS, fit_head
+from oodzoo.heads.linear import C_GRID, fit_head
 
 DIM, N_CLASSES, N_DOMAINS, EACH = 1_280, 7, 4, 350
 DRAWS, TRIALS, STEPS = 10, 3, 5001
@@ -147,7 +147,7 @@ def fast(samples: Samples) -> tuple[float, float, float, float]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             search = LogisticRegressionCV(
-                Cs=list(STRENGTHS), cv=PredefinedSplit(part.domains), max_iter=300
+                Cs=list(C_GRID), cv=PredefinedSplit(part.domains), max_iter=300
             ).fit((part.features - mean) / std, part.labels)
         sklearn_s += time.perf_counter() - start
         theirs.append(100 * search.score((X - mean) / std, y))

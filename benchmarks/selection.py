@@ -344,7 +344,7 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     everything = Columns.all_of(source, models)
     train = everything.samples(source, [d for d in source.domains if d != test])
     unseen = everything.samples(source, [test])
-    C = fit_head(train, n_classes, strengths=STRENGTHS).C
+    C = fit_head(train, n_classes, Cs=STRENGTHS).C
 
     def accuracy(mask: Any) -> float:
         some = train._replace(features=train.features[:, mask])

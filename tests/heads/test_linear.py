@@ -14,7 +14,7 @@ from tests.oracles.logistic import minimum, objective
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.linear import STRENGTHS, TOLERANCE, LinearHead, fit_head
+from oodzoo.heads.linear import C_GRID, TOLERANCE, LinearHead, fit_head
 
 
 def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Samples:
@@ -71,7 +71,7 @@ def test_strength_is_that_of_leaving_domains_out(n: int, d: int) -> None:
     samples = planted(n, d, 3, 3, seed=5)
     X = standardised(samples)
     values = []
-    for C in STRENGTHS:
+    for C in C_GRID:
         right, likelihood = [], []
         for domain in range(3):
             train = samples.domains != domain
@@ -83,18 +83,19 @@ def test_strength_is_that_of_leaving_domains_out(n: int, d: int) -> None:
         values.append((float(np.mean(right)), float(np.mean(likelihood))))
     best = max(accuracy for accuracy, _ in values)
     least = best - np.sqrt(best * (1 - best) / n) - 1e-9
-    good = {v: s for v, s in zip(values, STRENGTHS, strict=True) if v[0] >= least}
-    assert fit_head(samples, 3).C == good[max(good, key=lambda value: value[1])]
+    good = {v: s for v, s in zip(values, C_GRID, strict=True) if v[0] >= least}
+    chosen = fit_head(samples, 3).C
+    assert chosen == good[max(good, key=lambda value: value[1])]
 
 
 def test_among_equals_the_greatest_likelihood_in_whatever_order() -> None:
     """Every penalty separates these classes; the weakest is the surest of what is right."""
     labels, domains = np.array([0, 1] * 10), np.repeat([0, 1], 10)
     samples = Samples((10.0 * labels[:, None]).astype(np.float32), labels, domains)
-    assert fit_head(samples, 2, strengths=(1.0, 0.1, 10.0)).C == 10.0
+    assert fit_head(samples, 2, Cs=(1.0, 0.1, 10.0)).C == 10.0
     # Of which some are wrong in one domain: too sure is then less likely.
     flipped = np.where(np.arange(20) < 4, 1 - labels, labels)
-    assert fit_head(samples._replace(labels=flipped), 2, strengths=(1e-2, 1e3)).C == 1e-2
+    assert fit_head(samples._replace(labels=flipped), 2, Cs=(1e-2, 1e3)).C == 1e-2
 
 
 def test_the_same_twice() -> None:
@@ -165,14 +166,15 @@ def test_a_class_without_samples_is_never_predicted() -> None:
 def test_one_domain_is_left_out_in_parts() -> None:
     samples = planted(60, 5, 3, 1)
     head = fit_head(samples, 3)
-    assert head.C in STRENGTHS
+    assert head.C in C_GRID
     assert np.mean(head.logits(samples.features).argmax(axis=1) == samples.labels) > 0.8
 
 
 def test_nothing_to_choose_by() -> None:
     """One sample of each class in one domain: no part can be left out and predicted."""
     samples = Samples(np.eye(3, dtype=np.float32), np.arange(3), np.zeros(3, np.int64))
-    assert fit_head(samples, 3).C == STRENGTHS[0]
+    chosen = fit_head(samples, 3).C
+    assert chosen == C_GRID[0]
 
 
 def test_one_class_only() -> None:
@@ -210,11 +212,11 @@ def test_features_that_are_not_finite(value: float) -> None:
 
 def test_what_cannot_be_fitted() -> None:
     samples = planted(20, 3, 3, 2)
-    with pytest.raises(InputError, match="labels go from 0 to 2"):
+    with pytest.raises(InputError, match="labels of 2 classes must be 0 to 1, got 0 to 2"):
         fit_head(samples, 2)
-    with pytest.raises(InputError, match=r"strengths \[-1.0\]"):
+    with pytest.raises(InputError, match=r"C must be one or more numbers above 0, got \[-1.0\]"):
         fit_head(samples, 3, C=-1.0)
-    with pytest.raises(InputError, match=r"strengths \[\]"):
-        fit_head(samples, 3, strengths=())
-    with pytest.raises(InputError, match=r"shape \(20, 3\) with 19 labels"):
+    with pytest.raises(InputError, match=r"C must be one or more numbers above 0, got \[\]"):
+        fit_head(samples, 3, Cs=())
+    with pytest.raises(InputError, match=r"got shape \(20, 3\), 19 labels, 20 domains"):
         fit_head(Samples(samples.features, samples.labels[1:], samples.domains), 3)

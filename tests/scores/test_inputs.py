@@ -34,22 +34,26 @@ def put(value: float) -> Any:
 @pytest.mark.parametrize(
     ("features", "y", "says"),
     [
-        (put(np.nan), Y, "X has 1 values that are not finite, the first nan in row 5, column 1"),
-        (put(np.inf), Y, "first inf in row 5"),
-        (X[:, 0], Y, r"X has shape \(8,\)"),
-        (X[:, :0], Y, r"X has shape \(8, 0\)"),
+        (put(np.nan), Y, "X is not finite: nan in row 5, column 1, 1 such value in all"),
+        (put(np.inf), Y, "inf in row 5"),
+        (X[:, 0], Y, r"X must be a matrix .* got shape \(8,\)"),
+        (X[:, :0], Y, r"got shape \(8, 0\)"),
         (X[:1], Y[:1], "X has 1 row; at least two samples"),
-        (X.astype(complex), Y, "X holds values of type complex128"),
-        (X.astype(str), Y, "X holds values of type <U"),
+        (X.astype(complex), Y, "X must be real numbers, got complex128"),
+        (X.astype(str), Y, "X must be real numbers, got <U"),
         ([[1, 2], [3]], [0, 1], "X is not a matrix"),
         (X, Y[:7], "y has 7 labels for 8 samples"),
-        (X, Y[:, None], r"y has shape \(8, 1\)"),
-        (X, ["cat"] * 8, "y has the single value 'cat'; at least two"),
-        (X, Y + 0.5, "y has the value 0.5; labels are strings or integers"),
-        (X, np.where(Y, np.nan, 1), "y has the value nan"),
-        (X, np.array(["a", None] * 4, dtype=object), "y has the value None"),
-        (X, np.array([1, "b"] * 4, dtype=object), "y has the value 'b'"),
-        (X, Y.astype("datetime64[s]"), "y holds values of type datetime64"),
+        (X, Y[:, None], r"y must have shape \(n,\), one label per sample, got \(8, 1\)"),
+        (X, ["cat"] * 8, "y has only the value 'cat'; at least two"),
+        (X, Y + 0.5, "y must be strings or integers, got 0.5"),
+        (X, np.where(Y, np.nan, 1), "y must be strings or integers, got nan"),
+        (
+            X,
+            np.array(["a", None] * 4, dtype=object),
+            "y must be all strings or all integers, got None",
+        ),
+        (X, np.array([1, "b"] * 4, dtype=object), "y must be all strings or all integers, got 'b'"),
+        (X, Y.astype("datetime64[s]"), "y must be strings or integers, got datetime64"),
     ],
 )
 def test_features_and_labels(name: str, features: Any, y: Any, says: str) -> None:
@@ -61,10 +65,10 @@ def test_features_and_labels(name: str, features: Any, y: Any, says: str) -> Non
 @pytest.mark.parametrize(
     ("theta", "says"),
     [
-        ([[0.5, 0.6], [0.5, 0.5]], "within 0.1"),
+        ([[0.5, 0.6], [0.5, 0.5]], "differs from one by 0.1"),
         ([[1.5, -0.5], [0.5, 0.5]], "negative value -0.5"),
-        ([[np.nan, 1.0], [0.5, 0.5]], "source_probabilities has 1 values that are not finite"),
-        ([0.5, 0.5], r"source_probabilities has shape \(2,\)"),
+        ([[np.nan, 1.0], [0.5, 0.5]], "source_probabilities is not finite"),
+        ([0.5, 0.5], r"source_probabilities must be a matrix .* got shape \(2,\)"),
         ([[1.0]], "source_probabilities has 1 row"),
         ([[0.5, 0.5]] * 3, "y has 2 labels for 3 samples"),
     ],
@@ -89,9 +93,9 @@ def test_probabilities_in_half_precision_are_normalised() -> None:
     ("source", "y", "says"),
     [
         ([0, 1, 2], [0, 1], "source_labels has 3 labels for 2 samples"),
-        ([0, 1], [1, 1], "y has the single value 1"),
-        ([0], [1], "y has 1 labels"),
-        ([0.5, 1], [0, 1], "source_labels has the value 0.5"),
+        ([0, 1], [1, 1], "y has only the value 1"),
+        ([0], [1], "y has 1 label; at least two samples"),
+        ([0.5, 1], [0, 1], "source_labels must be strings or integers, got 0.5"),
     ],
 )
 def test_source_labels(source: Any, y: Any, says: str) -> None:
@@ -103,7 +107,7 @@ def test_source_labels(source: Any, y: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("domains", "says"),
     [
-        (["day"] * 8, "domains has the single value 'day'"),
+        (["day"] * 8, "domains has only the value 'day'"),
         (["day", "night"], "domains has 2 labels for 8 samples"),
     ],
 )
@@ -115,21 +119,25 @@ def test_domains(name: str, domains: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "says"),
     [
-        ("gbc", {"covariance": "full"}, "covariance is 'full'"),
-        ("gbc", {"floor": 0}, "floor is 0"),
-        ("gbc", {"n_components": 0}, "n_components is 0"),
-        ("knn", {"domains": DOMAINS, "k": 0}, "k is 0"),
-        ("knn", {"domains": DOMAINS, "k": 1.5}, "k is 1.5"),
-        ("knn", {"domains": DOMAINS, "temperature": 0}, "temperature is 0"),
-        ("lda", {"random_state": -1}, "random_state is -1"),
-        ("logme", {"variant": "icml"}, "variant is 'icml'"),
-        ("nleep", {"n_components": 9}, "n_components is 9; .* the 8 samples"),
-        ("nleep", {"energy": 0}, "energy is 0"),
-        ("nleep", {"covariance": "tied"}, "covariance is 'tied'"),
-        ("nleep", {"random_state": 0.5}, "random_state is 0.5"),
-        ("parc", {"max_samples": 2}, "max_samples is 2"),
-        ("sfda", {"a": float("nan")}, "a is nan"),
-        ("transrate", {"eps": 0}, "eps is 0"),
+        ("gbc", {"covariance": "full"}, "covariance must be .*, got 'full'"),
+        ("gbc", {"floor": 0}, "floor must be a number above 0, got 0"),
+        ("gbc", {"n_components": 0}, "n_components must be at least 1 or None, got 0"),
+        ("knn", {"domains": DOMAINS, "k": 0}, "k must be an integer of at least 1, got 0"),
+        ("knn", {"domains": DOMAINS, "k": 1.5}, "k must be an integer of at least 1, got 1.5"),
+        (
+            "knn",
+            {"domains": DOMAINS, "temperature": 0},
+            "temperature must be a number above 0, got 0",
+        ),
+        ("lda", {"random_state": -1}, "random_state must be a non-negative integer, got -1"),
+        ("logme", {"variant": "icml"}, "variant must be 'exact' or 'published', got 'icml'"),
+        ("nleep", {"n_components": 9}, "n_components must be .* number of samples, 8, got 9"),
+        ("nleep", {"energy": 0}, r"energy must be in \(0, 1\], got 0"),
+        ("nleep", {"covariance": "tied"}, "covariance must be .*, got 'tied'"),
+        ("nleep", {"random_state": 0.5}, "random_state must be a non-negative integer, got 0.5"),
+        ("parc", {"max_samples": 2}, "max_samples must be an integer of at least 3, got 2"),
+        ("sfda", {"a": float("nan")}, "a must be a number above 0, got nan"),
+        ("transrate", {"eps": 0}, "eps must be a number above 0, got 0"),
     ],
 )
 def test_options(name: str, options: dict[str, Any], says: str) -> None:
@@ -138,7 +146,7 @@ def test_options(name: str, options: dict[str, Any], says: str) -> None:
 
 
 def test_parc_needs_two_samples_of_a_class() -> None:
-    with pytest.raises(InputError, match="all 3 pairs of samples used are of different classes"):
+    with pytest.raises(InputError, match="all 3 pairs of samples have different classes"):
         scores.parc(X[:3], ["a", "b", "c"])
 
 

@@ -93,10 +93,10 @@ def test_a_score_of_another_package(tmp_path: Path, folder: Path, module: str, p
     [
         ("import no_such_package", "plug", "ModuleNotFoundError"),
         ("1 / 0", "plug", "ZeroDivisionError"),
-        ("thing = 3", "plug:thing", "'plug:thing' is no Score"),
+        ("thing = 3", "plug:thing", "'plug:thing' is not a Score"),
         ("", "plug:absent", "AttributeError"),
-        (SCORE.replace('"spread"', '"logme"'), "plug:mine", "'logme' is registered already"),
-        (SCORE.replace('"spread"', '"zood"'), "plug:mine", "'zood' has a meaning already"),
+        (SCORE.replace('"spread"', '"logme"'), "plug:mine", "'logme' is already registered"),
+        (SCORE.replace('"spread"', '"zood"'), "plug:mine", "'zood' is reserved"),
     ],
 )
 def test_a_broken_package_is_a_line_and_no_more(
@@ -107,7 +107,9 @@ def test_a_broken_package_is_a_line_and_no_more(
     done = command(tmp_path / "site", "rank", folder, "--score", "spread", "--json")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: the score plugin 'broken' of the package 'plug' is left out: ")
+    assert line.startswith(
+        "warning: the score plugin 'broken' of the package 'plug' failed and is skipped: "
+    )
     assert reason in line
     assert len(json.loads(done.stdout)["ranking"]) == 3
 

@@ -1,11 +1,11 @@
-r"""A linear classifier on features: multinomial logistic regression with an L2 penalty.
+r"""Linear classifier on features: multinomial logistic regression with an L2 penalty.
 
 .. math:: \min_{W,b}\; \frac1n\sum_i -\ln p(y_i\mid x_i) + \frac{1}{2nC}\lVert W\rVert^2,
    \qquad p(\cdot\mid x) = \operatorname{softmax}(Wx + b),
 
-on features standardised over the training samples. The strength C is chosen by leaving each
-training domain out in turn: for each of them a path of solutions from the strongest penalty to the
-weakest, each starting where the last one ended.
+on features standardised over the training samples. C is chosen by leave-one-domain-out validation
+over the training domains: for each left-out domain a path of solutions from the strongest penalty
+to the weakest is computed, each initialised with the previous one.
 """
 
 from __future__ import annotations
@@ -17,36 +17,37 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 
-STRENGTHS = tuple(10.0**power for power in range(-5, 2))
+C_GRID = tuple(10.0**power for power in range(-5, 2))
 TOLERANCE = 1e-4
-"""Part of the gradient at zero weights that is left where a fit ends."""
+"""A fit ends when the norm of the gradient, relative to zero weights, falls below this."""
 
 PATH_TOLERANCE = 1e-3
-"""The same while strengths are compared, which needs less."""
+"""The same for the fits that compare values of C, which need less precision."""
 
-_PARTS = 5
+_FOLDS = 5
 _ROWS = 4096
 _COPY_BYTES = 2**28
-"""Copies up to this size are made where they make a fit faster or finer."""
+"""Features up to this size are copied where that makes a fit faster or more precise."""
 
 
 @dataclass(frozen=True)
 class LinearHead:
-    """Class probabilities from features as they come: standardisation is part of the weights.
+    """A linear classifier of unscaled features: standardisation is folded into the weights.
 
     Attributes
     ----------
     weights : array (n_classes, n_features)
     bias : array (n_classes,)
-        A class that the training samples do not have has bias -inf and is never predicted.
-    strength : float
-        C, the inverse of the penalty.
+        -inf for a class without training samples, which is never predicted.
+    C : float
+        Inverse regularisation strength, as in scikit-learn.
     """
 
     weights: NDArray[np.float64]
@@ -54,15 +55,13 @@ class LinearHead:
     C: float
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Outputs (n, n_classes) before they are made probabilities."""
+        """Compute the logits (n, n_classes)."""
         logits: NDArray[np.float64] = features @ self.weights.T + self.bias
         return logits
 
     def probabilities(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Probability of each class for each sample, (n, n_classes)."""
-        logits = self.logits(features)
-        exponentials = np.exp(logits - logits.max(axis=1, keepdims=True))
-        probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
+        """Compute the class probabilities (n, n_classes)."""
+        probabilities: NDArray[np.float64] = softmax(self.logits(features), axis=1)
         return probabilities
 
 
@@ -71,24 +70,24 @@ def fit_head(
     n_classes: int,
     *,
     C: float | None = None,
-    strengths: tuple[float, ...] = STRENGTHS,
+    Cs: tuple[float, ...] = C_GRID,
 ) -> LinearHead:
-    """Train a head on samples of one domain or more.
+    """Fit a linear head to samples of one or more domains.
 
-    A feature that does not vary gets no weight. A class that the samples do not have is never
-    predicted. The result is deterministic.
+    A constant feature gets zero weight. A class without samples is never predicted. The result is
+    deterministic.
 
     Parameters
     ----------
     samples : Samples
     n_classes : int
-    strength : float, optional
-        C; without it one of `strengths`, by accuracy on domains left out, averaged over the domains
-        of `samples`: of those within a standard error of the best, the one that gives the labels
-        the greatest likelihood, so that probabilities mean something. Where there is only one
-        domain, its samples are left out in five parts with the same mixture of classes, which tells
-        less about other domains.
-    strengths : tuple of float
+    C : float, optional
+        Inverse regularisation strength, as in scikit-learn. If None, it is chosen from `Cs` by the
+        accuracy on left-out domains: of all values within a standard error of the best, the one
+        with the highest likelihood of the labels, so that probabilities are calibrated. A single
+        domain is split into five stratified folds instead, which says less about other domains.
+    Cs : tuple of float
+        Values of C to choose from.
 
     Examples
     --------
@@ -98,51 +97,54 @@ def fit_head(
     >>> head.logits(np.float32([[0.5], [2.5]])).argmax(axis=1).tolist()
     [0, 1]
     """
-    _check(samples, n_classes, strengths if C is None else (C,))
+    check_samples(samples, n_classes)
+    values = Cs if C is None else (C,)
+    if not values or not all(math.isfinite(value) and value > 0 for value in values):
+        raise InputError(f"C must be one or more numbers above 0, got {list(values)}")
     mean, std = _mean_and_std(samples.features)
     features = _standardised(samples.features, mean, std)
-    problem = _Dual(features) if len(features) < features.shape[1] else _Primal(features)
+    wide = len(features) < features.shape[1]
+    problem = _DualProblem(features) if wide else _PrimalProblem(features)
     start = None
     if C is None:
-        C, start = _chosen(problem, samples, n_classes, sorted(strengths))
-    everything = np.ones(len(features), bool)
-    targets, present = _targets(samples.labels, everything)
-    found = problem.exact(targets, C, None if start is None else start[present])
+        C, start = _select_C(problem, samples, n_classes, sorted(Cs))
+    targets, present = _targets(samples.labels, np.ones(len(features), bool))
+    solution = problem.fit(targets, C, None if start is None else start[present])
     weights, bias = np.zeros((n_classes, features.shape[1])), np.full(n_classes, -np.inf)
-    weights[present] = problem.weights(found) / np.where(std > 0, std, 1)
-    bias[present] = found[:, -1] - weights[present] @ mean
+    weights[present] = problem.weights(solution) / np.where(std > 0, std, 1)
+    bias[present] = solution[:, -1] - weights[present] @ mean
     return LinearHead(weights, bias, float(C))
 
 
-class _Primal:
-    """Where weights are sought: at least as many samples as features."""
+class _PrimalProblem:
+    """Optimise the weights: for at least as many samples as features."""
 
     def __init__(self, features: NDArray[np.float32]) -> None:
         self.features = features
         self._small = 8 * features.size <= _COPY_BYTES
 
     def path(
-        self, targets: Matrix, train: NDArray[np.bool_], strengths: Sequence[float]
+        self, targets: Matrix, train: NDArray[np.bool_], Cs: Sequence[float]
     ) -> Iterator[tuple[Matrix, Matrix]]:
-        """For each strength the solution, and the outputs for the samples not trained on."""
+        """Yield for each C the solution, and the logits of the held-out samples."""
         form = Primal(self.features)
-        if self._small:  # else all rows are gone through, most of them to be trained on
+        if self._small:  # otherwise the held-out rows, few of all, stay in and have no target
             form, targets = Primal(self.features[train]), np.ascontiguousarray(targets[:, train])
-        others = Primal(self.features[~train])
-        for found in _path(form, targets, strengths):
-            yield found, others.outputs(found, found)
+        held_out = Primal(self.features[~train])
+        for solution in _path(form, targets, Cs):
+            yield solution, held_out.outputs(solution, solution)
 
-    def exact(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
-        """The solution for all samples, in float64 where that takes little memory."""
+    def fit(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
+        """Fit to all samples, in float64 if memory allows."""
         dtype = np.float64 if self._small else np.float32
         return _fit(Primal(self.features.astype(dtype, copy=False)), targets, C, start)
 
-    def weights(self, found: Matrix) -> NDArray[np.float64]:
-        return found[:, :-1].astype(np.float64)
+    def weights(self, solution: Matrix) -> NDArray[np.float64]:
+        return solution[:, :-1].astype(np.float64)
 
 
-class _Dual:
-    """Where combinations of samples are sought: fewer samples than features."""
+class _DualProblem:
+    """Optimise combinations of samples: for fewer samples than features."""
 
     def __init__(self, features: NDArray[np.float32]) -> None:
         self.features = features
@@ -153,108 +155,108 @@ class _Dual:
         self._single = self._gram.astype(np.float32)
 
     def path(
-        self, targets: Matrix, train: NDArray[np.bool_], strengths: Sequence[float]
+        self, targets: Matrix, train: NDArray[np.bool_], Cs: Sequence[float]
     ) -> Iterator[tuple[Matrix, Matrix]]:
-        """For each strength the solution, and the outputs for the samples not trained on."""
+        """Yield for each C the solution, and the logits of the held-out samples."""
         form = Dual(self._single[np.ix_(train, train)])
-        others = self._single[np.ix_(train, ~train)]
+        held_out = self._single[np.ix_(train, ~train)]
         targets = np.ascontiguousarray(targets[:, train])
-        for found in _path(form, targets, strengths):
-            everywhere = np.zeros((len(targets), len(train) + 1), np.float32)
-            everywhere[:, np.append(train, True)] = found
-            yield everywhere, found[:, :-1] @ others + found[:, -1:]
+        for solution in _path(form, targets, Cs):
+            padded = np.zeros((len(targets), len(train) + 1), np.float32)
+            padded[:, np.append(train, True)] = solution
+            yield padded, solution[:, :-1] @ held_out + solution[:, -1:]
 
-    def exact(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
-        """The solution for all samples, in float64."""
+    def fit(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
+        """Fit to all samples, in float64."""
         return _fit(Dual(self._gram), targets, C, start)
 
-    def weights(self, found: Matrix) -> NDArray[np.float64]:
-        weights = np.zeros((len(found), self.features.shape[1]))
+    def weights(self, solution: Matrix) -> NDArray[np.float64]:
+        weights = np.zeros((len(solution), self.features.shape[1]))
         for top in range(0, len(self.features), _ROWS):
             part = self.features[top : top + _ROWS].astype(np.float64)
-            weights += found[:, top : min(top + _ROWS, found.shape[1] - 1)] @ part
+            weights += solution[:, top : min(top + _ROWS, solution.shape[1] - 1)] @ part
         return weights
 
 
-def _path(form: Form, targets: Matrix, strengths: Sequence[float]) -> Iterator[Matrix]:
-    """The solution for each strength, each from where the one before it ended."""
-    found = np.zeros((len(targets), form.size + 1), np.float32)
-    enough = PATH_TOLERANCE * gradient_at_zero(form, targets)
-    for C in strengths:
-        found = minimise(form, targets, C, found, enough)
-        yield found
+def _path(form: Form, targets: Matrix, Cs: Sequence[float]) -> Iterator[Matrix]:
+    """Yield the solution for each C, each initialised with the previous one."""
+    solution = np.zeros((len(targets), form.size + 1), np.float32)
+    tol = PATH_TOLERANCE * gradient_at_zero(form, targets)
+    for C in Cs:
+        solution = minimise(form, targets, C, solution, tol)
+        yield solution
 
 
 def _fit(form: Primal | Dual, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
-    """The solution for one strength, in the precision of the form."""
+    """Solve for one C, in the precision of the form."""
     dtype = (form.features if isinstance(form, Primal) else form.gram).dtype
     targets = targets.astype(dtype)
     if start is None:
         start = np.zeros((len(targets), form.size + 1))
-    enough = TOLERANCE * gradient_at_zero(form, targets)
-    return minimise(form, targets, C, start.astype(dtype), enough)
+    tol = TOLERANCE * gradient_at_zero(form, targets)
+    return minimise(form, targets, C, start.astype(dtype), tol)
 
 
-def _chosen(
-    problem: _Primal | _Dual, samples: Samples, n_classes: int, strengths: Sequence[float]
+def _select_C(
+    problem: _PrimalProblem | _DualProblem, samples: Samples, n_classes: int, Cs: Sequence[float]
 ) -> tuple[float, Matrix | None]:
-    """The best strength, and from the fits for it a place to start the last one."""
-    left_out = _left_out(samples)
-    accuracy, likelihood = np.zeros(len(strengths)), np.zeros(len(strengths))
+    """Select the best C, and average its solutions as a start for the final fit."""
+    folds = _folds(samples)
+    accuracy, likelihood = np.zeros(len(Cs)), np.zeros(len(Cs))
     starts: list[Matrix] = []
-    parts = 0
-    for part in np.unique(left_out):
-        train = left_out != part
+    n_folds = 0
+    for fold in np.unique(folds):
+        train = folds != fold
         if not train.any():
             continue
-        parts += 1
+        n_folds += 1
         targets, present = _targets(samples.labels, train)
-        for at, (found, outputs) in enumerate(problem.path(targets, train, strengths)):
+        for at, (solution, outputs) in enumerate(problem.path(targets, train, Cs)):
             predicted = present[outputs.argmax(axis=0)]
             labels = samples.labels[~train]
             accuracy[at] += np.mean(predicted == labels)
             likelihood[at] += _likelihood(outputs, labels, present)
             if len(starts) <= at:
-                starts.append(np.zeros((n_classes, found.shape[1])))
-            starts[at][present] += found
-    accuracy, likelihood = accuracy / max(parts, 1), likelihood / max(parts, 1)
-    error = np.sqrt(accuracy.max() * (1 - accuracy.max()) / len(left_out))
+                starts.append(np.zeros((n_classes, solution.shape[1])))
+            starts[at][present] += solution
+    accuracy, likelihood = accuracy / max(n_folds, 1), likelihood / max(n_folds, 1)
+    error = np.sqrt(accuracy.max() * (1 - accuracy.max()) / len(folds))
     good = accuracy >= accuracy.max() - error - 1e-9
     best = int(np.argmax(np.where(good, likelihood, -np.inf)))
-    return strengths[best], starts[best] / parts if starts else None
+    return Cs[best], starts[best] / n_folds if starts else None
 
 
 def _likelihood(outputs: Matrix, labels: NDArray[np.int64], present: NDArray[np.int64]) -> float:
-    """Mean log-probability of the labels of classes that there are to predict, (classes, n)."""
+    """Mean log-probability of the labels whose class is present in training."""
     known = np.isin(labels, present)
     if not known.any():
         return 0.0
     outputs = outputs[:, known].astype(np.float64)
-    right = outputs[np.searchsorted(present, labels[known]), np.arange(outputs.shape[1])]
-    return float(np.mean(right - logsumexp(outputs, axis=0)))
+    correct = outputs[np.searchsorted(present, labels[known]), np.arange(outputs.shape[1])]
+    return float(np.mean(correct - logsumexp(outputs, axis=0)))
 
 
-def _left_out(samples: Samples) -> NDArray[np.int64]:
-    """The part of each sample: its domain, or one of five where there is one domain."""
+def _folds(samples: Samples) -> NDArray[np.int64]:
+    """The fold of each sample: its domain, or one of five if there is a single domain."""
     if len(np.unique(samples.domains)) > 1:
         return samples.domains
-    parts = np.empty(len(samples.labels), np.int64)
+    folds = np.empty(len(samples.labels), np.int64)
     for label in np.unique(samples.labels):
         rows = np.flatnonzero(samples.labels == label)
-        parts[rows] = np.arange(len(rows)) % _PARTS
-    return parts
+        folds[rows] = np.arange(len(rows)) % _FOLDS
+    return folds
 
 
 def _targets(
     labels: NDArray[np.int64], train: NDArray[np.bool_]
 ) -> tuple[Matrix, NDArray[np.int64]]:
-    """1 where a sample to train on is of a class, (classes, n), and the classes that there are."""
+    """One-hot labels of the training samples (classes, n), and the classes among them."""
     present = np.unique(labels[train])
     return ((labels == present[:, None]) & train).astype(np.float32), present
 
 
 def _mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """In float64, though never of more than some rows at a time."""
+    """Mean and standard deviation in float64, without converting all rows at once."""
     mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
     for top in range(0, len(features), _ROWS):
         mean += features[top : top + _ROWS].sum(axis=0, dtype=np.float64)
@@ -262,7 +264,7 @@ def _mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[
     for top in range(0, len(features), _ROWS):
         square += np.square(features[top : top + _ROWS] - mean).sum(axis=0)
     std = np.sqrt(square / len(features))
-    # What is left of a feature that does not vary is rounding.
+    # The deviation of a constant feature is rounding.
     std[std <= 8 * np.finfo(np.float64).eps * np.abs(mean)] = 0
     return mean, std
 
@@ -277,24 +279,23 @@ def _standardised(
     return result
 
 
-def _check(samples: Samples, n_classes: int, strengths: Sequence[float]) -> None:
+def check_samples(samples: Samples, n_classes: int) -> None:
+    """Raise an InputError for samples that no head can be fitted to."""
     features, labels, domains = samples
     if features.ndim != 2 or not features.size or not len(features) == len(labels) == len(domains):
         raise InputError(
-            f"features of shape {features.shape} with {len(labels)} labels and {len(domains)} "
-            "domains; a head needs one of each for every sample, and at least one feature"
+            "features must be a matrix with one label and one domain per row, got shape "
+            f"{features.shape}, {count(len(labels), 'label')}, {count(len(domains), 'domain')}"
         )
     if labels.min() < 0 or labels.max() >= n_classes:
         raise InputError(
-            f"labels go from {labels.min()} to {labels.max()}; "
-            f"of {n_classes} classes they must lie between 0 and {n_classes - 1}"
+            f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
+            f"got {labels.min()} to {labels.max()}"
         )
-    if not strengths or not all(math.isfinite(s) and s > 0 for s in strengths):
-        raise InputError(f"strengths {list(strengths)}; give at least one, each above 0")
     for top in range(0, len(features), _ROWS):
         bad = np.flatnonzero(~np.isfinite(features[top : top + _ROWS]).all(axis=1))
         if len(bad):
             raise InputError(
                 f"features of sample {top + bad[0]} are not finite; "
-                "remove the sample, or extract its features again"
+                "remove the sample or extract its features again"
             )

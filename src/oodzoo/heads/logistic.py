@@ -1,12 +1,12 @@
-r"""Multinomial logistic regression with an L2 penalty, for one strength after another.
+r"""L-BFGS for multinomial logistic regression with an L2 penalty, in primal or dual form.
 
 .. math:: J(W, b) = \sum_i -\ln p(y_i\mid z_i) + \frac{1}{2C}\lVert W\rVert^2,
    \qquad p(\cdot\mid z) = \operatorname{softmax}(Wz + b).
 
-At the minimum the weights are a combination of the samples, :math:`W = AZ`. With fewer samples
-than features A is therefore sought instead of W, and features are met only in the Gram matrix
-:math:`K = ZZ^\top`, once. L-BFGS takes the same steps in either form: where W has the gradient
-:math:`RZ + W/C` for residuals R, A has :math:`R + A/C`, and inner products are those of K.
+At the minimum the weights are a linear combination of the samples, :math:`W = AZ`. With fewer
+samples than features, A is optimised instead of W, and features enter only through the Gram matrix
+:math:`K = ZZ^\top`, computed once. L-BFGS takes the same steps in either form: the gradient
+:math:`RZ + W/C` of W for residuals R becomes :math:`R + A/C`, with inner products in the metric K.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ from numpy.typing import NDArray
 Matrix = NDArray[np.floating[Any]]
 
 _MEMORY = 10
-_FLATTER = 0.5
-"""A step is long enough when the slope along it has fallen to this part."""
+_SLOPE_FRACTION = 0.5
+"""The line search ends when the slope has fallen to this fraction."""
 
 
 class Form(Protocol):
-    """What is sought, one column more than `size` for the bias: weights, or combinations."""
+    """Parametrisation of the solution: a matrix of `size` columns, and one for the bias."""
 
     @property
     def size(self) -> int: ...
 
-    def gradient(self, residuals: Matrix, sought: Matrix, penalty: float) -> Matrix: ...
+    def gradient(self, residuals: Matrix, solution: Matrix, penalty: float) -> Matrix: ...
 
     def metric(self, direction: Matrix) -> Matrix:
-        """What a direction is multiplied with in an inner product."""
+        """Multiply a direction by the metric of inner products."""
         ...
 
     def outputs(self, direction: Matrix, metric: Matrix) -> Matrix:
-        """What a direction, whose metric is known, adds to the outputs (classes, n)."""
+        """Outputs (classes, n) of a direction, given its product with the metric."""
         ...
 
 
 @dataclass(frozen=True)
 class Primal:
-    """Weights (classes, d), from features (n, d)."""
+    """Weights (classes, d) of features (n, d)."""
 
     features: Matrix
 
@@ -53,10 +53,10 @@ class Primal:
     def size(self) -> int:
         return int(self.features.shape[1])
 
-    def gradient(self, residuals: Matrix, sought: Matrix, penalty: float) -> Matrix:
-        result = np.empty_like(sought)
+    def gradient(self, residuals: Matrix, solution: Matrix, penalty: float) -> Matrix:
+        result = np.empty_like(solution)
         np.matmul(residuals, self.features, out=result[:, :-1])
-        result[:, :-1] += penalty * sought[:, :-1]
+        result[:, :-1] += penalty * solution[:, :-1]
         result[:, -1] = residuals.sum(axis=1)
         return result
 
@@ -64,14 +64,14 @@ class Primal:
         return direction
 
     def outputs(self, direction: Matrix, metric: Matrix) -> Matrix:
-        # In this order, because BLAS then need not turn the larger matrix round.
+        # In this order BLAS need not transpose the larger matrix.
         outputs = self.features @ direction[:, :-1].T
         return np.ascontiguousarray((outputs + direction[:, -1]).T)
 
 
 @dataclass(frozen=True)
 class Dual:
-    """Combinations (classes, n) of the samples, from their Gram matrix (n, n)."""
+    """Combinations (classes, n) of samples with Gram matrix (n, n)."""
 
     gram: Matrix
 
@@ -79,8 +79,8 @@ class Dual:
     def size(self) -> int:
         return len(self.gram)
 
-    def gradient(self, residuals: Matrix, sought: Matrix, penalty: float) -> Matrix:
-        result = penalty * sought
+    def gradient(self, residuals: Matrix, solution: Matrix, penalty: float) -> Matrix:
+        result = penalty * solution
         result[:, :-1] += residuals
         result[:, -1] = residuals.sum(axis=1)
         return result
@@ -96,7 +96,7 @@ class Dual:
 
 
 class _Pair(NamedTuple):
-    """A step of L-BFGS and the change of the gradient, their metrics, and 1 / their product."""
+    """A step of L-BFGS, the change of the gradient, both times the metric, and 1 / product."""
 
     step: Matrix
     step_metric: Matrix
@@ -106,7 +106,7 @@ class _Pair(NamedTuple):
 
 
 def gradient_at_zero(form: Form, targets: Matrix) -> float:
-    """The norm of J's gradient where weights and bias are zero, a measure for others."""
+    """Norm of the gradient at zero weights and bias, the scale of tolerances."""
     residuals = _residuals(np.zeros_like(targets), targets, targets.sum(axis=0))
     zero = np.zeros((len(targets), form.size + 1), targets.dtype)
     gradient = form.gradient(residuals, zero, 0.0)
@@ -114,60 +114,60 @@ def gradient_at_zero(form: Form, targets: Matrix) -> float:
 
 
 def minimise(
-    form: Form, targets: Matrix, C: float, start: Matrix, enough: float, limit: int = 1000
+    form: Form, targets: Matrix, C: float, start: Matrix, tol: float, max_iter: int = 1000
 ) -> Matrix:
-    """Weights, or combinations, and bias (classes, size + 1) at which J is least.
+    """Find the weights, or combinations, and bias (classes, size + 1) that minimise J.
 
     Parameters
     ----------
     form : Form
     targets : array (classes, n)
-        1 where a sample is of the class, else 0. A sample without a class does not count.
-    strength : float
-        C.
+        One-hot labels; a sample without a class is ignored.
+    C : float
+        Inverse regularisation strength, as in scikit-learn.
     start : array (classes, size + 1)
-        The solution for another strength, or zeros.
-    enough : float
-        Ends when the norm of the gradient is not above this.
-    limit : int
-        Of steps.
+        The solution for another C, or zeros.
+    tol : float
+        Stop when the norm of the gradient is at most this.
+    max_iter : int
+        Maximum number of steps.
     """
     counts = targets.sum(axis=0)
     penalty = 1 / C
-    sought = start
-    outputs = form.outputs(sought, form.metric(sought))
-    gradient = form.gradient(_residuals(outputs, targets, counts), sought, penalty)
+    solution = start
+    outputs = form.outputs(solution, form.metric(solution))
+    gradient = form.gradient(_residuals(outputs, targets, counts), solution, penalty)
     metric = form.metric(gradient)
     pairs: deque[_Pair] = deque(maxlen=_MEMORY)
-    for _ in range(limit):
-        if _dot(gradient, metric) <= enough**2:
+    for _ in range(max_iter):
+        if _dot(gradient, metric) <= tol**2:
             break
         step, step_metric = _direction(gradient, metric, pairs)
         added = form.outputs(step, step_metric)
-        # Along the line the penalty is a parabola and the outputs are known: points cost little.
+        # On the line the penalty is a parabola and outputs are linear: evaluations are cheap.
         slope = _dot(gradient, step_metric)
-        along = penalty * _dot(sought[:, :-1], step_metric[:, :-1])
+        along = penalty * _dot(solution[:, :-1], step_metric[:, :-1])
         bend = penalty * _dot(step[:, :-1], step_metric[:, :-1])
         length, residuals = _line_search(outputs, added, targets, counts, slope, along, bend)
-        if length == 0:  # rounding hides what is left to gain
+        if length == 0:  # no further progress within rounding error
             break
         step *= length
         if step_metric is not step:
             step_metric *= length
-        sought = sought + step
+        solution = solution + step
         outputs += length * added
-        new = form.gradient(residuals, sought, penalty)
+        new = form.gradient(residuals, solution, penalty)
         new_metric = form.metric(new)
         change, change_metric = new - gradient, new_metric - metric
         gradient, metric = new, new_metric
         product = _dot(step, change_metric)
         if product > 0:
             pairs.append(_Pair(step, step_metric, change, change_metric, 1 / product))
-    return sought
+    return solution
 
 
 def _direction(gradient: Matrix, metric: Matrix, pairs: deque[_Pair]) -> tuple[Matrix, Matrix]:
-    """Where L-BFGS goes, and the metric of it, which follows from metrics that are known."""
+    """L-BFGS direction, and its product with the metric by linearity."""
     same = metric is gradient
     step = -gradient
     step_metric = step if same else -metric
@@ -202,14 +202,14 @@ def _line_search(
     along: float,
     bend: float,
 ) -> tuple[float, Matrix]:
-    """How far to go, and the residuals there; J is convex, so only slopes are looked at."""
+    """Step length and residuals at its end; J is convex, so slopes suffice."""
     low, high = 0.0, math.inf
     low_slope, high_slope = slope, math.nan
     length = 1.0
     for _ in range(40):
         residuals = _residuals(outputs + length * added, targets, counts)
         here = _dot(residuals, added) + along + length * bend
-        if abs(here) <= _FLATTER * abs(slope):
+        if abs(here) <= _SLOPE_FRACTION * abs(slope):
             return length, residuals
         if here < 0:
             low, low_slope = length, here
@@ -224,7 +224,7 @@ def _line_search(
 
 
 def _residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
-    """Probabilities minus targets, (classes, n); 0 for a sample that does not count."""
+    """Probabilities minus targets (classes, n); 0 for an ignored sample."""
     result: Matrix = outputs - outputs.max(axis=0)
     np.exp(result, out=result)
     result *= counts / result.sum(axis=0)

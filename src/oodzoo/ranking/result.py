@@ -137,6 +137,6 @@ class Ranking:
 
     def plot(self) -> Figure:
         """Plot both terms and the expected accuracy of each model with matplotlib."""
-        from oodzoo.report.plots import plot_ranking
+        from oodzoo.report.figures import plot_ranking
 
         return plot_ranking(self)

@@ -1,7 +1,7 @@
 """Scores of pre-trained models for labelled data: pure functions of arrays, higher is better.
 
-Every score takes NumPy arrays or PyTorch tensors, leaves them as they are, and returns a number
-that depends on one model alone, so that adding another to the zoo changes nothing.
+Every score takes NumPy arrays or PyTorch tensors, does not modify them, and returns a number that
+depends on one model only: adding models to a zoo does not change the scores of the others.
 """
 
 from oodzoo.scores._gbc import gbc

@@ -1,4 +1,4 @@
-"""GBC: how much the classes overlap as Gaussians."""
+"""GBC: overlap of the classes, modelled as Gaussians."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ def gbc(
 ) -> float:
     """Gaussian Bhattacharyya coefficient.
 
-    Each class is a Gaussian N(μ_c, Σ_c) over the leading principal components of the features;
-    the score is minus the overlap of all ordered pairs::
+    Each class is modelled as a Gaussian N(μ_c, Σ_c) over the leading principal components of the
+    features; the score is the negative overlap of all ordered pairs of classes::
 
         D_B(c, c') = ⅛ (μ_c - μ_c')ᵀ Σ⁻¹ (μ_c - μ_c') + ½ ln(|Σ| / √(|Σ_c| |Σ_c'|)),
         Σ = (Σ_c + Σ_c') / 2
         GBC = -Σ_{c ≠ c'} exp(-D_B(c, c'))
 
-    It lies between -C(C - 1), where all classes are the same, and 0. A variance below `floor`
-    times the mean variance of the components is raised to that, so that a constant feature and a
-    class with one sample have a score; the floor is relative, so the score does not change under
-    rotation, translation and a common scale (spherical; diagonal: per component). The
-    determinant of a spherical Σ_c counts its variance in every dimension, as the formula says;
-    the authors' code counts it once. Needs no head. O(n·d·min(n, d) + C²·n_components).
+    The score lies between -C(C - 1), for identical classes, and 0. Variances below `floor` times
+    the mean variance of the components are raised to it, so that constant features and classes
+    with one sample have a score. The floor is relative, so the score is invariant to rotation,
+    translation and a common scale (spherical; diagonal: per component). The determinant of a
+    spherical Σ_c counts its variance in every dimension, as in the formula; the authors' code
+    counts it once. Needs no pre-training head. Complexity O(n·d·min(n, d) + C²·n_components).
 
     Parameters
     ----------
@@ -42,11 +42,11 @@ def gbc(
     y : array of shape (n,)
         Labels, strings or integers.
     covariance : {"spherical", "diagonal"}
-        The form of Σ_c.
+        Form of Σ_c.
     n_components : int or None
-        Principal components kept; 64 as in the paper, None for all features as they are.
+        Number of principal components, 64 as in the paper; None to use the features themselves.
     floor : float
-        Least variance, relative to the mean variance.
+        Lower bound of the variances, relative to the mean variance.
 
     Returns
     -------
@@ -65,16 +65,16 @@ def gbc(
     """
     positive(floor, "floor")
     if covariance not in ("spherical", "diagonal"):
-        raise InputError(f"covariance is {covariance!r}; it has to be 'spherical' or 'diagonal'")
+        raise InputError(f"covariance must be 'spherical' or 'diagonal', got {covariance!r}")
     if n_components is not None and n_components < 1:
-        raise InputError(f"n_components is {n_components!r}; it has to be at least 1, or None")
+        raise InputError(f"n_components must be at least 1 or None, got {n_components!r}")
     backend, X, codes, n_classes = labelled_features(X, y)
     xp = backend.xp
     Z = centre(backend, X)
     if n_components is not None:
         Z = principal_components(backend, Z)[1][:, :n_components]
     total = float(xp.sum(xp.mean(Z * Z, axis=0)))
-    if total == 0:  # every class is the same point
+    if total == 0:  # all samples coincide
         return -float(n_classes * (n_classes - 1))
     Y, counts, means = class_means(backend, Z, codes, n_classes)
     deviations = Z - Y @ means
@@ -87,7 +87,7 @@ def gbc(
 
 
 def _overlaps(xp: Any, means: Array, variances: Array, c: int) -> float:
-    """Σ exp(-D_B) of class c with every other class."""
+    """Σ exp(-D_B) between class c and all other classes."""
     shared = (variances + variances[c : c + 1, :]) / 2
     gap = means - means[c : c + 1, :]
     logs = xp.log(variances)

@@ -1,4 +1,4 @@
-"""H-Score: between-class variance in units of the total variance."""
+"""H-Score: between-class variance relative to the total variance."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def h_score(X: Any, y: Any) -> float:
 
         H = tr(cov(f)⁻¹ cov(E[f | y]))
 
-    It lies between 0 and min(C - 1, d) and does not change under an invertible affine map of the
-    features. Where cov(f) is singular (n ≤ d, a constant or a repeated feature) its
-    pseudo-inverse is taken, so a constant feature counts for nothing; with n ≤ d the score is
-    C - 1 for almost any features and tells nothing: use :func:`regularized_h_score` there.
-    Needs no head. O(n·d·min(n, d)).
+    The score lies between 0 and min(C - 1, d) and is invariant to invertible affine maps of the
+    features. If cov(f) is singular (n ≤ d, constant or repeated features) its pseudo-inverse is
+    used, so constant features have no effect. For n ≤ d the score is C - 1 for almost any features
+    and therefore uninformative; use :func:`regularized_h_score` instead.
+    Needs no pre-training head. Complexity O(n·d·min(n, d)).
 
     Parameters
     ----------
@@ -46,10 +46,10 @@ def h_score(X: Any, y: Any) -> float:
     1.191899
     """
     backend, X, codes, n_classes = labelled_features(X, y)
-    # The score knows no units; common units keep small features apart from rounding.
+    # The score is scale-invariant; standardising keeps small features above rounding error.
     X = standardise(backend, X)
     Y, counts, _ = class_means(backend, X, codes, n_classes)
-    # tr(cov(f)⁻¹ cov(E[f|y])) = Σ_c ‖Uᵀ1_c‖²/n_c: how far class indicators lie in the span of f.
+    # tr(cov(f)⁻¹ cov(E[f|y])) = Σ_c ‖Uᵀ1_c‖²/n_c, the projection of class indicators on span(f).
     _, projected = spectrum(backend, X, Y)
     return float(backend.xp.sum(projected**2 / counts))
 

@@ -1,4 +1,4 @@
-"""LDA: accuracy of a shrunk linear discriminant on samples it has not seen."""
+"""LDA: held-out accuracy of a linear discriminant with shrunk covariance."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ _FOLDS = 5
 def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     """Held-out accuracy of shrunk linear discriminant analysis.
 
-    The data are parted into the given domains. Each in turn is left out, a linear discriminant
-    is fitted to the rest and its accuracy on the part left out is taken; the score is the mean
-    of these accuracies, in [0, 1]. With domains it is an estimate of the accuracy on an unseen
-    domain. Without, the parts are five random folds that hold the classes in their shares, and
-    it is an estimate of the accuracy on unseen samples of the same domain.
+    Each domain is left out in turn, a linear discriminant is fitted to the others, and its accuracy
+    on the left-out domain is measured; the score is the mean of these accuracies, in [0, 1], and
+    estimates the accuracy on an unseen domain. Without domains, five stratified random folds take
+    their place, and the score estimates the accuracy on unseen samples of the same domain.
 
-    With class means μ_c, shares π_c and the within-class covariance S_W of the samples kept::
+    With class means μ_c, class shares π_c and within-class covariance S_W of the training samples::
 
         Σ = (1 - ρ) S_W + ρ (tr S_W / d) I,  ρ the shrinkage of Chen et al. (OAS)
         ŷ = argmax_c  μ_cᵀΣ⁻¹x - ½ μ_cᵀΣ⁻¹μ_c + ln π_c
 
-    A class that only the part left out has cannot be predicted. It does not change under
-    rotation, translation and a common scale of the features; a constant feature only counts
-    in d. Needs no head. O(n·d² + m·d³) for m parts.
+    A class found only in the held-out part cannot be predicted. The score is invariant to rotation,
+    translation and a common scale of the features; a constant feature only increases d.
+    Needs no pre-training head. Complexity O(n·d² + m·d³) for m parts.
 
     Parameters
     ----------
@@ -44,7 +43,7 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     domains : array of shape (n,), optional
         Domains, strings or integers; at least two.
     random_state : int
-        Seed of the folds, where no domains are given.
+        Random seed of the folds, used without domains.
 
     Returns
     -------
@@ -69,7 +68,7 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
         parts = stratified_folds(codes, n_parts, rng)
     else:
         parts, n_parts = as_classes(domains, "domains", n=len(codes), at_least=2)
-    X = centre(backend, X)  # sums of squares about the mean lose no digits
+    X = centre(backend, X)  # sums of squares about the mean are more precise
     members = [np.flatnonzero(parts == part) for part in range(n_parts)]
     taken = [backend.xp.take(X, backend.asarray(rows), axis=0) for rows in members]
     moments = [
@@ -90,13 +89,13 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
 def _classify(backend: Backend, X: Array, kept: Moments) -> Array:
     xp = backend.xp
     n, d = kept.n, kept.n_features
-    here = kept.class_counts > 0
-    counts = xp.where(here, kept.class_counts, xp.ones_like(kept.class_counts))
+    present = kept.class_counts > 0
+    counts = xp.where(present, kept.class_counts, xp.ones_like(kept.class_counts))
     means = (kept.class_sums / counts).T
     within = (kept.gram - kept.class_sums @ means) / n
     spread = float(xp.linalg.trace(kept.covariance)) / d
     covariance = shrink(backend, within, oas_shrinkage(within, n, c=2 / d), max(spread, 0.0))
-    priors = xp.where(here, xp.log(counts / n), -xp.inf + xp.zeros_like(counts))
+    priors = xp.where(present, xp.log(counts / n), -xp.inf + xp.zeros_like(counts))
     return xp.argmax(log_joint(backend, X, means, covariance, priors), axis=1)
 
 

@@ -1,4 +1,4 @@
-"""LEEP: how well the classes of the source tell those of the target."""
+"""LEEP: how well source classes predict target classes."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from oodzoo.scores.registry import Score, register
 def leep(source_probabilities: Any, y: Any) -> float:
     """Log expected empirical prediction.
 
-    The target class is predicted through the source classes z alone, with the conditional
-    P(y | z) counted on the same samples; the score is the mean log-probability of the labels::
+    The target class is predicted from the source classes z alone, with P(y | z) estimated on the
+    same samples; the score is the mean log-probability of the labels::
 
         P(y, z) = 1/n Σ_{i: y_i = y} θ(x_i)_z,    P(y | z) = P(y, z) / P(z)
         LEEP = 1/n Σ_i ln Σ_z P(y_i | z) θ(x_i)_z
 
-    It is at most 0, reached when source classes determine the target's, and at least minus the
-    entropy of the labels (it is one step of EM from there): -ln C where the source says nothing
-    and classes are balanced.
-    Needs the head the model was pre-trained with. O(n·S·C) for S source classes.
+    The score is at most 0, for source classes that determine the target class, and at least the
+    negative entropy of the labels (it is one EM step from there): -ln C for balanced classes and
+    an uninformative source.
+    Needs the pre-training head. Complexity O(n·S·C) for S source classes.
 
     Parameters
     ----------
     source_probabilities : array of shape (n, S)
-        Softmax outputs θ(x_i) of the pre-trained model on the target's samples.
+        Softmax outputs θ(x_i) of the pre-trained model for the target samples.
     y : array of shape (n,)
         Target labels, strings or integers.
 
@@ -50,10 +50,10 @@ def leep(source_probabilities: Any, y: Any) -> float:
     xp = backend.xp
     Y = one_hot(backend, codes, n_classes)
     marginal = xp.sum(theta, axis=0)
-    never = marginal == 0  # a source class that no sample has: it tells nothing, nor is it asked
-    conditional = (Y.T @ theta) / xp.where(never, xp.ones_like(marginal), marginal)
+    unused = marginal == 0  # source classes of probability zero have no effect
+    conditional = (Y.T @ theta) / xp.where(unused, xp.ones_like(marginal), marginal)
     predicted = xp.sum((theta @ conditional.T) * Y, axis=1)
-    # Probabilities are at most one; their sum can exceed it in the last digit.
+    # A sum of probabilities can exceed one by rounding.
     return min(0.0, float(xp.mean(xp.log(predicted))))
 
 

@@ -13,7 +13,7 @@ from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import Score, register
 from oodzoo.scores.spectrum import spectrum
 
-# The constants of the public code.
+# Constants of the authors' code.
 _MAX_STEPS = 11
 _STOP = 1e-3
 _EPSILON = 1e-5
@@ -23,14 +23,14 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     """Logarithm of the maximum evidence.
 
     Each class is regressed on the features, w ~ N(0, α⁻¹I) and y_c | w ~ N(Xw, β⁻¹I), with the
-    precisions that make the labels most probable; nothing is centred and there is no bias::
+    precisions that maximise the evidence; the features are not centred and there is no bias::
 
         LogME = 1/(n C) Σ_c max_{α, β} ln p(y_c | X, α, β)
         ln p(y_c | X, α, β) = n/2 ln β + d/2 ln α - n/2 ln 2π - β/2 ‖Xm - y_c‖² - α/2 ‖m‖²
                               - ½ Σ_{k=1}^d ln(α + β σ_k²)
 
-    A feature that is constantly zero changes nothing; any other constant is a bias.
-    Needs no head. O(n·d·min(n, d)).
+    A feature that is always zero has no effect; any other constant feature acts as a bias.
+    Needs no pre-training head. Complexity O(n·d·min(n, d)).
 
     Parameters
     ----------
@@ -39,12 +39,12 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     y : array of shape (n,)
         Labels, strings or integers.
     variant : {"exact", "published"}
-        "exact" is the formula above at its maximum. "published" gives what the authors' code
-        gives, for comparison with figures obtained with it: at most 11 steps of the fixed point
-        of α/β, stopped when it moves by less than 0.1 %, with 10⁻⁵ added to ‖m‖² and to the
-        residual; and the last sum over the min(n, d) singular values only, although d/2 ln α is
-        kept. For n < d this is not the evidence: each of the d - n directions left out adds
-        ½ ln α, which favours wide models.
+        "exact" is the formula above at its maximum. "published" reproduces the authors' code, for
+        comparison with published figures: at most 11 fixed-point steps of α/β, stopped when it
+        changes by less than 0.1 %, with 10⁻⁵ added to ‖m‖² and to the residual; and the last sum
+        runs over the min(n, d) singular values only, although d/2 ln α is kept. For n < d this is
+        not the evidence: each of the d - n missing directions adds ½ ln α, which favours wide
+        models.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     (-0.87, 6.56)
     """
     if variant not in ("exact", "published"):
-        raise InputError(f"variant is {variant!r}; it has to be 'exact' or 'published'")
+        raise InputError(f"variant must be 'exact' or 'published', got {variant!r}")
     backend, X, codes, n_classes = labelled_features(X, y)
     evidence = _exact if variant == "exact" else _published
     Y = one_hot(backend, codes, n_classes)
@@ -83,7 +83,7 @@ def _exact(backend: Backend, X: Array, Y: Array) -> Array:
     if n > d:
         gram, targets = backend.gram(X), X.T @ Y
     else:
-        # The evidence knows X by XXᵀ alone: n features with the same XXᵀ serve as well as d.
+        # The evidence depends on XXᵀ only, so d features can be replaced by n with the same XXᵀ.
         S, projected = spectrum(backend, X, Y)
         gram = S[:, None] * xp.eye(S.shape[0], dtype=xp.float64, device=backend.device)
         targets = xp.sqrt(S)[:, None] * projected
@@ -94,14 +94,14 @@ def _exact(backend: Backend, X: Array, Y: Array) -> Array:
 
 
 def _published(backend: Backend, X: Array, Y: Array) -> Array:
-    """The authors' fixed point, all classes at once; a class that has stopped stays put."""
+    """The authors' fixed-point iteration for all classes at once; converged classes stay fixed."""
     xp = backend.xp
     n, d = X.shape
     squares = xp.sum(Y, axis=0)
     S, projected = spectrum(backend, X, Y)
-    if S.shape[0] == 0:  # all features are zero: their code divides zero by zero
+    if S.shape[0] == 0:  # all features are zero: the authors' code yields NaN
         return _exact(backend, X, Y)
-    # Their code sums over all min(n, d) singular values for n <= d, else over those not zero.
+    # The authors' code sums over all min(n, d) singular values if n <= d, else over non-zero ones.
     zeros = n - S.shape[0] if n <= d else 0
     S = S[:, None]
     energy = projected**2

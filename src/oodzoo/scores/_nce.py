@@ -1,4 +1,4 @@
-"""NCE: how much the source label leaves open about the target label."""
+"""NCE: conditional entropy of the target label given the source label."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from oodzoo.scores.registry import Score, register
 def nce(source_labels: Any, y: Any) -> float:
     """Negative conditional entropy of the target label given the source label.
 
-    With the empirical joint distribution of the two labels::
+    With the empirical joint distribution of both labels::
 
         NCE = -H(Y | Z) = Σ_{y,z} P(y, z) ln P(y | z)
 
-    It is at most 0, reached when the source label determines the target's, and at least minus
-    the entropy of the target labels. Needs the head the model was pre-trained with.
-    O(n log n).
+    The score is at most 0, for source labels that determine the target label, and at least the
+    negative entropy of the target labels. Needs the pre-training head. Complexity O(n log n).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""NLEEP: LEEP for models without a head, with clusters for source classes."""
+"""NLEEP: LEEP for models without a head, with clusters as source classes."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ def nleep(
     covariance: Literal["diagonal", "full"] = "diagonal",
     random_state: int = 0,
 ) -> float:
-    """LEEP with the clusters of a Gaussian mixture in place of the source classes.
+    """LEEP with the clusters of a Gaussian mixture as source classes.
 
-    The features are reduced to the principal components that hold a share `energy` of their
-    variance; a mixture of Gaussians is fitted to them, and its posteriors P(v | x) take the
-    place of a head's probabilities in :func:`leep`::
+    The features are reduced to the principal components that explain a share `energy` of their
+    variance; a Gaussian mixture is fitted to them, and its posteriors P(v | x) replace the
+    probabilities of a head in :func:`leep`::
 
         NLEEP = 1/n Σ_i ln Σ_v P(y_i | v) P(v | x_i)
 
-    At most 0, at least minus the entropy of the labels. Components are put on a common scale
-    before the mixture is fitted, so the score does not change under rotation (up to the start of
-    the fit), translation and a common scale. A constant feature counts for nothing; if all are,
-    the score is minus the entropy of the labels. Full covariances cost K·n·k² a step for k
-    components and K Gaussians, and need more than k samples each; hence diagonal ones.
-    Needs no head. Runs on NumPy and scikit-learn; O(n·d·min(n, d)), and O(K·n·k) a step.
+    The score is at most 0 and at least the negative entropy of the labels, which is its value if
+    all features are constant; single constant features have no effect. Components are scaled by a
+    common factor before the fit, so the score is invariant to rotation (up to the initialisation
+    of the fit), translation and a common scale. Covariances are diagonal by default, because full
+    ones cost K·n·k² per step for k components and K Gaussians, and need more than k samples each.
+    Needs no pre-training head. Runs on NumPy and scikit-learn; complexity O(n·d·min(n, d)), and
+    O(K·n·k) per step.
 
     Parameters
     ----------
@@ -48,14 +49,14 @@ def nleep(
     y : array of shape (n,)
         Labels, strings or integers.
     n_components : int, optional
-        Number K of Gaussians; by default five times the number of classes as in the paper, at
-        most a fifth of the samples and at least the number of classes.
+        Number K of Gaussians; by default five times the number of classes as in the paper, but
+        at most a fifth of the samples and at least the number of classes.
     energy : float
-        Share of the variance that the principal components keep.
+        Share of the variance that the principal components explain.
     covariance : {"diagonal", "full"}
         Covariances of the Gaussians.
     random_state : int
-        Seed of the start of the fit.
+        Random seed of the initialisation.
 
     Returns
     -------
@@ -73,17 +74,17 @@ def nleep(
     -0.12
     """
     if not 0 < energy <= 1:
-        raise InputError(f"energy is {energy!r}; it has to lie in (0, 1]")
+        raise InputError(f"energy must be in (0, 1], got {energy!r}")
     if covariance not in ("diagonal", "full"):
-        raise InputError(f"covariance is {covariance!r}; it has to be 'diagonal' or 'full'")
+        raise InputError(f"covariance must be 'diagonal' or 'full', got {covariance!r}")
     generator(random_state)
     backend, X, codes, n_classes = labelled_features(X, y)
     if n_components is None:
         n_components = max(n_classes, min(5 * n_classes, len(codes) // 5))
     if n_components != int(n_components) or not 1 <= n_components <= len(codes):
         raise InputError(
-            f"n_components is {n_components!r}; it has to be an integer from 1 to the "
-            f"{len(codes)} samples"
+            f"n_components must be an integer from 1 to the number of samples, {len(codes)}, "
+            f"got {n_components!r}"
         )
     variances, coordinates = principal_components(backend, centre(backend, X))
     if variances.shape[0] == 0:
@@ -104,8 +105,8 @@ def _posteriors(Z: Any, n_components: int, covariance: str, random_state: int) -
         random_state=random_state,
     )
     with warnings.catch_warnings():
-        # A score needs clusters, not the last digit of their likelihood; and samples that
-        # coincide leave some clusters empty, which costs nothing.
+        # The score does not need a fully converged likelihood, and clusters that stay empty
+        # because samples coincide are harmless.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return mixture.fit(Z).predict_proba(Z)
 

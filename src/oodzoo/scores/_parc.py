@@ -1,4 +1,4 @@
-"""PARC: whether samples are alike in the features where they are alike in the labels."""
+"""PARC: rank correlation between distances of features and distances of labels."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import Score, register
 from oodzoo.scores.sampling import generator, stratified_order
 
-# Correlations closer than this are equal; rounding must not rank them.
+# Distances are rounded to this many decimals, so that rounding errors do not break ties.
 _DECIMALS = 12
 
 
 def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> float:
     """Pairwise annotation representation comparison.
 
-    Distances between all pairs of samples, by their features and by their one-hot labels, are
-    compared by Spearman's rank correlation (ties get their mean rank)::
+    The distances between all pairs of samples, by features and by one-hot labels, are compared by
+    Spearman's rank correlation (ties get their mean rank)::
 
         D_X = 1 - corr(rows of the standardised features),  D_Y = 1 - corr(one-hot labels)
         PARC = 100 · spearman(D_X, D_Y over pairs i < j)
 
-    It lies in [-100, 100] and does not change under translation or scaling of any feature. A
-    constant feature becomes zero; a sample that then has no variance among its features has
-    correlation 0 with others; if no distances differ the score is 0.
-    Needs no head. O(s²·(d + log s)) for s samples used.
+    The score lies in [-100, 100] and is invariant to translation and scaling of each feature. A
+    constant feature becomes zero; a sample whose features then have no variance has correlation 0
+    with all others; if all distances are equal the score is 0.
+    Needs no pre-training head. Complexity O(s²·(d + log s)) for s samples used.
 
     Parameters
     ----------
     X : array of shape (n, d)
         Features.
     y : array of shape (n,)
-        Labels, strings or integers; some class has two samples.
+        Labels, strings or integers; at least one class has two samples.
     max_samples : int
-        Of more samples, so many are drawn, with the classes in their shares; the paper uses 500.
+        Larger data sets are reduced to a stratified random sample; the paper uses 500.
     random_state : int
-        Seed of the draw.
+        Random seed of the sample.
 
     Returns
     -------
@@ -58,23 +58,23 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
     >>> round(parc(*load_iris(return_X_y=True)), 4)
     58.6798
     """
-    from scipy.stats import rankdata  # slow to import, and of use here alone
+    from scipy.stats import rankdata  # slow to import
 
     if max_samples != int(max_samples) or max_samples < 3:
-        raise InputError(f"max_samples is {max_samples!r}; it has to be an integer of at least 3")
+        raise InputError(f"max_samples must be an integer of at least 3, got {max_samples!r}")
     backend, X, codes, _ = labelled_features(X, y)
     rng = generator(random_state)
     if len(codes) > max_samples:
         chosen = np.sort(stratified_order(codes, rng)[: int(max_samples)])
         X, codes = backend.xp.take(X, backend.asarray(chosen), axis=0), codes[chosen]
     first, second = np.triu_indices(len(codes), k=1)
-    # Between one-hot labels there are two distances: 0, and 1 + 1/(C-1).
+    # One-hot labels have two distances: 0 and 1 + 1/(C-1).
     differ = codes[first] != codes[second]
     if differ.all() or not differ.any():
-        which = "different" if differ.all() else "the same"
+        which = "different classes" if differ.all() else "the same class"
         raise InputError(
-            f"all {len(differ)} pairs of samples used are of {which} classes; "
-            "at least one class with two samples, and two classes, are needed"
+            f"all {len(differ)} pairs of samples have {which}; "
+            "two classes are needed, one of them with two samples"
         )
     distance = 1 - to_numpy(_correlation(backend.xp, standardise(backend, X)))[first, second]
     return 100 * _pearson(
@@ -83,7 +83,7 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
 
 
 def _correlation(xp: Any, X: Array) -> Array:
-    """Correlation of every two rows."""
+    """Correlation between all pairs of rows."""
     size = xp.max(xp.abs(X), axis=1, keepdims=True)
     X = X - xp.mean(X, axis=1, keepdims=True)
     norm = xp.sqrt(xp.sum(X * X, axis=1, keepdims=True))

@@ -1,4 +1,4 @@
-"""H-Score with the covariance of Ledoit and Wolf."""
+"""H-Score with the covariance shrunk by the Ledoit–Wolf estimator."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from oodzoo.scores.spectrum import spectrum
 def regularized_h_score(X: Any, y: Any) -> float:
     """H-Score with a shrunk covariance.
 
-    The covariance of the features is shrunk towards a multiple of the identity, by the amount
-    α that Ledoit and Wolf derived, and the class means by 1 - α::
+    The covariance of the features is shrunk towards a multiple of the identity with the coefficient
+    α of Ledoit and Wolf, and the class means are scaled by 1 - α::
 
         Σ_α = (1 - α) cov(f) + α (tr cov(f) / d) I
         H_α = (1 - α) tr(Σ_α⁻¹ cov(E[f | y]))
 
     with 1/n in Σ_α and 1/(n - 1) in cov(E[f | y]), as in the authors' code. Unlike
-    :func:`h_score` it means something for n < d. It does not change under rotation, translation
-    and a common scale of the features; a constant feature only counts in d.
-    Needs no head. O(n·d·min(n, d)).
+    :func:`h_score` it is informative for n < d. It is invariant to rotation, translation and a
+    common scale of the features; a constant feature only increases d.
+    Needs no pre-training head. Complexity O(n·d·min(n, d)).
 
     Parameters
     ----------
@@ -57,18 +57,18 @@ def regularized_h_score(X: Any, y: Any) -> float:
     S, projected = spectrum(backend, X, Y)
     variances = S / n
     alpha = _ledoit_wolf(xp, X, variances)
-    # Class means lie in the span of the samples, so only its directions are needed.
+    # Class means lie in the span of the samples, so its directions suffice.
     shrunk = (1 - alpha) * variances + alpha * float(xp.sum(variances)) / d
     between = xp.sum(projected**2 / counts, axis=1) * S / (n - 1)
     return (1 - alpha) * float(xp.sum(between / shrunk))
 
 
 def _ledoit_wolf(xp: Any, X: Array, variances: Array) -> float:
-    """The shrinkage that minimises the expected squared error, from eigenvalues and ‖x‖⁴."""
+    """Shrinkage that minimises the expected squared error, from eigenvalues and ‖x‖⁴."""
     n, d = X.shape
     mean = float(xp.sum(variances)) / d
     squares = float(xp.sum(variances**2))
-    # ‖cov - μI‖²; where there is one variance, or all are equal, there is nothing to shrink.
+    # ‖cov - μI‖²; zero if all variances are equal, and then there is nothing to shrink.
     distance = squares - d * mean**2
     if d == 1 or distance <= 1e-12 * squares:
         return 0.0

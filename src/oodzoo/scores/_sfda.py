@@ -1,4 +1,4 @@
-"""SFDA: Fisher discriminants on features made harder to tell apart."""
+"""SFDA: Fisher discriminant analysis on features that are made harder to separate."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     """Self-challenging Fisher discriminant analysis.
 
     A linear discriminant with the within-class covariance S_W shrunk towards (tr S_W / d) I is
-    fitted to the features; each sample is then moved towards the other classes, the less sure
-    the discriminant is of it (ConfMix), and the score is the mean log-probability of the labels
-    under a second discriminant, fitted to the moved samples::
+    fitted to the features. Each sample is then moved towards the other classes, the further the
+    less confident the discriminant is (ConfMix). The score is the mean log-probability of the
+    labels under a second discriminant, fitted to the moved samples::
 
         λ = max(exp(-a σ_max(S_W)), 10⁻¹⁰),  S̃_W = (1 - λ) S_W + λ (tr S_W / d) I
         p_i = softmax(P(· | x_i))_{y_i},  x̃_i = p_i x_i + (1 - p_i) · mean of the other class means
         SFDA = 1/n Σ_i ln P̃(y_i | x̃_i)
 
-    λ is kept in the second fit. All this follows the authors' code, but for three things: the
-    logarithm of the paper is kept (the code leaves it out), σ_max is the largest eigenvalue (the
-    code makes three steps of power iteration), and X is not changed. With all directions kept,
-    projecting on the Fisher directions comes to S̃_W⁻¹, so no eigenvectors are needed.
-    At most 0; does not change under rotation and translation, but does with the scale of the
-    features, through λ. For n ≤ d and features of some spread λ vanishes, the classes are told
-    apart perfectly, and the score is 0 whatever the features: it needs more samples than
-    features there. A constant feature adds to d only. Where every class is a single point
-    distances are very large, not undefined.
-    Needs no head. O(n·d² + d³).
+    The second fit uses the same λ. This follows the authors' code with three exceptions: the
+    logarithm of the paper is kept (the code omits it), σ_max is the largest eigenvalue (the code
+    takes three steps of power iteration), and X is not modified. With all directions kept,
+    projecting on the Fisher directions amounts to S̃_W⁻¹, so no eigenvectors are needed.
+    The score is at most 0. It is invariant to rotation and translation, but depends on the scale of
+    the features through λ. For n ≤ d and features of sufficient variance λ vanishes, the classes
+    are separated perfectly, and the score is 0 for any features, so use more samples than features.
+    A constant feature only increases d. If every class is a single point, distances are very large
+    instead of undefined.
+    Needs no pre-training head. Complexity O(n·d² + d³).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     y : array of shape (n,)
         Labels, strings or integers.
     a : float
-        How fast the regularisation vanishes with the spread of the classes.
+        Rate at which the regularisation decreases with the within-class variance.
 
     Returns
     -------
@@ -69,20 +69,24 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     largest = max(0.0, float(first.within_spectrum(backend)[-1]))
     shrinkage = max(math.exp(-a * largest), _LEAST_SHRINKAGE)
     probabilities = xp.exp(first.log_posterior(backend, shrinkage))
-    sure = xp.sum(xp.exp(log_softmax(backend, probabilities)) * first.Y, axis=1, keepdims=True)
+    confidence = xp.sum(
+        xp.exp(log_softmax(backend, probabilities)) * first.Y, axis=1, keepdims=True
+    )
     others = (xp.sum(first.means, axis=0) - first.means) / (n_classes - 1)
-    harder = sure * X + (1 - sure) * (first.Y @ others)
+    harder = confidence * X + (1 - confidence) * (first.Y @ others)
     second = _Fisher.fit(backend, harder, codes, n_classes)
     return float(xp.mean(xp.sum(second.log_posterior(backend, shrinkage) * second.Y, axis=1)))
 
 
 class _Fisher(NamedTuple):
+    """A linear discriminant fitted to labelled samples."""
+
     X: Array
     Y: Array
     counts: Array
     means: Array
     deviations: Array
-    """Of the samples from the mean of their class."""
+    """Deviations of the samples from the mean of their class."""
 
     @classmethod
     def fit(cls, backend: Backend, X: Array, codes: Codes, n_classes: int) -> _Fisher:

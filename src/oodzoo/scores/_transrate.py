@@ -1,4 +1,4 @@
-"""TransRate: bits that the labels save when features are coded."""
+"""TransRate: reduction of the coding rate of features given the labels."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from oodzoo.scores.registry import Score, register
 def transrate(X: Any, y: Any, eps: float = 1e-4) -> float:
     """TransRate.
 
-    An estimate of the mutual information of features and labels by coding rates: what it costs
-    to code the centred features Z to a distortion ε, less what it costs class by class::
+    An estimate of the mutual information of features and labels by coding rates: the rate of the
+    centred features Z at a distortion ε, minus the mean rate of the single classes::
 
         R(Z, ε) = ½ ln det(I + ZᵀZ / (n ε))
         TrR = R(Z, ε) - Σ_c n_c/n · R(Z_c, ε)
 
-    It is at least 0. Classes weigh by their size, as the definition says; the listing printed in
-    the paper takes their plain mean, which is the same for balanced classes only, and can fall
-    below 0 for others. It does not change under rotation and translation; it does with the scale
-    of the features. A constant feature counts for nothing.
-    Needs no head. O(n·d·min(n, d)).
+    The score is at least 0. Classes are weighted by their size, as in the definition; the listing
+    in the paper takes the unweighted mean, which is the same for balanced classes only and can be
+    negative otherwise. The score is invariant to rotation and translation, but not to the scale of
+    the features. Constant features have no effect.
+    Needs no pre-training head. Complexity O(n·d·min(n, d)).
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def transrate(X: Any, y: Any, eps: float = 1e-4) -> float:
     y : array of shape (n,)
         Labels, strings or integers.
     eps : float
-        The distortion ε.
+        Distortion ε.
 
     Returns
     -------

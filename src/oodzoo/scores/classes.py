@@ -1,4 +1,4 @@
-"""Counts and means per class, and features on a common footing."""
+"""Counts and means per class; centred and standardised features."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import NamedTuple
 from oodzoo.backend import Array, Backend
 from oodzoo.scores.inputs import Codes
 
-# A feature whose deviation is this small beside its values is constant, up to rounding.
+# A feature whose deviation relative to its values is below this is constant up to rounding.
 _CONSTANT = 1e-10
 
 
 class ClassMeans(NamedTuple):
-    """One-hot classes (n, C), their counts (C,), and the means of the features (C, d)."""
+    """One-hot labels (n, C), class counts (C,), and mean features per class (C, d)."""
 
     one_hot: Array
     counts: Array
@@ -20,29 +20,29 @@ class ClassMeans(NamedTuple):
 
 
 def one_hot(backend: Backend, y: Codes, n_classes: int) -> Array:
-    """Y with Y_ic = 1 where sample i is of class c, else 0."""
+    """One-hot labels (n, C): 1 if sample i is of class c, else 0."""
     xp = backend.xp
     classes = xp.arange(n_classes, device=backend.device)
     return xp.astype(backend.asarray(y)[:, None] == classes[None, :], xp.float64)
 
 
 def class_means(backend: Backend, X: Array, y: Codes, n_classes: int) -> ClassMeans:
-    """The mean of each class; every class has a sample."""
+    """Compute the means of classes that have at least one sample each."""
     Y = one_hot(backend, y, n_classes)
     counts = backend.xp.sum(Y, axis=0)
     return ClassMeans(Y, counts, (Y.T @ X) / counts[:, None])
 
 
 def centre(backend: Backend, X: Array) -> Array:
-    """X less its mean; a constant feature becomes zero exactly."""
+    """Subtract the mean; a constant feature becomes exactly zero."""
     xp = backend.xp
     lowest, highest = xp.min(X, axis=0), xp.max(X, axis=0)
-    # The mean of equal numbers can differ from them in the last digit.
+    # The mean of equal numbers can differ from them by rounding.
     return X - xp.where(lowest == highest, lowest, xp.mean(X, axis=0))
 
 
 def standardise(backend: Backend, X: Array) -> Array:
-    """X less its mean, over its deviation; a constant feature becomes zero, not noise."""
+    """Scale to zero mean and unit variance; a constant feature becomes zero, not noise."""
     xp = backend.xp
     size = xp.max(xp.abs(X), axis=0)
     X = centre(backend, X)

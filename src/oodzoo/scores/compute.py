@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
@@ -33,7 +34,10 @@ def compute_score(
     """
     domains = source.domains if domains is None else domains
     labels = [source.labels(domain) for domain in domains]
-    arguments: list[NDArray[Any]] = [_first_argument(source, score, model, domains), np.concatenate(labels)]
+    arguments: list[NDArray[Any]] = [
+        _first_argument(source, score, model, domains),
+        np.concatenate(labels),
+    ]
     if score.uses_domains:
         arguments.append(np.repeat(list(domains), [len(part) for part in labels]))
     context = f"score {score.name!r} of model {model!r}"
@@ -82,11 +86,7 @@ def _first_argument(
     if len(known) < len(found):
         raise MissingHeadError(f"{score.name} needs a classifier head, and the model has none")
     logits = np.concatenate(known)
-    return _softmax(logits) if score.needs == "probabilities" else logits.argmax(axis=1)
-
-
-def _softmax(logits: NDArray[Any]) -> NDArray[np.float64]:
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    exponentials = np.exp(shifted)
-    probabilities: NDArray[np.float64] = exponentials / exponentials.sum(axis=1, keepdims=True)
+    if score.needs == "source_labels":
+        return logits.argmax(axis=1)
+    probabilities: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
     return probabilities

@@ -1,19 +1,19 @@
-"""Linear discriminants: Gaussian classes that share one covariance."""
+"""Linear discriminants: Gaussian classes with a common covariance."""
 
 from __future__ import annotations
 
 from oodzoo.backend import Array, Backend
 
-# What is taken of the spread of the data where the classes have none of their own.
+# Within-class variance, relative to the total variance, to assume if all classes are points.
 _COLLAPSED = 1e-12
 
 
 def shrink(backend: Backend, covariance: Array, shrinkage: float, spread: float) -> Array:
-    """(1 - λ) S + λ μ I with μ the mean variance.
+    """Shrink a covariance S to (1 - λ) S + λ μ I, where μ is its mean variance.
 
-    `spread` is the mean variance of all the data. Where every class is a single point S is zero
-    and has no inverse; a sliver of the spread then stands in for it, so that distances are very
-    large instead of undefined.
+    `spread` is the mean variance of all data. If every class is a single point, S is zero and has
+    no inverse; a small part of the spread then replaces it, so that distances are very large
+    instead of undefined.
     """
     xp = backend.xp
     d = covariance.shape[0]
@@ -27,7 +27,7 @@ def shrink(backend: Backend, covariance: Array, shrinkage: float, spread: float)
 def log_joint(
     backend: Backend, X: Array, means: Array, covariance: Array, log_priors: Array
 ) -> Array:
-    """ln p(x, c) for each sample and class (n, C), up to what is the same for all classes."""
+    """ln p(x, c) per sample and class (n, C), up to a constant per sample."""
     xp = backend.xp
     directions = xp.linalg.solve(covariance, means.T)
     offsets = log_priors - xp.sum(means.T * directions, axis=0) / 2
@@ -35,7 +35,7 @@ def log_joint(
 
 
 def log_softmax(backend: Backend, values: Array) -> Array:
-    """ln of the softmax of each row, without overflow."""
+    """Logarithm of the softmax of each row, without overflow."""
     xp = backend.xp
     values = values - xp.max(values, axis=1, keepdims=True)
     return values - xp.log(xp.sum(xp.exp(values), axis=1, keepdims=True))

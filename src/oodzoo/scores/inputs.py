@@ -1,4 +1,4 @@
-"""What a score may be given: everything is checked here, once."""
+"""Validation of the inputs of scores."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.errors import InputError
 
 Codes = npt.NDArray[np.int64]
-"""Labels as the positions of their classes."""
+"""Labels as class indices."""
 
-_SUM_TOLERANCE = 1e-3  # what a softmax in half precision keeps to
+_SUM_TOLERANCE = 1e-3  # accuracy of a softmax in half precision
 
 
 class Labelled(NamedTuple):
-    """Checked values with the class of each row."""
+    """Validated values with the class of each row."""
 
     backend: Backend
     values: Array
@@ -26,27 +27,28 @@ class Labelled(NamedTuple):
 
 
 def labelled_features(X: Any, y: Any) -> Labelled:
-    """X as finite float64 (n, d) on its own device; y as codes 0..C-1, C at least 2.
+    """Validate features X (n, d) and labels y of at least two classes.
 
-    X itself is never written to, but what is returned may share its memory.
+    X is converted to float64 on its own device. The result may share its memory, so do not modify
+    it.
     """
     return _labelled(*_matrix(X, "X", "n samples, d features"), y)
 
 
 def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:
-    """Rows as probabilities that sum to one exactly; y as codes 0..C-1, C at least 2."""
+    """Validate and normalise probabilities (n, S), and labels y of at least two classes."""
     backend, values = _matrix(probabilities, "source_probabilities", "n samples, source classes")
     xp = backend.xp
     if (least := float(xp.min(values))) < 0:
         raise InputError(
-            f"source_probabilities has the negative value {least:g}; "
-            "give probabilities (the softmax of the logits), not logits"
+            f"source_probabilities contains the negative value {least:g}; "
+            "pass probabilities (the softmax of the logits), not logits"
         )
     sums = xp.sum(values, axis=1, keepdims=True)
     if (off := float(xp.max(xp.abs(sums - 1)))) > _SUM_TOLERANCE:
         raise InputError(
-            f"a row of source_probabilities sums to one only within {off:.3g}; "
-            "give probabilities (the softmax of the logits) of all source classes"
+            f"the sum of a row of source_probabilities differs from one by {off:.3g}; "
+            "pass probabilities (the softmax of the logits) of all source classes"
         )
     return _labelled(backend, values / sums, y)
 
@@ -54,29 +56,33 @@ def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:
 def as_classes(
     labels: Any, name: str, n: int | None = None, at_least: int = 1
 ) -> tuple[Codes, int]:
-    """Any labels, strings or integers, as codes in the order of the sorted labels."""
+    """Convert labels, strings or integers, to class indices in sorted order of the labels."""
     try:
         array = to_numpy(labels)
     except ValueError as error:
         raise InputError(f"{name} is not a list of labels: {error}") from error
     if array.ndim != 1:
-        raise InputError(f"{name} has shape {array.shape}; give one label per sample, shape (n,)")
+        raise InputError(f"{name} must have shape (n,), one label per sample, got {array.shape}")
     if n is not None and len(array) != n:
-        raise InputError(f"{name} has {len(array)} labels for {n} samples; give one per sample")
+        raise InputError(
+            f"{name} has {count(len(array), 'label')} for {n} samples; pass one per sample"
+        )
     if len(array) < 2:
-        raise InputError(f"{name} has {len(array)} labels; at least two samples are needed")
+        raise InputError(
+            f"{name} has {count(len(array), 'label')}; at least two samples are needed"
+        )
     classes, codes = np.unique(_discrete(array, name), return_inverse=True)
     if len(classes) < at_least:
         raise InputError(
-            f"{name} has the single value {classes.tolist()[0]!r}; at least two are needed"
+            f"{name} has only the value {classes.tolist()[0]!r}; at least two are needed"
         )
     return codes.astype(np.int64), len(classes)
 
 
 def positive(value: float, name: str) -> float:
-    """A parameter that has to be a finite number above zero."""
+    """Require a finite number above zero."""
     if not (np.isfinite(value) and value > 0):
-        raise InputError(f"{name} is {value!r}; it has to be a number above 0")
+        raise InputError(f"{name} must be a number above 0, got {value!r}")
     return value
 
 
@@ -95,18 +101,20 @@ def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
     if not backend.is_numpy:
         values = values.detach()  # scores have no gradient
     if values.ndim != 2 or 0 in values.shape:
-        raise InputError(f"{name} has shape {tuple(values.shape)}; give a matrix ({meaning})")
+        raise InputError(f"{name} must be a matrix ({meaning}), got shape {tuple(values.shape)}")
     if values.shape[0] < 2:
-        raise InputError(f"{name} has {values.shape[0]} row; at least two samples are needed")
+        raise InputError(
+            f"{name} has {count(values.shape[0], 'row')}; at least two samples are needed"
+        )
     if not _is_real(xp, values):
-        raise InputError(f"{name} holds values of type {values.dtype}; give real numbers")
+        raise InputError(f"{name} must be real numbers, got {values.dtype}")
     values = backend.float64(values)
     finite = xp.isfinite(values)
     if not bool(xp.all(finite)):
         row, column = (int(at[0]) for at in xp.nonzero(~finite))
         raise InputError(
-            f"{name} has {int(xp.count_nonzero(~finite))} values that are not finite, the first "
-            f"{float(values[row, column])} in row {row}, column {column}; remove or replace them"
+            f"{name} is not finite: {float(values[row, column])} in row {row}, column {column}, "
+            f"{count(int(xp.count_nonzero(~finite)), 'such value')} in all; remove or replace them"
         )
     return backend, values
 
@@ -114,7 +122,7 @@ def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
 def _is_real(xp: Any, values: Array) -> bool:
     try:
         return bool(xp.isdtype(values.dtype, ("real floating", "integral", "bool")))
-    except TypeError:  # NumPy's own kinds that the array API does not know, such as strings
+    except TypeError:  # types outside the array API, such as NumPy strings
         return False
 
 
@@ -124,9 +132,7 @@ def _discrete(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     if array.dtype.kind == "f":
         odd = ~np.isfinite(array) | (array != np.floor(array))
         if odd.any():
-            raise InputError(
-                f"{name} has the value {float(array[odd][0])}; labels are strings or integers"
-            )
+            raise InputError(f"{name} must be strings or integers, got {float(array[odd][0])}")
         return array
     if array.dtype.kind == "O":
         values = array.tolist()
@@ -134,7 +140,5 @@ def _discrete(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
         strange = [value for value in values if not isinstance(value, kind)]
         if not strange:
             return np.asarray(values)
-        raise InputError(
-            f"{name} has the value {strange[0]!r}; labels are all strings or all integers"
-        )
-    raise InputError(f"{name} holds values of type {array.dtype}; labels are strings or integers")
+        raise InputError(f"{name} must be all strings or all integers, got {strange[0]!r}")
+    raise InputError(f"{name} must be strings or integers, got {array.dtype}")

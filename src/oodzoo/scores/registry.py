@@ -1,7 +1,7 @@
-"""The scores by name: a score is a function and one registration.
+"""Registry of scores by name.
 
-A package adds scores to an installed oodzoo by an entry point of the group ``oodzoo.scores`` that names
-a :class:`Score`, or a module or function whose import registers one.
+Other packages add scores with an entry point of the group ``oodzoo.scores`` that names a
+:class:`Score`, or a module or function whose import registers one.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ Needs = Literal["features", "probabilities", "source_labels"]
 Function = TypeVar("Function", bound=Callable[..., float])
 
 GROUP = "oodzoo.scores"
-"""Entry points of this group add scores."""
+"""Entry-point group of score plugins."""
 
 RESERVED = (
     *("zood", "discriminability", "stability", "accuracy"),
     *("parameters", "feature_dim", "source_accuracy"),
 )
-"""What a ranking and a test bed know of themselves, and no peer may be called."""
+"""Reserved names: scores and columns of rankings and test beds."""
 
 
 @dataclass(frozen=True)
 class Score:
-    """A function that says how well a pre-trained model suits labelled data; higher is better.
+    """A score of how well a pre-trained model suits labelled data; higher is better.
 
     Attributes
     ----------
     name : str
-        What a person types: letters, digits and underscores.
+        Name to select it by: letters, digits and underscores.
     function : callable
-        `function(what it needs, y)`, or `function(what it needs, y, domains)`; arrays of NumPy.
+        Called with NumPy arrays as `function(values, y)` or `function(values, y, domains)`.
     needs : {"features", "probabilities", "source_labels"}
-        The first argument: features (n, d); or, from the head that the model was pre-trained
-        with, the probabilities (n, source classes) or the most probable source class (n,).
+        The first argument: features (n, d); or the outputs of the pre-training head, as
+        probabilities (n, source classes) or most probable source classes (n,).
     uses_domains : bool
         Whether the third argument is the domain of each sample.
     reference : str
         Authors, title, venue, year.
     title : str
-        The name in full.
+        Full name.
     """
 
     name: str
@@ -58,22 +58,24 @@ class Score:
 
 
 _SCORES: dict[str, Score] = {}
-_plugins_wanted = True
+_plugins_pending = True
 
 
 def register(score: Score) -> Score:
-    """Make a score known by its name; a name is given once."""
+    """Register a score; its name must not be in use."""
     if not score.name.isidentifier():
         raise ValueError(
-            f"a score is named by letters, digits and underscores, and not {score.name!r}"
+            f"the name of a score must be letters, digits and underscores, got {score.name!r}"
         )
     if score.name in RESERVED:
-        raise ValueError(f"the name {score.name!r} has a meaning already; choose another")
+        raise ValueError(f"the name {score.name!r} is reserved; choose another")
     if score.name in _SCORES:
-        raise ValueError(f"a score named {score.name!r} is registered already")
+        raise ValueError(f"a score named {score.name!r} is already registered")
     if score.needs not in get_args(Needs):
         known = ", ".join(get_args(Needs))
-        raise ValueError(f"score {score.name!r} needs {score.needs!r}; known are {known}")
+        raise ValueError(
+            f"needs of score {score.name!r} must be one of {known}, got {score.needs!r}"
+        )
     _SCORES[score.name] = score
     return score
 
@@ -86,7 +88,7 @@ def score(
     reference: str = "",
     title: str = "",
 ) -> Callable[[Function], Function]:
-    """Register the function below under a name; the function itself stays as it is.
+    """Register the decorated function as a score; the function itself is returned unchanged.
 
     Parameters are those of :class:`Score`.
 
@@ -109,13 +111,13 @@ def score(
 
 
 def unregister(name: str) -> None:
-    """Forget a score, so that its name can be given again, as when a notebook cell runs twice."""
+    """Remove a score, so that its name can be reused, for example in a notebook."""
     get(name)
     del _SCORES[name]
 
 
 def get(name: str) -> Score:
-    """The score of that name.
+    """Return the score of this name.
 
     Examples
     --------
@@ -124,30 +126,30 @@ def get(name: str) -> Score:
     """
     _load_plugins()
     if name not in _SCORES:
-        hint = did_you_mean(str(name), _SCORES) or f"known are {', '.join(names())}"
+        hint = did_you_mean(str(name), _SCORES) or f"available: {', '.join(names())}"
         raise InputError(f"unknown score {name!r}; {hint}")
     return _SCORES[name]
 
 
 def names() -> tuple[str, ...]:
-    """The names of all scores, sorted."""
+    """Return the names of all scores, sorted."""
     _load_plugins()
     return tuple(sorted(_SCORES))
 
 
 def _load_plugins() -> None:
-    """Import what other packages add, once, when scores are first asked for."""
-    global _plugins_wanted
-    if not _plugins_wanted:
+    """Load the scores of other packages, once, on first use."""
+    global _plugins_pending
+    if not _plugins_pending:
         return
-    _plugins_wanted = False  # first, as what is imported may ask for scores itself
+    _plugins_pending = False  # set first: plugins may look up scores themselves
     for point in sorted(entry_points(group=GROUP), key=lambda point: point.name):
         try:
             _load(point)
-        except Exception as error:  # a package of somebody else's: its fault stops nobody
+        except Exception as error:  # a broken plugin must not break oodzoo
             origin = f" of the package {point.dist.name!r}" if point.dist else ""
             warnings.warn(
-                f"the score plugin {point.name!r}{origin} is left out: "
+                f"the score plugin {point.name!r}{origin} failed and is skipped: "
                 f"{type(error).__name__}: {error}",
                 stacklevel=4,
             )
@@ -161,4 +163,4 @@ def _load(point: EntryPoint) -> None:
     if set(_SCORES) == before and not isinstance(loaded, Score):
         known = any(score.function is loaded for score in _SCORES.values())
         if not known:
-            raise ValueError(f"{point.value!r} is no Score, and importing it registers none")
+            raise ValueError(f"{point.value!r} is not a Score, and importing it registers none")

@@ -1,4 +1,4 @@
-"""Seeded samples and folds in which every class keeps its share."""
+"""Stratified random samples and folds."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from oodzoo.errors import InputError
 from oodzoo.scores.inputs import Codes
 
 Seed = int
-"""Any integer from 0: the same one gives the same result."""
+"""A non-negative integer; equal seeds give equal results."""
 
 
 def generator(random_state: Seed) -> np.random.Generator:
-    """A generator of random numbers for a seed."""
+    """Create a random-number generator from a seed."""
     if random_state != int(random_state) or random_state < 0:
-        raise InputError(f"random_state is {random_state!r}; it has to be an integer from 0")
+        raise InputError(f"random_state must be a non-negative integer, got {random_state!r}")
     return np.random.default_rng(int(random_state))
 
 
 def stratified_order(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
-    """A random order of which every beginning holds the classes in about their shares."""
+    """Return a random order whose every prefix is approximately stratified."""
     order = rng.permutation(len(y))
     by_class = order[np.argsort(y[order], kind="stable")]
     counts = np.bincount(y)
@@ -30,9 +30,9 @@ def stratified_order(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]
 
 
 def stratified_folds(y: Codes, n_folds: int, rng: np.random.Generator) -> Codes:
-    """The fold of each sample; folds have about equal sizes and shares of the classes."""
+    """Return the fold of each sample; folds are stratified and of about equal size."""
     order = rng.permutation(len(y))
     by_class = order[np.argsort(y[order], kind="stable")]
     folds = np.empty(len(y), dtype=np.int64)
-    folds[by_class] = np.arange(len(y)) % n_folds  # dealt out in turn, class by class
+    folds[by_class] = np.arange(len(y)) % n_folds  # round robin, class by class
     return folds

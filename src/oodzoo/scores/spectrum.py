@@ -1,4 +1,4 @@
-"""Eigenvalues of XᵀX, taken on whichever side of X is shorter."""
+"""Eigenvalues of XᵀX, computed from the smaller of XᵀX and XXᵀ."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from oodzoo.backend import Array, Backend
 
 
 def spectrum(backend: Backend, X: Array, Y: Array) -> tuple[Array, Array]:
-    """Eigenvalues of XᵀX that are not zero, ascending, and UᵀY.
+    """Compute the non-zero eigenvalues of XᵀX, ascending, and UᵀY.
 
-    U are the left singular vectors of X that go with them. Eigenvalues that rounding alone may
-    have made are left out, so that a constant or a repeated feature changes nothing.
-    O(n·d·min(n, d)).
+    U are the corresponding left singular vectors of X. Eigenvalues below rounding error are
+    dropped, so constant and repeated features have no effect. Complexity O(n·d·min(n, d)).
     """
     eigenvalues, vectors = _decompose(backend, X)
     if _is_wide(X):
@@ -21,7 +20,7 @@ def spectrum(backend: Backend, X: Array, Y: Array) -> tuple[Array, Array]:
 
 
 def principal_components(backend: Backend, X: Array) -> tuple[Array, Array]:
-    """Variances (1/n), descending, and the coordinates of a centred X along their directions."""
+    """Compute the variances (1/n), descending, and the coordinates of a centred X."""
     xp = backend.xp
     eigenvalues, vectors = _decompose(backend, X)
     coordinates = vectors * xp.sqrt(eigenvalues) if _is_wide(X) else X @ vectors
@@ -33,7 +32,7 @@ def _is_wide(X: Array) -> bool:
 
 
 def _decompose(backend: Backend, X: Array) -> tuple[Array, Array]:
-    """Eigenvalues that are not zero, and the left singular vectors of a wide X, else the right."""
+    """Non-zero eigenvalues, and the left (wide X) or right (tall X) singular vectors."""
     eigenvalues, vectors = backend.eigh(backend.gram(X.T if _is_wide(X) else X))
     largest = float(eigenvalues[-1])
     rounding = largest * max(X.shape) * sys.float_info.epsilon

@@ -123,7 +123,7 @@ def test_accuracy_of_each_split(device: str | None) -> None:
             for domain in range(3):
                 for side in (0, 1):
                     part = given.splits[group.trial, domain][side]
-                    assert last.right[at, place, domain, side] == right[part].mean()
+                    assert last.accuracy[at, place, domain, side] == right[part].mean()
 
 
 def test_batches_come_from_the_in_split() -> None:

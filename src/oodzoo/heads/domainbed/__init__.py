@@ -1,8 +1,7 @@
 """DomainBed's protocol on cached features [1]_.
 
-Splits, random search, Adam, three rules of selection, trials and tables are those of the reference.
-Its augmentation of images cannot be reproduced, since features are computed once from each image as
-it is.
+Splits, random search, Adam, the three selection rules, trials and tables follow the reference.
+Image augmentation is not reproduced, since the features of each image are computed only once.
 
 References
 ----------

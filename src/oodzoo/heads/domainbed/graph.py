@@ -1,4 +1,4 @@
-"""A training step as a CUDA graph: some forty small kernels, started as one."""
+"""A training step as a CUDA graph, which launches its forty small kernels at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oodzoo.backend import Array
 
 
 class Steps(Protocol):
-    """What a graph is made of: arrays that stay where they are, and arithmetic on them."""
+    """Training state in fixed arrays, and the update of a step."""
 
     parameters: Array
     first: Array
@@ -28,9 +28,9 @@ class Steps(Protocol):
 
 
 def captured(block: Steps) -> Callable[[Array, int], None]:
-    """A function that does what ``block.advance`` does, by replaying a graph.
+    """Return a replacement for ``block.advance`` that replays a CUDA graph.
 
-    Where the device refuses to record one, it is ``block.advance`` itself.
+    If the device cannot record a graph, return ``block.advance`` itself.
     """
     import torch
 
@@ -42,12 +42,12 @@ def captured(block: Steps) -> Callable[[Array, int], None]:
     bits = None if block.noise is None else block.noise.drawn()
     graph: Any = None
     with cuda.device(rows.device), contextlib.suppress(RuntimeError):
-        aside = cuda.Stream()
-        aside.wait_stream(cuda.current_stream())
-        with cuda.stream(aside):  # libraries allocate on their first calls, which no graph may do
+        warm_up = cuda.Stream()
+        warm_up.wait_stream(cuda.current_stream())
+        with cuda.stream(warm_up):  # warm up: first calls allocate, which a graph must not do
             for _ in range(3):
                 block.update(rows, size, floor, bits)
-        cuda.current_stream().wait_stream(aside)
+        cuda.current_stream().wait_stream(warm_up)
         recorded = cuda.CUDAGraph()
         with cuda.graph(recorded):
             block.update(rows, size, floor, bits)
@@ -62,7 +62,7 @@ def captured(block: Steps) -> Callable[[Array, int], None]:
         size.copy_(block.sizes[step])
         floor.copy_(block.floors[step])
         if block.noise is not None:
-            block.noise.drawn()  # into the array that the graph reads
+            block.noise.drawn()  # refills the array that the graph reads
         graph.replay()
 
     return advance

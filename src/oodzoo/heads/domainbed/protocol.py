@@ -1,4 +1,4 @@
-"""What DomainBed fixes before anything is trained: seeds, splits, hyper-parameters and folds.
+"""Seeds, splits, hyperparameters and folds of DomainBed.
 
 References
 ----------
@@ -17,23 +17,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 HOLDOUT = 0.2
-"""The part of each domain that is not trained on."""
+"""Share of each domain that is held out of training."""
 
 
 @dataclass(frozen=True)
 class Hyperparameters:
-    """One point of DomainBed's search space; what stands here is where the search begins.
+    """One point of DomainBed's search space; the defaults are those of DomainBed.
 
     Attributes
     ----------
     lr : float
         Learning rate of Adam.
     weight_decay : float
-        Added to the gradient as in Adam with an L2 penalty, bias included.
+        L2 penalty added to the gradient, as in PyTorch's Adam; it includes the bias.
     batch_size : int
-        Samples of each training domain in a step.
+        Samples per training domain and step.
     dropout : float
-        Probability that a feature of a sample is left out of a step.
+        Probability that a feature of a sample is dropped in a step.
     """
 
     lr: float = 5e-5
@@ -43,14 +43,14 @@ class Hyperparameters:
 
 
 class Split(NamedTuple):
-    """Positions of a domain's samples: trained on or tested on (in), and held out (out)."""
+    """Rows of a domain's in-split (for training or testing) and out-split (held out)."""
 
     inside: NDArray[np.int64]
     outside: NDArray[np.int64]
 
 
 def seed_hash(*parts: object) -> int:
-    """The seed that DomainBed derives from some values.
+    """Derive a seed from values as DomainBed does.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def seed_hash(*parts: object) -> int:
 
 
 def split(n: int, trial: int, domain: int) -> Split:
-    """The in-split and the out-split of a domain with n samples in a trial.
+    """Split the n samples of a domain in a trial.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def split(n: int, trial: int, domain: int) -> Split:
 
 
 def hyperparameters(draw: int, trial: int) -> Hyperparameters:
-    """Draw 0 is the default; each other one is random, each value from a seed of its own.
+    """Draw hyperparameters: draw 0 is the default, others are random with one seed per value.
 
     Examples
     --------
@@ -98,10 +98,10 @@ def hyperparameters(draw: int, trial: int) -> Hyperparameters:
 
 
 def folds(domains: Sequence[int], test_domains: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    """Which domains are left out of training: each test domain, and it with each other domain.
+    """Domains to leave out of training: each test domain alone, and paired with each other domain.
 
-    Those with two are what leave-one-domain-out selection validates on. They need a third domain
-    to train on; where there are only two domains, there are none.
+    The pairs serve leave-one-domain-out selection. They need a third domain to train on, so there
+    are none for two domains.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""DomainBed's three ways to choose among runs, as pure functions over records, and its tables."""
+"""DomainBed's three selection rules, as pure functions of records, and its table cells."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from oodzoo.heads.domainbed.protocol import Hyperparameters
 
 @dataclass(frozen=True)
 class Record:
-    """What a run has reached at a checkpoint.
+    """Accuracies of a run at a checkpoint.
 
     Attributes
     ----------
     test_domains : tuple of int
-        The one or two domains that the run did not train on.
+        The one or two domains left out of training.
     trial, draw : int
     step : int
-        Counted from 0, as DomainBed does: after step 0 one update has been made.
+        Counted from 0 as in DomainBed: after step 0 one update has been made.
     hyperparameters : Hyperparameters
     inside, outside : dict
-        Accuracy on the in-split and on the out-split of each domain.
+        Accuracy on the in-split and on the out-split, by domain.
     """
 
     test_domains: tuple[int, ...]
@@ -37,15 +37,15 @@ class Record:
 
     @property
     def accuracy(self) -> float:
-        """Accuracy on the in-split of the test domain, the figure DomainBed reports."""
+        """Accuracy on the in-split of the test domain, as DomainBed reports it."""
         return self.inside[self.test_domains[0]]
 
 
 Rule = Callable[[int, Sequence[Record], bool], float | None]
 """Validation accuracy for a test domain.
 
-Takes the test domain, the records of one trial, draw and step, and whether that step is the last;
-gives None where the rule cannot choose this step.
+Takes the test domain, the records of one trial, draw and step, and whether that step is the last.
+Returns None if the rule does not apply to this step.
 """
 
 
@@ -57,7 +57,7 @@ def training_domain(test_domain: int, records: Sequence[Record], last: bool) -> 
 
 
 def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
-    """Mean over the other domains of the accuracy when that domain was left out as well."""
+    """Mean accuracy on each other domain, when left out together with the test domain."""
     others = [d for d in _alone(test_domain, records).inside if d != test_domain]
     accuracy = {}
     for record in records:
@@ -70,7 +70,7 @@ def leave_one_domain_out(test_domain: int, records: Sequence[Record], last: bool
 
 
 def oracle(test_domain: int, records: Sequence[Record], last: bool) -> float | None:
-    """Accuracy on the out-split of the test domain itself, at the last step only."""
+    """Accuracy on the out-split of the test domain at the last step."""
     return _alone(test_domain, records).outside[test_domain] if last else None
 
 
@@ -82,10 +82,10 @@ RULES: dict[str, Rule] = {
 
 
 def chosen(rule: str, test_domain: int, trial: int, records: Iterable[Record]) -> Record | None:
-    """The record of a trial that a rule chooses among all draws and steps, None without any.
+    """Select the best record of a trial over all draws and steps by a rule, or None.
 
-    As in DomainBed the best step of each draw counts, the earliest of equals, and among equal
-    draws the last one wins.
+    As in DomainBed, ties between steps go to the earliest step and ties between draws to the last
+    draw.
     """
     mine = [r for r in records if r.trial == trial and test_domain in r.test_domains]
     groups: dict[tuple[int, int], list[Record]] = {}
@@ -105,7 +105,7 @@ def chosen(rule: str, test_domain: int, trial: int, records: Iterable[Record]) -
 
 
 def cell(accuracies: Sequence[float]) -> str:
-    """Mean and standard error over trials, in percent, as DomainBed's tables print them.
+    """Format mean and standard error over trials, in percent, as in DomainBed's tables.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""DomainBed's protocol on cached features: all draws, trials and folds, and what is chosen."""
+"""DomainBed's random search on cached features: all draws, trials and folds."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from joblib import Parallel, cpu_count, delayed
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
+from oodzoo._text import count
 from oodzoo.backend import backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed.protocol import Split, folds, hyperparameters, split
 from oodzoo.heads.domainbed.rules import RULES, Record, chosen
 from oodzoo.heads.domainbed.training import Checkpoint, Group, Problem, train
-from oodzoo.heads.linear import LinearHead
+from oodzoo.heads.linear import LinearHead, check_samples
 
 STEPS = 5001
 CHECKPOINT_EVERY = 300
 _DEVICE_BYTES = 2**33
-_SMALLEST = 5
-"""Samples of a domain: of fewer, nothing would be held out."""
+_MIN_SAMPLES = 5
+"""Minimum number of samples per domain; with fewer, none would be held out."""
 
 _Key = tuple[str, int, int, int]
 """Rule, test domain, trial, draw."""
 
 
 class Chosen(NamedTuple):
-    """A run at the checkpoint that a rule has chosen, and its classifier."""
+    """The record that a rule selects, and its classifier."""
 
     record: Record
     head: LinearHead
@@ -46,9 +47,9 @@ class Sweep:
     test_domains : tuple of int
     trials : int
     records : list of Record
-        Every run at every checkpoint.
+        One record per run and checkpoint.
     splits : dict
-        Rows of the samples in the in-split and the out-split, by (trial, domain).
+        Rows of the in-split and the out-split, by (trial, domain).
     """
 
     test_domains: tuple[int, ...]
@@ -58,7 +59,7 @@ class Sweep:
     _heads: dict[_Key, LinearHead]
 
     def chosen(self, rule: str = "leave-one-domain-out") -> dict[int, list[Chosen]]:
-        """For each test domain, what a rule chooses in each trial.
+        """Select one run per test domain and trial.
 
         Parameters
         ----------
@@ -67,11 +68,11 @@ class Sweep:
         Returns
         -------
         dict
-            ``result[domain][trial].record.accuracy`` is the accuracy that DomainBed reports: on the
-            in-split of the test domain, whose rows are ``sweep.splits[trial, domain].inside``.
+            ``result[domain][trial].record.accuracy`` is the accuracy that DomainBed reports, on the
+            in-split of the test domain (rows ``sweep.splits[trial, domain].inside``).
         """
         if rule not in RULES:
-            raise InputError(f"selection rule {rule!r} is not known; one of {', '.join(RULES)}")
+            raise InputError(f"unknown selection rule {rule!r}; available: {', '.join(RULES)}")
         result: dict[int, list[Chosen]] = {}
         for domain in self.test_domains:
             result[domain] = []
@@ -79,15 +80,15 @@ class Sweep:
                 record = chosen(rule, domain, trial, self.records)
                 if record is None:
                     raise InputError(
-                        f"selection rule {rule!r} needs three domains, and there are two; "
-                        "take 'training-domain'"
+                        f"selection rule {rule!r} needs three domains, got two; "
+                        "use 'training-domain'"
                     )
                 head = self._heads[rule, domain, trial, record.draw]
                 result[domain].append(Chosen(record, head))
         return result
 
     def accuracies(self, rule: str = "leave-one-domain-out") -> dict[int, list[float]]:
-        """The accuracy that DomainBed reports, for each test domain and trial."""
+        """Return the accuracy that DomainBed reports, per test domain and trial."""
         return {d: [c.record.accuracy for c in each] for d, each in self.chosen(rule).items()}
 
 
@@ -104,33 +105,32 @@ def sweep(
     device: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Sweep:
-    """Random search over linear classifiers as DomainBed does it, on features as they are.
+    """Run DomainBed's random search over linear classifiers of fixed features.
 
-    All draws, trials and folds are trained as one batched problem. Each run is by itself what
-    DomainBed would train on these features: its own weights to begin with, cross-entropy, Adam, and
-    batches of each training domain. Runs that differ only in the domains left out see the same
-    batches and the same dropout.
+    All draws, trials and folds are trained as one batched problem. Each run trains as in DomainBed:
+    with its own initial weights, cross-entropy, Adam, and batches from each training domain. Runs
+    that differ only in the left-out domains share batches and dropout.
 
     Parameters
     ----------
     samples : Samples
-        Of all domains, those to test on included.
+        Samples of all domains, including test domains.
     n_classes : int
     test_domains : sequence of int, optional
-        Those to be tested on, each by itself; all domains if None.
+        Domains to test on, one at a time; all domains if None.
     draws : int
-        Hyper-parameters to try; draw 0 is DomainBed's default.
+        Number of hyperparameter draws; draw 0 is DomainBed's default.
     trials : int
-        Repetitions with other splits, draws and batches.
+        Number of repetitions with other splits, draws and batches.
     steps : int
     checkpoint_every : int
-        Accuracies are computed after step 0, after each step that this divides, and after the last.
+        Accuracies are computed at every multiple of this step, and after the last step.
     seed : int
-        Of initial weights, batches and dropout. Splits and draws are those of DomainBed.
+        Random seed of initial weights, batches and dropout. Splits and draws follow DomainBed.
     device : str, optional
-        NumPy if None, else PyTorch on this device.
+        Compute with NumPy if None, else with PyTorch on this device.
     progress : callable, optional
-        Called with the number of runs that have ended and of all runs.
+        Called with the number of finished runs and of all runs.
 
     Examples
     --------
@@ -141,17 +141,18 @@ def sweep(
     >>> sorted(found.accuracies("training-domain"))
     [0, 1, 2]
     """
-    there = backend(device)
+    be = backend(device)
     domains = tuple(np.unique(samples.domains).tolist())
     tested = domains if test_domains is None else tuple(test_domains)
-    _check(samples, n_classes, domains, tested)
+    _check_domains(samples, domains, tested)
+    check_samples(samples, n_classes)
     for name, number in (("draws", draws), ("trials", trials), ("steps", steps),
                          ("checkpoint_every", checkpoint_every)):  # fmt: skip
         if number < 1:
-            raise InputError(f"{name} is {number}; it must be at least 1")
+            raise InputError(f"{name} must be at least 1, got {number}")
     problem = Problem(
-        backend=there,
-        features=there.asarray(np.ascontiguousarray(samples.features, np.float32)),
+        backend=be,
+        features=be.asarray(np.ascontiguousarray(samples.features, np.float32)),
         labels=samples.labels,
         n_classes=n_classes,
         folds=folds(domains, tested),
@@ -165,47 +166,36 @@ def sweep(
         for draw in range(draws)
     ]
     blocks = _blocks(problem, groups)
-    jobs = min(cpu_count(), len(blocks)) if there.is_numpy else 1
+    jobs = min(cpu_count(), len(blocks)) if be.is_numpy else 1
     tasks = (delayed(_run)(problem, block, steps, checkpoint_every) for block in blocks)
     records: list[Record] = []
     heads: dict[_Key, LinearHead] = {}
     done = 0
-    # Products of one group are small: a thread for each group does better than many for a product.
-    with threadpool_limits(1 if there.is_numpy else None):
-        ended = Parallel(jobs, prefer="threads", return_as="generator")(tasks)
-        for block, (new, its_heads) in zip(blocks, ended, strict=True):
-            records += new
-            heads |= its_heads
+    # Products of one group are small: one thread per group is faster than threads within BLAS.
+    with threadpool_limits(1 if be.is_numpy else None):
+        results = Parallel(jobs, prefer="threads", return_as="generator")(tasks)
+        for block, (new_records, new_heads) in zip(blocks, results, strict=True):
+            records += new_records
+            heads |= new_heads
             done += len(block)
             if progress is not None:
                 progress(done * len(problem.folds), len(groups) * len(problem.folds))
     return Sweep(tested, trials, records, dict(problem.splits), heads)
 
 
-def _check(
-    samples: Samples, n_classes: int, domains: tuple[int, ...], tested: tuple[int, ...]
-) -> None:
+def _check_domains(samples: Samples, domains: tuple[int, ...], tested: tuple[int, ...]) -> None:
     if len(domains) < 2:
-        raise InputError(f"DomainBed's protocol needs two domains, and there are {len(domains)}")
+        raise InputError(f"DomainBed's protocol needs at least two domains, got {len(domains)}")
     if not tested or set(tested) - set(domains) or len(set(tested)) < len(tested):
-        raise InputError(f"test domains {list(tested)}; name some of {list(domains)}, each once")
+        raise InputError(
+            f"test_domains must be distinct domains of {list(domains)}, got {list(tested)}"
+        )
     for domain in domains:
         n = int(np.sum(samples.domains == domain))
-        if n < _SMALLEST:
+        if n < _MIN_SAMPLES:
             raise InputError(
-                f"domain {domain} has {n} samples; of fewer than {_SMALLEST} none can be held out"
+                f"domain {domain} has {count(n, 'sample')}; at least {_MIN_SAMPLES} are needed"
             )
-    if samples.labels.min() < 0 or samples.labels.max() >= n_classes:
-        raise InputError(
-            f"labels go from {samples.labels.min()} to {samples.labels.max()}, "
-            f"and there are {n_classes} classes, counted from 0"
-        )
-    bad = np.flatnonzero(~np.isfinite(samples.features).all(axis=1))
-    if len(bad):
-        raise InputError(
-            f"features of sample {bad[0]} are not finite (and of {len(bad) - 1} others); "
-            "remove these samples or mend the model"
-        )
 
 
 def _splits(
@@ -221,7 +211,7 @@ def _splits(
 
 
 def _blocks(problem: Problem, groups: list[Group]) -> list[list[Group]]:
-    """Groups that are trained together; of similar batch sizes, so that little is filled up."""
+    """Partition groups into blocks of similar batch size, to reduce padding."""
     size = _fitting(problem, groups) if problem.on_cuda else 1
     if size >= len(groups):
         return [groups]
@@ -231,7 +221,7 @@ def _blocks(problem: Problem, groups: list[Group]) -> list[list[Group]]:
 
 
 def _fitting(problem: Problem, groups: list[Group]) -> int:
-    """How many groups fit onto the device: their batches, weights, and Adam's moments."""
+    """Number of groups whose batches, weights and Adam moments fit on the device."""
     dim = problem.features.shape[1]
     rows = len(problem.domains) * max(group.hyperparameters.batch_size for group in groups)
     columns = len(problem.folds) * problem.n_classes
@@ -242,7 +232,7 @@ def _fitting(problem: Problem, groups: list[Group]) -> int:
 def _run(
     problem: Problem, block: list[Group], steps: int, checkpoint_every: int
 ) -> tuple[list[Record], dict[_Key, LinearHead]]:
-    """Train a block; keep the weights of each run where each rule likes it best so far."""
+    """Train a block; keep the weights of each run at its best checkpoint per rule."""
     records: list[Record] = []
     best: dict[_Key, tuple[float, NDArray[np.float32]]] = {}
     for checkpoint in train(problem, block, steps, checkpoint_every):
@@ -272,8 +262,8 @@ def _records(problem: Problem, group: Group, at: int, checkpoint: Checkpoint) ->
             group.draw,
             checkpoint.step,
             group.hyperparameters,
-            dict(zip(problem.domains, checkpoint.right[at, place, :, 0].tolist(), strict=True)),
-            dict(zip(problem.domains, checkpoint.right[at, place, :, 1].tolist(), strict=True)),
+            dict(zip(problem.domains, checkpoint.accuracy[at, place, :, 0].tolist(), strict=True)),
+            dict(zip(problem.domains, checkpoint.accuracy[at, place, :, 1].tolist(), strict=True)),
         )
         for place, fold in enumerate(problem.folds)
     ]
@@ -282,7 +272,7 @@ def _records(problem: Problem, group: Group, at: int, checkpoint: Checkpoint) ->
 def _head(
     problem: Problem, test_domain: int, trial: int, decay: float, parameters: NDArray[np.float32]
 ) -> LinearHead:
-    """As a head; weight decay δ is a penalty of strength C = 1 / (n δ)."""
+    """Convert parameters to a head; weight decay δ corresponds to C = 1 / (n δ)."""
     trained = [domain for domain in problem.domains if domain != test_domain]
     n = sum(len(problem.splits[trial, domain].inside) for domain in trained)
     values = parameters.T.astype(np.float64)

@@ -1,10 +1,10 @@
-"""Many linear classifiers trained with Adam at once.
+"""Batched training of many linear classifiers with Adam.
 
-The runs of one draw in one trial differ only in the domains they leave out. They are given the
-same batches of each domain and the same dropout, so that one product of a batch with the weights
-of all of them serves all; each run by itself is what it would be alone. A block of such groups is
-one batched product: on a GPU all groups at once, on a CPU one group at a time, whose weights and
-moments then stay in the cache over all steps.
+The runs of one draw in one trial (a group) differ only in the domains they leave out. They share
+the batches of each domain and the dropout, so that a single product of a batch with the weights of
+all runs is enough; each run has the same result as if trained alone. A block of groups is trained
+by batched products: all groups at once on a GPU, one group at a time on a CPU, where its weights
+and moments then stay in the cache.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _EVALUATED_ROWS = 16_384
 
 @dataclass(frozen=True)
 class Group:
-    """The runs of one draw in one trial, a run for each fold."""
+    """The runs of one draw in one trial, one per fold."""
 
     trial: int
     draw: int
@@ -35,19 +35,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Problem:
-    """What all runs share.
+    """Data and settings shared by all runs.
 
     Attributes
     ----------
     backend : Backend
     features : array (n, d)
-        float32, on the device of the backend, once.
+        In float32, on the device of the backend.
     labels : array (n,)
     n_classes : int
     folds : tuple of tuple of int
-        The domains that each run of a group leaves out.
+        The domains left out by each run of a group.
     splits : mapping
-        The rows of each domain in each trial, by (trial, domain).
+        Rows of the splits, by (trial, domain).
     domains : tuple of int
     seed : int
     """
@@ -67,36 +67,36 @@ class Problem:
 
     @property
     def trained(self) -> tuple[int, ...]:
-        """The domains that at least one fold trains on."""
+        """Domains that at least one fold trains on."""
         return tuple(d for d in self.domains if any(d not in fold for fold in self.folds))
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a block of groups stands after a step.
+    """State of a block of groups after a step.
 
     Attributes
     ----------
     step : int
-    right : array (groups, folds, domains, 2)
+    accuracy : array (groups, folds, domains, 2)
         Accuracy on the in-split and the out-split.
     parameters : array (groups, d + 1, folds, classes)
-        Weights and, in the last row, bias.
+        Weights, and the bias in the last row.
     """
 
     step: int
-    right: NDArray[np.float64]
+    accuracy: NDArray[np.float64]
     parameters: NDArray[np.float32]
 
 
 Batches = Callable[[int, int], NDArray[np.int64]]
-"""Rows to train on from a step up to another: (steps, groups, trained domains, widest batch)."""
+"""Training rows of a range of steps: (steps, groups, training domains, largest batch size)."""
 
 
 def train(
     problem: Problem, groups: Sequence[Group], steps: int, checkpoint_every: int
 ) -> Iterator[Checkpoint]:
-    """Train a block of groups, and stop at each checkpoint as DomainBed does."""
+    """Train a block of groups; yield its state at each checkpoint of DomainBed."""
     batches = sampled_batches(problem, groups)
     block = Block(problem, groups, steps)
     advance = captured(block) if problem.on_cuda else block.advance
@@ -111,9 +111,9 @@ def train(
 
 
 def sampled_batches(problem: Problem, groups: Sequence[Group]) -> Batches:
-    """Rows drawn with replacement from the in-split of each domain, as DomainBed's loader does.
+    """Sample rows with replacement from the in-split of each domain, as DomainBed's loader does.
 
-    A domain has a stream of its own, so that what a run sees of it depends on nothing else.
+    Each domain has its own random stream, so its batches do not depend on the other domains.
     """
     trained = problem.trained
     width = max(group.hyperparameters.batch_size for group in groups)
@@ -139,7 +139,7 @@ def sampled_batches(problem: Problem, groups: Sequence[Group]) -> Batches:
 
 
 def initial_parameters(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float32]:
-    """Weights and bias (groups, d + 1, folds, classes), uniform as in PyTorch's linear layer."""
+    """Draw weights and bias (groups, d + 1, folds, classes) as PyTorch's linear layer does."""
     d = problem.features.shape[1]
     shape = (len(groups), d + 1, len(problem.folds), problem.n_classes)
     parameters = np.empty(shape, np.float32)
@@ -152,7 +152,7 @@ def initial_parameters(problem: Problem, groups: Sequence[Group]) -> NDArray[np.
 
 
 class Block:
-    """Groups that are trained in step: their parameters, and Adam's moments of them."""
+    """Groups that are trained together: their parameters and Adam's moments."""
 
     def __init__(self, problem: Problem, groups: Sequence[Group], steps: int) -> None:
         backend, xp = problem.backend, problem.backend.xp
@@ -183,8 +183,8 @@ class Block:
         return self.backend.asarray(values.astype(np.float32)[:, None, None])
 
     def _set_hyperparameters(self, steps: int) -> None:
-        # With m and v kept as m / (1 - β1) and v / (1 - β2), Adam's step is
-        # size * m / (sqrt(v) + floor), and each moment takes one pass less.
+        # With m and v stored as m / (1 - β1) and v / (1 - β2), Adam's step is
+        # size * m / (sqrt(v) + floor), which saves one pass per moment.
         lr = np.array([group.hyperparameters.lr for group in self.groups])
         decay = np.array([group.hyperparameters.weight_decay for group in self.groups])
         done = np.arange(1, steps + 1)
@@ -195,17 +195,17 @@ class Block:
         self._decay = self._per_group(decay) if decay.any() else None
 
     def advance(self, rows: Array, step: int) -> None:
-        """One step of Adam on some rows of the features."""
+        """Take one step of Adam on the given rows of the features."""
         noise = None if self.noise is None else self.noise.drawn()
         self.update(rows, self.sizes[step], self.floors[step], noise)
 
     @property
     def rows(self) -> int:
-        """Rows that a step takes, those that only fill up included."""
+        """Number of rows per step, including padding."""
         return int(self._weight.shape[0] * self._weight.shape[1])
 
     def update(self, rows: Array, size: Array, floor: Array, noise: Array | None) -> None:
-        """The arithmetic of a step, on arrays alone, as a CUDA graph wants it."""
+        """Update the parameters; uses fixed arrays only, so that a CUDA graph can record it."""
         xp, dim = self.xp, self._dim
         shape = self._weight.shape
         x = xp.take(self.problem.features, rows, axis=0).reshape(*shape[:2], dim)
@@ -244,7 +244,7 @@ class Block:
         self.parameters -= change
 
     def accuracy(self) -> NDArray[np.float64]:
-        """Accuracy of each group, fold, domain and split."""
+        """Compute the accuracy per group, fold, domain and split."""
         problem, xp = self.problem, self.xp
         counts = []
         for at, group in enumerate(self.groups):
@@ -263,16 +263,16 @@ class Block:
         return share.reshape(*share.shape[:2], len(problem.domains), 2)
 
     def on_host(self) -> NDArray[np.float32]:
-        """The parameters (groups, d + 1, folds, classes) as they are now."""
+        """Copy the parameters (groups, d + 1, folds, classes) to the host."""
         shape = (len(self.groups), self._dim + 1, len(self.problem.folds), self.problem.n_classes)
         return to_numpy(self.parameters).reshape(shape)
 
 
 class Noise:
-    """16 random bits for each feature of each row of a step.
+    """16 random bits per feature and row of a step, for dropout.
 
-    NumPy and PyTorch draw different bits from the same seed; they are the only thing that differs
-    between the two.
+    NumPy and PyTorch draw different bits from the same seed; this is the only difference between
+    the two backends.
     """
 
     def __init__(self, problem: Problem, groups: Sequence[Group], rows: int) -> None:
@@ -290,7 +290,7 @@ class Noise:
             self._generator = torch.Generator(device).manual_seed(seed)
 
     def drawn(self) -> Array:
-        """Whole numbers from -2¹⁵ to 2¹⁵ - 1, new at each call."""
+        """Draw new integers from -2¹⁵ to 2¹⁵ - 1."""
         if self._raw is not None:
             size = int(np.prod(self._shape))
             return self._raw(-(-size // 4)).view(np.int16)[:size].reshape(self._shape)
@@ -298,10 +298,10 @@ class Noise:
 
 
 def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float32]:
-    """The weight of each row of a batch in the loss of each fold: (groups, rows, folds, 1).
+    """Weights of the rows of a batch in the loss of each fold: (groups, rows, folds, 1).
 
-    The loss is the mean over the rows of all training domains; a row of a domain that the fold
-    leaves out, or one that only fills up a smaller batch, has no weight.
+    The loss is the mean over the rows of all training domains; rows of left-out domains and
+    padding have zero weight.
     """
     width = max(group.hyperparameters.batch_size for group in groups)
     weights = np.zeros((len(groups), len(problem.trained), width, len(problem.folds)), np.float32)
@@ -314,12 +314,12 @@ def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float3
 
 
 def _parts(problem: Problem, trial: int) -> list[NDArray[np.int64]]:
-    """The rows of each domain's in-split and out-split; each trial has as many."""
+    """Rows of the in-split and out-split of each domain; sizes are the same in all trials."""
     return [part for domain in problem.domains for part in problem.splits[trial, domain]]
 
 
 def _members(problem: Problem, trial: int) -> NDArray[np.float32]:
-    """1 where a sample is in a part, (parts, n)."""
+    """Membership of samples in parts, 0 or 1, (parts, n)."""
     parts = _parts(problem, trial)
     members = np.zeros((len(parts), len(problem.labels)), np.float32)
     for place, part in enumerate(parts):
