@@ -13,7 +13,7 @@ Arrays = dict[str, NDArray[np.float64]]
 def zoo(
     *, n: int = 30, n_domains: int = 4, n_classes: int = 3, seed: int = 0
 ) -> tuple[Arrays, NDArray[np.int64], NDArray[Any]]:
-    """Four models through more or less noise, each with some features that say nothing."""
+    """Four models with different noise levels, each with two uninformative features."""
     rng = np.random.default_rng(seed)
     domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
     y = np.tile(np.arange(n) % n_classes, n_domains)
@@ -21,6 +21,6 @@ def zoo(
     features = {}
     for name, noise in {"poor": 4.0, "best": 0.8, "fair": 1.5, "good": 1.0}.items():
         signal = np.eye(n_classes)[y] @ rng.normal(size=(n_classes, 4))
-        told = signal + moved + noise * rng.normal(size=(len(y), 4))
-        features[name] = np.concatenate([told, rng.normal(size=(len(y), 2))], axis=1)
+        informative = signal + moved + noise * rng.normal(size=(len(y), 4))
+        features[name] = np.concatenate([informative, rng.normal(size=(len(y), 2))], axis=1)
     return features, y, domains

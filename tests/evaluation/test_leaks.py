@@ -1,4 +1,4 @@
-"""Nothing about a test domain is known before it is scored."""
+"""The test domain has no influence before it is scored."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from tests.evaluation.data import zoo
 
-from oodzoo.evaluation.choice import PEERS, Choice, Part, choose
+from oodzoo.evaluation.choice import FAST_PEERS, Candidate, Choice, choose
 from oodzoo.evaluation.protocol import cells
-from oodzoo.evaluation.training import LeftOut, domainbed, fast
+from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
 from oodzoo.ranking.ranker import rankings_without
@@ -36,14 +36,14 @@ def changed(data: Any) -> Any:
 
 def decided(source: FeatureSource, protocol: str, auto: bool, trials: int = 1) -> Any:
     ranking = rankings_without(source)[TEST]
-    train = fast(trials) if protocol == "fast" else domainbed(2, draws=3, steps=40)
+    train = fast_trainer(trials) if protocol == "fast" else domainbed_trainer(2, draws=3, steps=40)
     return ranking, choose(
-        LeftOut.of(source, TEST),
+        TrainingView.without(source, TEST),
         ranking,
         train,
         top_k=None if auto else [1, 3],
         main=None if auto else 3,
-        peers=PEERS,
+        peers=FAST_PEERS,
     )
 
 
@@ -55,17 +55,17 @@ def require_identical(one: tuple[Ranking, Choice], two: tuple[Ranking, Choice]) 
         mine, theirs = getattr(first, kind), getattr(second, kind)
         assert list(mine) == list(theirs)
         for key in mine:
-            require_same_part(mine[key], theirs[key])
+            require_same_candidate(mine[key], theirs[key])
     assert len(first.random) == len(second.random) >= 5
     for part, other in zip(first.random, second.random, strict=True):
-        require_same_part(part, other)
+        require_same_candidate(part, other)
 
 
-def require_same_part(one: Part, two: Part) -> None:
+def require_same_candidate(one: Candidate, two: Candidate) -> None:
     assert list(one.columns.by_model) == list(two.columns.by_model)
     for model, columns in one.columns.by_model.items():
         assert np.array_equal(columns, two.columns.by_model[model])
-    for (head, rows), (other, same_rows) in zip(one.trained, two.trained, strict=True):
+    for (head, rows), (other, same_rows) in zip(one.heads, two.heads, strict=True):
         assert np.array_equal(head.weights, other.weights)
         assert np.array_equal(head.bias, other.bias)
         assert head.C == other.C
@@ -83,11 +83,11 @@ def test_labels_and_features_of_the_test_domain_change_nothing_before_scoring(
     before, after = ArraySource(*data), ArraySource(*changed(data))
     one, two = decided(before, protocol, auto, trials), decided(after, protocol, auto, trials)
     require_identical(one, two)
-    # and scoring does look at it
+    # but scoring depends on it
     assert cells(before, TEST, one[1]) != cells(after, TEST, two[1])
 
 
-def test_what_a_store_keeps_leaks_nothing(tmp_path: Path) -> None:
+def test_the_cache_of_a_store_leaks_nothing(tmp_path: Path) -> None:
     sources = []
     for name, data in (("before", zoo()), ("after", changed(zoo()))):
         features, y, domains = data
@@ -113,7 +113,7 @@ def test_a_class_that_only_the_test_domain_has_changes_nothing() -> None:
         assert row.model == same.model
         assert row.score == pytest.approx(same.score, rel=1e-9)
         assert all(fold.skipped == () for fold in same.folds)
-    # Everything after the ranking is given the training domains alone, so it is identical.
+    # Everything after the ranking uses the training domains only, so it is identical.
     require_identical((one[0], one[1]), (one[0], two[1]))
     scored = cells(ArraySource(features, more, domains), TEST, two[1])["single"]
     known = cells(ArraySource(features, y, domains), TEST, one[1])["single"]

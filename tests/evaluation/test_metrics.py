@@ -10,7 +10,7 @@ from oodzoo.evaluation.metrics import BINS, accuracy, balanced_accuracy, calibra
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 30), st.integers(2, 5), st.floats(0.1, 20))
-def test_measures_are_what_they_are_defined_to_be(
+def test_measures_equal_their_definitions(
     seed: int, n: int, n_classes: int, sharpness: float
 ) -> None:
     rng = np.random.default_rng(seed)
@@ -25,14 +25,14 @@ def test_measures_are_what_they_are_defined_to_be(
     assert calibration_error(probabilities, labels) == pytest.approx(expected)
 
 
-def test_classes_that_the_domain_lacks_have_no_part_in_balanced_accuracy() -> None:
+def test_absent_classes_do_not_count_in_balanced_accuracy() -> None:
     labels = np.array([0, 0, 0, 2])
     probabilities = np.eye(4)[[0, 0, 1, 2]]
     assert accuracy(probabilities, labels) == 0.75
     assert balanced_accuracy(probabilities, labels) == pytest.approx((2 / 3 + 1) / 2)
 
 
-def test_a_sure_and_right_classifier_is_calibrated_and_a_wrong_one_is_not() -> None:
+def test_a_certain_classifier_is_calibrated_if_correct() -> None:
     labels = np.array([0, 1, 1])
     assert calibration_error(np.eye(2)[labels], labels) == 0
     assert calibration_error(np.eye(2)[1 - labels], labels) == 1

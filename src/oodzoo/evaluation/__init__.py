@@ -1,4 +1,4 @@
-"""What the models chosen without a domain reach on it."""
+"""Leave-one-domain-out evaluation of ranking, concatenation and feature selection."""
 
 from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row

@@ -1,4 +1,4 @@
-"""How right, and how rightly sure, a classifier is on a test domain."""
+"""Accuracy and calibration of a classifier on a test domain."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 15
-"""Of the calibration error, as in Guo et al., "On Calibration of Modern Neural Networks", 2017."""
+"""Bins of the calibration error, as in Guo et al., "On Calibration of Modern Neural Networks",
+2017."""
 
 
 class Measures(NamedTuple):
-    """Of one classifier on one test domain, in percent."""
+    """Measures of one classifier on one test domain, in percent."""
 
     accuracy: float
     balanced: float
@@ -20,7 +21,7 @@ class Measures(NamedTuple):
 
 
 def measures(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> Measures:
-    """All measures of probabilities (n, C) against labels (n,), in percent."""
+    """Compute all measures of probabilities (n, C) against labels (n,), in percent."""
     return Measures(
         100 * accuracy(probabilities, labels),
         100 * balanced_accuracy(probabilities, labels),
@@ -29,21 +30,21 @@ def measures(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> M
 
 
 def accuracy(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Share of samples whose most probable class is theirs."""
+    """Share of samples whose most probable class is correct."""
     return float(np.mean(probabilities.argmax(axis=1) == labels))
 
 
 def balanced_accuracy(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """Mean over the classes that occur among the labels of the share of samples that are right.
+    """Mean per-class accuracy over the classes that occur among the labels.
 
     Examples
     --------
-    >>> sure = np.eye(3)[[0, 0, 0, 0]]
-    >>> accuracy(sure, np.array([0, 0, 0, 1])), balanced_accuracy(sure, np.array([0, 0, 0, 1]))
+    >>> certain, labels = np.eye(3)[[0, 0, 0, 0]], np.array([0, 0, 0, 1])
+    >>> accuracy(certain, labels), balanced_accuracy(certain, labels)
     (0.75, 0.5)
     """
-    right = probabilities.argmax(axis=1) == labels
-    return float(np.mean([right[labels == label].mean() for label in np.unique(labels)]))
+    correct = probabilities.argmax(axis=1) == labels
+    return float(np.mean([correct[labels == label].mean() for label in np.unique(labels)]))
 
 
 def calibration_error(
@@ -53,7 +54,7 @@ def calibration_error(
 
     .. math:: \sum_b \frac{n_b}{n}\,\lvert \text{accuracy}_b - \text{confidence}_b\rvert,
 
-    where bin b of B holds the samples whose greatest probability lies in ((b - 1)/B, b/B].
+    where bin b of B holds the samples whose highest probability is in ((b - 1)/B, b/B].
 
     Examples
     --------
@@ -61,8 +62,8 @@ def calibration_error(
     0.30000000000000004
     """
     confidence = probabilities.max(axis=1)
-    right = (probabilities.argmax(axis=1) == labels).astype(np.float64)
-    place = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
-    # What a bin adds is |Σ right - Σ confidence| / n: its size cancels.
-    gaps = np.bincount(place, right - confidence, minlength=bins)
+    correct = (probabilities.argmax(axis=1) == labels).astype(np.float64)
+    bin_of = np.clip(np.ceil(confidence * bins).astype(np.int64) - 1, 0, bins - 1)
+    # A bin contributes |Σ correct - Σ confidence| / n: its size cancels.
+    gaps = np.bincount(bin_of, correct - confidence, minlength=bins)
     return float(np.abs(gaps).sum() / len(labels))

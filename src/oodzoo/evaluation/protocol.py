@@ -1,4 +1,4 @@
-"""Each domain in turn is one that nobody has seen."""
+"""Leave-one-domain-out evaluation."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo import scores
+from oodzoo._text import count
 from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
-from oodzoo.evaluation.choice import PEERS, Choice, Part, choose
+from oodzoo.evaluation.choice import FAST_PEERS, Candidate, Choice, choose
 from oodzoo.evaluation.metrics import Measures, measures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row
-from oodzoo.evaluation.training import LeftOut, domainbed, fast
+from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
@@ -23,14 +24,14 @@ from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.ranking.ranker import rankings_without, require_score
 
 TOP_K = 3
-"""As in the paper."""
+"""Number of concatenated models in the paper."""
 
-_SMALLEST = 5
-"""Samples of a domain that can be split into 80 % and 20 %."""
+_MIN_SPLIT_SAMPLES = 5
+"""Fewest samples of a domain that can be split into 80 % and 20 %."""
 
 
 def evaluate(
-    features: Mapping[str, Array] | FeatureStore,
+    features: Mapping[str, Array] | FeatureStore | FeatureSource,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
@@ -45,40 +46,40 @@ def evaluate(
     device: str | None = None,
     progress: Log | None = None,
 ) -> Evaluation:
-    """Measure what models, chosen and combined without a domain, reach on that domain.
+    """Evaluate ranking, concatenation and feature selection on left-out domains.
 
-    Each domain is the test domain once. The others rank the models, select features, choose every
-    parameter and train the heads; only then the test domain is looked at.
+    Each domain is the test domain once. Models are ranked, features are selected, hyper-parameters
+    are chosen and heads are trained on the other domains only.
 
     Parameters
     ----------
-    features : mapping or FeatureStore
-        Features (n, d) of each model by name, with `y` and `domains`; or a store. Three domains
-        or more.
+    features : mapping, FeatureStore or FeatureSource
+        Features (n, d) of each model by name, with `y` and `domains`; or a store. At least three
+        domains.
     y, domains : sequence
-        Class and domain of each row, texts or integers.
+        Class and domain of each row, strings or integers.
     top_k : int, sequence of int or "auto"
-        How many models to put side by side. Several make a table of all of them (the paper's
-        ablation; the main rows are those of 3, or of the first). With "auto" the training domains
-        choose among 1, 3, 5 and 7, by leaving each of them out in turn.
+        Number of models to concatenate. Several numbers are all evaluated (the paper's ablation);
+        the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
+        leave-one-domain-out validation on the training domains.
     protocol : {"fast", "domainbed"}
         How heads are trained: logistic regression, or DomainBed's random search.
     score : str, default "zood"
-        What models are ranked by, see :func:`oodzoo.rank`.
+        Score to rank by, see :func:`oodzoo.rank`.
     trials : int, optional
-        Repetitions with other splits, which give a standard error; 1 for "fast" (which then trains
-        on everything), 3 for "domainbed".
+        Repetitions with other splits, for a standard error. By default 1 for "fast" (trained on
+        all samples) and 3 for "domainbed".
     draws, steps : int
-        Of "domainbed": hyper-parameters to try, and steps to train.
+        Hyper-parameter draws and training steps; "domainbed" only.
     seed : int
-        Of random features, and of training by "domainbed".
+        Seed of random features and of "domainbed".
     baselines : bool or sequence of str
-        Whether to train every single model and random features too, to compare with; or the peer
-        scores whose best model is to be shown beside them.
+        Whether to evaluate every single model and random features as well; or names of the peer
+        scores whose best model is evaluated.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+        PyTorch device such as "cuda"; NumPy if None.
     progress : callable, optional
-        Called with a line about each step.
+        Called with one line about each step.
 
     Examples
     --------
@@ -97,22 +98,25 @@ def evaluate(
     require_seed(seed)
     backend(device)
     peers = _peers(baselines)
-    numbers = numbers_of(top_k)
-    trials = trials_of(protocol, trials)
-    train = fast(trials) if protocol == "fast" else domainbed(trials, draws, steps, seed, device)
-    source = _usable(as_source(features, y, domains), trials > 1 or protocol == "domainbed")
+    numbers = parse_top_k(top_k)
+    trials = resolve_trials(protocol, trials)
+    train = fast_trainer(trials)
+    if protocol == "domainbed":
+        train = domainbed_trainer(trials, draws, steps, seed, device)
+    source = as_source(features, y, domains)
+    _require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
     if numbers is not None:
-        numbers = _at_most(numbers, len(source.models))
-    main = None if numbers is None else main_number(numbers)
-    say = progress or (lambda message: None)
-    say(f"ranking {len(source.models)} models without each of {len(source.domains)} domains")
+        numbers = _limited(numbers, len(source.models))
+    main = None if numbers is None else main_top_k(numbers)
+    log = progress or (lambda message: None)
+    n_models, n_domains = len(source.models), len(source.domains)
+    log(f"ranking {count(n_models, 'model')}, leaving out each of {count(n_domains, 'domain')}")
     rankings = rankings_without(source, score=score, device=device)
     outcome: dict[str, dict[str, Cell]] = {}
     choices: dict[str, Choice] = {}
     for test in source.domains:
-        where = f"test domain {test!r}: "
         choice = choose(
-            LeftOut.of(source, test),
+            TrainingView.without(source, test),
             rankings[test],
             train,
             top_k=numbers,
@@ -120,7 +124,7 @@ def evaluate(
             peers=peers,
             seed=seed,
             device=device,
-            say=lambda message, where=where: say(where + message),  # type: ignore[misc]
+            log=lambda message, test=test: log(f"test domain {test!r}: {message}"),  # type: ignore[misc]
         )
         outcome[test] = cells(source, test, choice)
         choices[test] = choice
@@ -128,15 +132,15 @@ def evaluate(
 
 
 def cells(source: FeatureSource, test: str, choice: Choice) -> dict[str, Cell]:
-    """What was chosen, scored on the test domain: a cell of each row."""
+    """Score a choice on its test domain: one cell per row."""
     scored: dict[str, Cell] = {}
-    singles = {model: _cell(source, test, part) for model, part in choice.singles.items()}
+    singles = {model: _cell(source, test, each) for model, each in choice.singles.items()}
     scored["single"] = singles[choice.best]
     for k in choice.ensembles:
         scored[f"ensemble {k}"] = _cell(source, test, choice.ensembles[k])
         scored[f"selection {k}"] = _cell(source, test, choice.selections[k])
     if choice.random:
-        draws = [_cell(source, test, part) for part in choice.random]
+        draws = [_cell(source, test, each) for each in choice.random]
         scored["random_features"] = _mean_cell(draws)
         scored["oracle"] = max(singles.values(), key=lambda cell: cell.accuracy)
     for name, model in choice.best_by.items():
@@ -145,28 +149,28 @@ def cells(source: FeatureSource, test: str, choice: Choice) -> dict[str, Cell]:
 
 
 def probabilities(
-    source: FeatureSource, test: str, part: Part
+    source: FeatureSource, test: str, candidate: Candidate
 ) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Class probabilities and labels of the rows that each trial is scored on."""
+    """Return class probabilities and labels of the rows that each trial is scored on."""
     known = source.only([domain for domain in source.domains if domain != test]).classes
     columns = [source.classes.index(label) for label in known]
-    features = part.columns.samples(source, [test]).features
+    features = candidate.columns.samples(source, [test]).features
     labels = source.labels(test)
     result = []
-    for head, rows in part.trained:
+    for head, rows in candidate.heads:
         full = np.zeros((len(rows), len(source.classes)))
         full[:, columns] = head.probabilities(features[rows])
         result.append((full, labels[rows]))
     return result
 
 
-def _cell(source: FeatureSource, test: str, part: Part) -> Cell:
-    found = tuple(measures(*each) for each in probabilities(source, test, part))
-    return Cell(found, part.columns.models, len(part.columns))
+def _cell(source: FeatureSource, test: str, candidate: Candidate) -> Cell:
+    found = tuple(measures(*each) for each in probabilities(source, test, candidate))
+    return Cell(found, candidate.columns.models, len(candidate.columns))
 
 
 def _mean_cell(draws: Sequence[Cell]) -> Cell:
-    """The mean over draws in each trial."""
+    """Average over draws in each trial."""
     means = np.mean([cell.measures for cell in draws], axis=0)
     models = tuple(dict.fromkeys(model for cell in draws for model in cell.models))
     return Cell(tuple(Measures(*each) for each in means.tolist()), models, draws[0].n_features)
@@ -184,7 +188,7 @@ def _evaluation(
     def row(name: str) -> Row:
         return Row({test: found[name] for test, found in outcome.items()})
 
-    def of_main(kind: str) -> Row:
+    def main_row(kind: str) -> Row:
         return Row({t: found[f"{kind} {choices[t].top_k}"] for t, found in outcome.items()})
 
     ablation = {}
@@ -201,8 +205,8 @@ def _evaluation(
         trials=trials,
         domains=source.domains,
         single=row("single"),
-        ensemble=of_main("ensemble"),
-        selection=of_main("selection"),
+        ensemble=main_row("ensemble"),
+        selection=main_row("selection"),
         feature_ratio={test: choice.ratios[choice.top_k] for test, choice in choices.items()},
         baselines={name: row(name) for name in _baseline_names(first)},
         ablation=ablation,
@@ -225,77 +229,80 @@ def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
     return unseen
 
 
-# --- what may be asked for ---------------------------------------------------------------------
+# --- options -----------------------------------------------------------------------------------
 
 
 def _peers(baselines: bool | Sequence[str]) -> tuple[str, ...] | None:
     if isinstance(baselines, bool):
-        return PEERS if baselines else None
+        return FAST_PEERS if baselines else None
     names = (baselines,) if isinstance(baselines, str) else tuple(baselines)
     return tuple(scores.get(name).name for name in names)
 
 
-def numbers_of(top_k: int | Sequence[int] | str) -> list[int] | None:
-    """How many models to put side by side, in order; None for as many as turn out best."""
-    if isinstance(top_k, str):
-        if top_k == "auto":
-            return None
-        raise InputError(f"top_k is {top_k!r}; give numbers such as 3 or (1, 3, 5, 7), or 'auto'")
-    numbers = list(top_k) if isinstance(top_k, Iterable) else [top_k]
-    whole = [isinstance(k, int | np.integer) and k >= 1 for k in numbers]
-    if not numbers or not all(whole):
-        raise InputError(f"top_k is {top_k!r}; give whole numbers from 1, or 'auto'")
+def parse_top_k(top_k: int | Sequence[int] | str) -> list[int] | None:
+    """Validate numbers of models to concatenate and sort them; None for "auto"."""
+    if isinstance(top_k, str) and top_k == "auto":
+        return None
+    several = isinstance(top_k, Iterable) and not isinstance(top_k, str)
+    numbers: list[Any] = list(top_k) if several else [top_k]  # type: ignore[arg-type]
+    valid = [isinstance(k, int | np.integer) and k >= 1 for k in numbers]
+    if not numbers or not all(valid):
+        raise InputError(
+            f"top_k must be a positive integer, several such as (1, 3, 5, 7), or 'auto', "
+            f"got {top_k!r}"
+        )
     return sorted({int(k) for k in numbers})
 
 
-def main_number(numbers: Sequence[int]) -> int:
-    """Of several, the number whose rows stand for all."""
+def main_top_k(numbers: Sequence[int]) -> int:
+    """Return the number used for the main rows: 3 if present, else the first."""
     return TOP_K if TOP_K in numbers else numbers[0]
 
 
-def _at_most(numbers: Sequence[int], n_models: int) -> list[int]:
+def _limited(numbers: Sequence[int], n_models: int) -> list[int]:
     if max(numbers) > n_models:
         warnings.warn(
-            f"there are {n_models} models, fewer than {max(numbers)}; all are taken",
+            f"only {count(n_models, 'model')} available, fewer than {max(numbers)}; using all",
             stacklevel=3,
         )
     return sorted({min(k, n_models) for k in numbers})
 
 
 def require_seed(seed: int) -> None:
+    """Raise an InputError if the seed is negative."""
     if seed < 0:
-        raise InputError(f"seed is {seed}; it must be 0 or more")
+        raise InputError(f"seed must be 0 or more, got {seed}")
 
 
-def trials_of(protocol: str, trials: int | None) -> int:
-    """How often a protocol repeats itself."""
+def resolve_trials(protocol: str, trials: int | None = None) -> int:
+    """Validate a protocol and its number of trials; the default number if None."""
     if protocol not in ("fast", "domainbed"):
-        raise InputError(f"protocol is {protocol!r}; it can be 'fast' or 'domainbed'")
+        raise InputError(f"protocol must be 'fast' or 'domainbed', got {protocol!r}")
     if trials is None:
         return 1 if protocol == "fast" else 3
     if trials < 1:
-        raise InputError(f"trials is {trials!r}; it must be 1 or more")
+        raise InputError(f"trials must be 1 or more, got {trials!r}")
     return trials
 
 
-def _usable(source: FeatureSource, with_splits: bool) -> FeatureSource:
-    """Domains that have samples; three of them, and two classes without any of them."""
+def _require_usable(source: FeatureSource, *, with_splits: bool) -> None:
+    """Require three domains, two classes without any one domain, and enough samples to split."""
     names = source.domains
     if len(names) < 3:
         raise InputError(
-            f"an evaluation takes three domains, one to test on and two to rank models by; "
-            f"usable here: {', '.join(map(repr, names)) or 'none'}"
+            "an evaluation needs at least three domains, one to test on and two to rank models on; "
+            f"got {', '.join(map(repr, names)) or 'none'}"
         )
     for test in names:
         training = source.only([domain for domain in names if domain != test])
         if len(training.classes) < 2:
             raise InputError(
-                f"without domain {test!r} there is the single class {training.classes[0]!r}; a "
-                "classifier needs two"
+                f"the domains other than {test!r} have only the class {training.classes[0]!r}; a "
+                "classifier needs at least two"
             )
-        if with_splits and len(source.labels(test)) < _SMALLEST:
+        n = len(source.labels(test))
+        if with_splits and n < _MIN_SPLIT_SAMPLES:
             raise InputError(
-                f"domain {test!r} has {len(source.labels(test))} samples; splits of 80 % and 20 % "
-                f"take at least {_SMALLEST}"
+                f"domain {test!r} has {count(n, 'sample')}; splits of 80 % and 20 % need at least "
+                f"{_MIN_SPLIT_SAMPLES}"
             )
-    return source

@@ -1,4 +1,4 @@
-"""The outcome of an evaluation: rows over test domains, for people and for machines."""
+"""Results of an evaluation: rows over test domains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """What was reached on one test domain: measures of each trial, and with what."""
+    """Result on one test domain: measures of each trial, with the models and features used."""
 
     measures: tuple[Measures, ...]
     models: tuple[str, ...]
@@ -28,23 +28,24 @@ class Cell:
 
     @property
     def accuracy(self) -> float:
+        """Mean over trials."""
         return float(np.mean([each.accuracy for each in self.measures]))
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way to choose features, on every test domain.
+    """Results of one method on all test domains.
 
     Attributes
     ----------
     cells : dict of str to Cell
-        By test domain.
+        Result by test domain.
     """
 
     cells: dict[str, Cell]
 
     def measure(self, name: str) -> dict[str, float]:
-        """Mean over trials of a measure, in percent, by test domain."""
+        """Return the mean over trials of a measure, in percent, by test domain."""
         return {d: float(values.mean()) for d, values in self._trials(name).items()}
 
     @property
@@ -54,7 +55,7 @@ class Row:
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """Standard error of the accuracy over trials; that of the average as DomainBed has it."""
+        """Standard error of the accuracy over trials, computed as in DomainBed."""
         trials = self._trials("accuracy")
         number = len(next(iter(trials.values())))
         if number == 1:
@@ -66,7 +67,7 @@ class Row:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The row for machines, in percent."""
+        """Convert the row to a JSON document, in percent."""
         return {
             **_averaged(self.measure("accuracy")),
             "balanced": _averaged(self.measure("balanced")),
@@ -79,11 +80,11 @@ class Row:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Row:
-        """The row that :meth:`to_dict` was called on."""
+        """Restore a row from :meth:`to_dict`."""
         return cls(
             {
                 domain: Cell(
-                    structured(trials, tuple[Measures, ...], "an evaluation"),
+                    structured(trials, tuple[Measures, ...], "the evaluation"),
                     tuple(document["models"][domain]),
                     document["n_features"][domain],
                 )
@@ -100,13 +101,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Aggregation:
-    """The best K models side by side, with all their features and with those selected.
+    """Results of the best K models concatenated, with all and with selected features.
 
     Attributes
     ----------
     ensemble, selection : Row
     feature_ratio : dict of str to float
-        The share of features that is kept, by test domain.
+        Share of features selected, by test domain.
     """
 
     ensemble: Row
@@ -114,6 +115,7 @@ class Aggregation:
     feature_ratio: dict[str, float]
 
     def to_dict(self) -> dict[str, Any]:
+        """Convert the results to a JSON document."""
         return {
             "ensemble": self.ensemble.to_dict(),
             "selection": self.selection.to_dict(),
@@ -122,7 +124,7 @@ class Aggregation:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Aggregation:
-        """The object that :meth:`to_dict` was called on."""
+        """Restore the results from :meth:`to_dict`."""
         return cls(
             Row.from_dict(document["ensemble"]),
             Row.from_dict(document["selection"]),
@@ -132,30 +134,30 @@ class Aggregation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What the models chosen without a domain reach on it.
+    """Results of a leave-one-domain-out evaluation.
 
     Attributes
     ----------
     protocol, score : str
     top_k : int or dict of str to int
-        How many models are put side by side; by test domain where the training domains chose.
+        Number of concatenated models; by test domain if it was chosen on the training domains.
     trials : int
     domains : tuple of str
         The test domains.
     single : Row
-        The first model of the ranking.
+        The top model of the ranking.
     ensemble, selection : Row
-        The best K models with all features, and with those that selection keeps.
+        The best K models with all features, and with the selected ones.
     feature_ratio : dict of str to float
-        The share of features that is kept, by test domain.
+        Share of features selected, by test domain.
     baselines : dict of str to Row
-        ``random_features`` (as many as are selected, from the same models; mean over draws),
-        ``oracle`` (the single model that is best on the test domain, which nobody can know),
-        ``best_by_<score>``.
+        ``random_features`` (as many as were selected, from the same models; mean over draws),
+        ``oracle`` (the single model that is most accurate on the test domain),
+        ``best_by_<score>`` (the top model under another score).
     ablation : dict of int to Aggregation
-        For each K, where there are several.
+        Results for each K, if several were evaluated.
     unseen : dict
-        Classes of a test domain that no other domain has; they are never predicted.
+        Classes that occur in the test domain only; they are never predicted.
     """
 
     protocol: str
@@ -173,12 +175,12 @@ class Evaluation:
 
     @property
     def rows(self) -> dict[str, Row]:
-        """All rows by name."""
+        """All rows, by name."""
         main = {"single": self.single, "ensemble": self.ensemble, "selection": self.selection}
         return main | self.baselines
 
     def to_dict(self) -> dict[str, Any]:
-        """The evaluation for machines; accuracies in percent, ratios from 0 to 1."""
+        """Convert the evaluation to a JSON document; accuracies in percent, ratios from 0 to 1."""
         document: dict[str, Any] = {
             "protocol": self.protocol,
             "score": self.score,
@@ -201,7 +203,7 @@ class Evaluation:
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Evaluation:
-        """The evaluation that :meth:`to_dict` was called on."""
+        """Restore an evaluation from :meth:`to_dict`."""
         return cls(
             protocol=document["protocol"],
             score=document["score"],
@@ -220,36 +222,39 @@ class Evaluation:
         )
 
     def findings(self) -> list[str]:
-        """What the figures say, one plain line each."""
-        single, selection = self.single.average, self.selection.average
-        ratio = 100 * _mean(self.feature_ratio)
-        found = (
-            f"Features selected from the best models ({ratio:.0f} % of them) reach "
-            f"{selection:.1f} % on an unseen domain, {_against(selection, single)} the best "
-            f"model alone and {_against(selection, self.ensemble.average)} all features."
+        """Summarise the results, one sentence per line."""
+        selection = self.selection.average
+        main = (
+            f"Features selected from the top {self._n_models} "
+            f"({100 * _mean(self.feature_ratio):.0f} % of them) reach {selection:.1f} % on unseen "
+            f"domains, {_compared(selection, self.single.average)} the best single model and "
+            f"{_compared(selection, self.ensemble.average)} all features."
         )
-        lines = [found]
+        lines = [main]
         if random := self.baselines.get("random_features"):
-            if round(selection, 1) > round(random.average, 1):
-                lines.append(
-                    f"As many features drawn at random reach {random.average:.1f} %: selection is "
-                    f"{round(selection, 1) - round(random.average, 1):.1f} points better."
-                )
-            else:
-                lines.append(
-                    f"As many features drawn at random reach {random.average:.1f} %: here selection"
-                    " is no better than that."
-                )
+            gain = round(selection, 1) - round(random.average, 1)
+            verdict = f"{gain:.1f} points better" if gain > 0 else "not better than that"
+            lines.append(
+                f"The same number of features drawn at random reaches {random.average:.1f} %; "
+                f"selection is {verdict}."
+            )
         if oracle := self.baselines.get("oracle"):
             lines.append(
-                f"Knowing the test domain, the best single model would reach "
+                "The best single model on each test domain, which is unknown in advance, reaches "
                 f"{oracle.average:.1f} %."
             )
         for domain, classes in self.unseen.items():
-            lines.append(
-                f"No domain but {domain!r} has {', '.join(classes)}: there they count as wrong."
-            )
+            noun, names = "class" if len(classes) == 1 else "classes", ", ".join(map(repr, classes))
+            lines.append(f"Only domain {domain!r} has the {noun} {names}: always misclassified.")
         return lines
+
+    @property
+    def _n_models(self) -> str:
+        numbers = set(self.top_k.values()) if isinstance(self.top_k, dict) else {self.top_k}
+        if len(numbers) > 1:
+            return "models"
+        (k,) = numbers
+        return "model" if k == 1 else f"{k} models"
 
     def __str__(self) -> str:
         names = list(self.rows)
@@ -259,7 +264,7 @@ class Evaluation:
         return "\n".join([*lines, *self.findings()])
 
     def to_frame(self) -> pandas.DataFrame:
-        """A table with one line for each row and test domain."""
+        """Return a data frame with one line per row and test domain."""
         try:
             import pandas
         except ImportError as error:
@@ -289,8 +294,8 @@ def _averaged(values: Mapping[str, float]) -> dict[str, Any]:
     return {"average": _mean(values), "domains": dict(values)}
 
 
-def _against(value: float, other: float) -> str:
+def _compared(value: float, other: float) -> str:
     difference = round(value, 1) - round(other, 1)  # as both are shown
     if abs(difference) < 0.05:
-        return "the same as"
+        return "equal to"
     return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"

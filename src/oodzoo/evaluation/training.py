@@ -1,4 +1,4 @@
-"""Heads for a test domain, by either protocol, trained on the other domains alone."""
+"""Train heads on the training domains of a fold, with either protocol."""
 
 from __future__ import annotations
 
@@ -17,118 +17,109 @@ from oodzoo.heads.linear import LinearHead, fit_head
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A test domain as those see it who must not know it.
+class TrainingView:
+    """Training view without the test domain.
 
     Attributes
     ----------
     test : str
-        Its name.
-    place : int
-        Its place among all domains.
-    n : int
-        Its number of samples.
-    training : FeatureSource
-        All that the other domains have, and nothing else.
+        Name of the test domain.
+    position : int
+        Position of the test domain among all domains.
+    n_test : int
+        Number of samples of the test domain.
+    source : FeatureSource
+        The training domains only.
     """
 
     test: str
-    place: int
-    n: int
-    training: FeatureSource
+    position: int
+    n_test: int
+    source: FeatureSource
 
     @classmethod
-    def of(cls, source: FeatureSource, test: str) -> LeftOut:
+    def without(cls, source: FeatureSource, test: str) -> TrainingView:
         others = [domain for domain in source.domains if domain != test]
-        n = len(source.labels(test))
-        return cls(test, source.domains.index(test), n, source.only(others))
+        n_test = len(source.labels(test))
+        return cls(test, source.domains.index(test), n_test, source.only(others))
 
 
-class Trained(NamedTuple):
-    """The head of one trial, and which rows of the test domain it is scored on."""
+class TrainedHead(NamedTuple):
+    """Head of one trial, and the rows of the test domain to score it on."""
 
     head: LinearHead
     rows: NDArray[np.int64]
 
 
-Train = Callable[[LeftOut, Columns], list[Trained]]
-"""Trains a head on kept features, one for each trial."""
+Trainer = Callable[[TrainingView, Columns], list[TrainedHead]]
+"""Trains one head per trial on some columns."""
 
 
-def fast(trials: int) -> Train:
-    """Logistic regression, its strength chosen by leaving each training domain out in turn.
+def fast_trainer(trials: int) -> Trainer:
+    """Logistic regression, with C chosen by leaving out one training domain at a time.
 
-    One trial trains on everything. Of several, each trains on the 80 % of each training domain
-    that DomainBed's split of that trial has inside; that makes up their spread. All of them are
-    scored on the whole test domain.
+    A single trial trains on all samples. With several, each trains on the 80 % of every training
+    domain in DomainBed's split of that trial. All are scored on the whole test domain.
     """
 
-    def train(left_out: LeftOut, columns: Columns) -> list[Trained]:
-        training = left_out.training
-        samples = columns.samples(training, training.domains)
-        n_classes = len(training.classes)
-        everything = np.arange(left_out.n)
-        if trials == 1:
-            return [Trained(fit_head(samples, n_classes), everything)]
-        return [
-            Trained(fit_head(_inside(samples, left_out, trial), n_classes), everything)
-            for trial in range(trials)
-        ]
+    def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
+        samples = columns.samples(view.source, view.source.domains)
+        n_classes, rows = len(view.source.classes), np.arange(view.n_test)
+        parts = [samples] if trials == 1 else [_inside(samples, view, t) for t in range(trials)]
+        return [TrainedHead(fit_head(part, n_classes), rows) for part in parts]
 
     return train
 
 
-def domainbed(
+def domainbed_trainer(
     trials: int, draws: int, steps: int, seed: int = 0, device: str | None = None
-) -> Train:
-    """DomainBed's random search, hyper-parameters chosen by leaving each training domain out.
+) -> Trainer:
+    """DomainBed's random search, with leave-one-domain-out model selection on training domains.
 
-    A trial is scored on its in-split of the test domain, as DomainBed does.
+    A trial is scored on its in-split of the test domain, as in DomainBed.
     """
 
-    def train(left_out: LeftOut, columns: Columns) -> list[Trained]:
-        training = left_out.training
-        samples = columns.samples(training, training.domains)
+    def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
         found = sweep(
-            _with_blank_test_domain(samples, left_out),
-            len(training.classes),
-            test_domains=[left_out.place],
+            _with_blank_test_domain(columns.samples(view.source, view.source.domains), view),
+            len(view.source.classes),
+            test_domains=[view.position],
             trials=trials,
             draws=draws,
             steps=steps,
             seed=seed,
             device=device,
         )
-        chosen = found.chosen("leave-one-domain-out")[left_out.place]
+        chosen = found.chosen("leave-one-domain-out")[view.position]
         return [
-            Trained(each.head, split(left_out.n, trial, left_out.place).inside)
+            TrainedHead(each.head, split(view.n_test, trial, view.position).inside)
             for trial, each in enumerate(chosen)
         ]
 
     return train
 
 
-def _inside(samples: Samples, left_out: LeftOut, trial: int) -> Samples:
-    """What a trial trains on: the in-split of each training domain."""
-    numbers = _numbers(samples, left_out)
+def _inside(samples: Samples, view: TrainingView, trial: int) -> Samples:
+    """The in-split of each training domain in a trial."""
+    positions = _positions(samples, view)
     parts = []
-    for number in np.unique(numbers):
-        rows = np.flatnonzero(numbers == number)
-        parts.append(rows[split(len(rows), trial, int(number)).inside])
+    for position in np.unique(positions):
+        rows = np.flatnonzero(positions == position)
+        parts.append(rows[split(len(rows), trial, int(position)).inside])
     rows = np.sort(np.concatenate(parts))
     return Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
 
 
-def _with_blank_test_domain(samples: Samples, left_out: LeftOut) -> Samples:
-    """The sweep counts the test domain among the others; what it is given of it is empty."""
-    blank = np.zeros((left_out.n, samples.features.shape[1]), samples.features.dtype)
+def _with_blank_test_domain(samples: Samples, view: TrainingView) -> Samples:
+    """Append zeros in place of the test domain, which the sweep expects among the domains."""
+    blank = np.zeros((view.n_test, samples.features.shape[1]), samples.features.dtype)
     return Samples(
         np.concatenate([samples.features, blank]),
-        np.concatenate([samples.labels, np.zeros(left_out.n, np.int64)]),
-        np.concatenate([_numbers(samples, left_out), np.full(left_out.n, left_out.place)]),
+        np.concatenate([samples.labels, np.zeros(view.n_test, np.int64)]),
+        np.concatenate([_positions(samples, view), np.full(view.n_test, view.position)]),
     )
 
 
-def _numbers(samples: Samples, left_out: LeftOut) -> NDArray[np.int64]:
-    """The domain of each sample by its place among all domains, the test domain counted."""
-    return samples.domains + (samples.domains >= left_out.place)
+def _positions(samples: Samples, view: TrainingView) -> NDArray[np.int64]:
+    """Domain of each sample, as its position among all domains including the test domain."""
+    return samples.domains + (samples.domains >= view.position)

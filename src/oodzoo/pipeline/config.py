@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oodzoo.evaluation.protocol import numbers_of, require_seed, trials_of
+from oodzoo.evaluation.protocol import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.ranking.ranker import require_score
 
@@ -31,8 +31,8 @@ class RunConfig:
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
     def __post_init__(self) -> None:
-        numbers_of(self.top_k)
-        trials_of(self.protocol, None)
+        parse_top_k(self.top_k)
+        resolve_trials(self.protocol)
         require_score(self.score)
         require_seed(self.seed)
 

@@ -1,0 +1,73 @@
+"""`oodzoo evaluate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.evaluation.data import zoo
+
+from oodzoo.features.importing import import_features
+
+Run = Callable[..., Any]
+
+
+def stored(folder: Path, *data: Any) -> Path:
+    features, y, domains = data
+    np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features)
+    return import_features([folder / "f.npz"], folder / "store").path
+
+
+def test_json(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo())
+    document = run("evaluate", store, "--top-k", "1,3", "--json").document
+    assert document["domains"] == ["d0", "d1", "d2", "d3"]
+    assert (document["protocol"], document["score"], document["top_k"]) == ("fast", "zood", 3)
+    rows = [document[name] for name in ("single", "ensemble", "selection")]
+    for row in [*rows, *document["baselines"].values()]:
+        assert set(row) == {
+            "average", "domains", "balanced", "calibration_error", "error", "models", "n_features",
+            "trials",
+        }  # fmt: skip
+        for part in (row, row["balanced"], row["calibration_error"]):
+            assert part["average"] == pytest.approx(np.mean(list(part["domains"].values())))
+            assert 0 <= part["average"] <= 100
+    assert 0 < document["feature_ratio"]["average"] <= 1
+    assert {"random_features", "oracle", "best_by_logme"} <= set(document["baselines"])
+    oracle_row = document["baselines"]["oracle"]["domains"]
+    assert all(oracle_row[d] >= document["single"]["domains"][d] for d in oracle_row)
+    assert len(document["ablation"]) == 2
+
+
+def test_tables_fit_80_columns(run: Run, tmp_path: Path) -> None:
+    features, y, domains = zoo(n_domains=4)
+    named = np.char.add(domains, " has a very long name of its own")
+    store = stored(tmp_path, features, y, named)
+    options = ("--trials", "2", "--peers", "sfda,knn")
+    code, out, err = run("evaluate", store, *options)
+    assert code == 0
+    lines = out.splitlines()
+    table = [line for line in lines if "%" not in line or line.startswith("accuracy")]
+    assert all(len(line.rstrip()) <= 80 for line in table)
+    for name in ("Single", "Ensemble", "F. Selection", "F. Ratio", "random features", "oracle",
+                 "best by sfda", "best by knn"):  # fmt: skip
+        assert any(line.startswith(name) for line in lines)
+    assert "Standard error of its average over 2 trials" in out
+    assert "training on random features" in err
+
+
+def test_number_of_models_chosen_on_the_training_domains(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo())
+    outcome = run("evaluate", store, "--top-k", "auto", "--no-baselines")
+    assert outcome.code == 0
+    assert "Number of concatenated models per test domain, chosen on the others: " in outcome.out
+
+
+def test_invalid_use(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo(n_domains=2))
+    complaint = run("evaluate", store, "--top-k", "three").complaint
+    assert "--top-k must be an integer, several such as 1,3,5,7, or auto; got 'three'" in complaint
+    assert "needs at least three domains" in run("evaluate", store).complaint

@@ -1,0 +1,50 @@
+"""Heads trained without the test domain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.evaluation.data import zoo
+
+import oodzoo
+from oodzoo.evaluation.training import TrainingView
+from oodzoo.features.columns import Samples
+from oodzoo.features.source import ArraySource
+from oodzoo.heads.domainbed import sweep
+
+
+def test_a_view_has_the_training_domains_only() -> None:
+    view = TrainingView.without(ArraySource(*zoo()), "d1")
+    assert (view.test, view.position, view.n_test) == ("d1", 1, 30)
+    assert view.source.domains == ("d0", "d2", "d3")
+
+
+def test_standard_error_over_trials() -> None:
+    data = zoo()
+    one = oodzoo.evaluate(*data, baselines=False)
+    assert one.to_dict()["single"]["error"] is None
+    three = oodzoo.evaluate(*data, baselines=False, trials=3)
+    error = three.to_dict()["single"]["error"]
+    trials = np.array([[m.accuracy for m in c.measures] for c in three.single.cells.values()])
+    assert trials.shape == (4, 3)
+    assert error["average"] == pytest.approx(trials.mean(axis=0).std() / np.sqrt(3))
+    assert error["domains"]["d2"] == pytest.approx(trials[2].std() / np.sqrt(3))
+    assert error["average"] > 0
+    # the choice does not depend on the trials
+    assert three.selection.cells["d0"].models == one.selection.cells["d0"].models
+
+
+def test_domainbed_scores_the_in_split_of_the_test_domain() -> None:
+    features, y, domains = zoo()
+    result = oodzoo.evaluate(
+        features, y, domains, top_k=1, protocol="domainbed", trials=2, draws=2, steps=60,
+        baselines=False, seed=5,
+    )  # fmt: skip
+    assert result.to_dict()["protocol"] == "domainbed"
+    for number, test in enumerate(result.domains):
+        array = features[result.single.cells[test].models[0]].astype(np.float32)
+        samples = Samples(array, y, np.unique(domains, return_inverse=True)[1])
+        found = sweep(samples, 3, test_domains=[number], trials=2, draws=2, steps=60, seed=5)
+        expected = found.accuracies()[number]
+        mine = [each.accuracy / 100 for each in result.single.cells[test].measures]
+        assert mine == pytest.approx(expected)
