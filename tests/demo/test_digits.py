@@ -1,4 +1,4 @@
-"""The embedded digits: complete, disjoint, deterministic, and really shifted."""
+"""The embedded digits: complete, disjoint, deterministic, and shifted between domains."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_two_calls_give_the_same_bytes_and_leave_other_files_alone(
         assert (folder / name).read_bytes() == (tmp_path / name).read_bytes(), name
 
 
-def test_domains_differ_by_more_than_their_digits_do(folder: Path) -> None:
-    """The mean image of a domain is further from any other's than two halves of it are apart."""
+def test_domains_differ_more_than_their_samples(folder: Path) -> None:
+    """Mean images differ more between domains than between two halves of a domain."""
     means, spread = {}, []
     for domain in DOMAINS:
         stack = np.stack(

@@ -1,4 +1,4 @@
-"""Packages that a test may need, and images of awkward sizes."""
+"""Optional packages, and images of unusual sizes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oodzoo.errors import MissingPackageError
 from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
-# Read when huggingface_hub is imported: without it a test of a hub out of reach would try for long.
+# Read when huggingface_hub is imported; otherwise tests of an unreachable hub would retry for long.
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
@@ -21,7 +21,7 @@ def _package(name: str, extra: str) -> Any:
     purpose = "this test"
     try:
         torch = optional_package("torch", extra=extra, purpose=purpose)
-        torch.set_num_threads(1)  # models here are small: more threads only wait for each other
+        torch.set_num_threads(1)  # threads slow down models this small
         if name != "torch" and (name != "transformers" or torchvision_installed()):
             import_torchvision(extra=extra, purpose=purpose)
         return optional_package(name, extra=extra, purpose=purpose)
@@ -56,7 +56,7 @@ def open_clip() -> Any:
 
 @pytest.fixture(scope="session")
 def images() -> list[Image.Image]:
-    """Landscape, portrait, square, tiny and odd: noise, so that a shift by one pixel shows."""
+    """Noise images of many sizes, so that a shift by one pixel is detected."""
     noise = np.random.default_rng(0)
     sizes = [
         (320, 240),

@@ -47,7 +47,7 @@ def test_features_and_logits(pixels: Any) -> None:
     assert logits.dtype == np.float32
 
 
-def test_tensors_with_gradients_and_of_half_precision_are_taken(torch: Any, pixels: Any) -> None:
+def test_tensors_with_gradients_and_in_half_precision_are_accepted(torch: Any, pixels: Any) -> None:
     weights = torch.ones(3, 4, requires_grad=True)
 
     def function(batch: Any) -> Any:
@@ -60,7 +60,7 @@ def test_tensors_with_gradients_and_of_half_precision_are_taken(torch: Any, pixe
     np.testing.assert_allclose(logits, features, rtol=0.01)
 
 
-def test_the_fingerprint_is_of_the_version() -> None:
+def test_fingerprint_depends_on_the_version() -> None:
     first = _model(_colours).info.fingerprint
     assert _model(lambda batch: -_colours(batch)).info.fingerprint == first
     assert _model(_colours, version="2").info.fingerprint != first
@@ -82,13 +82,13 @@ def test_the_fingerprint_is_of_the_version() -> None:
         (3, "expected a callable, got 3"),
     ],
 )
-def test_bad_outputs_are_said_in_one_line(function: Any, message: str) -> None:
+def test_bad_outputs_are_rejected_in_one_line(function: Any, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         _model(function)
     assert "\n" not in str(caught.value)
 
 
-def test_a_version_is_asked_for() -> None:
+def test_version_must_not_be_empty() -> None:
     with pytest.raises(InputError, match="version must not be empty"):
         _model(_colours, version="")
 

@@ -35,7 +35,7 @@ def test_the_paper_has_35_models_in_three_groups() -> None:
 
 
 @pytest.mark.parametrize("name", ["paper", "modern"])
-def test_every_model_says_what_it_is(name: str) -> None:
+def test_every_model_is_fully_described(name: str) -> None:
     specs = named_zoo(name)
     require_unique_names((spec.name for spec in specs), name)
     for spec in specs:
@@ -49,14 +49,14 @@ def test_every_model_says_what_it_is(name: str) -> None:
         )
         assert all(known), spec
         assert spec.licence, spec
-        # What the source states about its images is not overridden.
+        # The preprocessing of the source is not overridden.
         assert (spec.input_size, spec.mean, spec.std) == (None, None, None)
 
 
 @pytest.mark.filterwarnings("ignore:QuickGELU mismatch")
 @pytest.mark.parametrize("spec", _LISTED, ids=[spec.name for spec in _LISTED])
 def test_every_model_is_known_to_its_source(spec: ModelSpec, request: Any) -> None:
-    """Built without weights: the name is real, and its size is what the catalogue says."""
+    """Built without weights: the name exists, and its size is as stated."""
     request.getfixturevalue(spec.kind)
     torch = request.getfixturevalue("torch")
     source = import_module(f"oodzoo.zoo.{spec.kind}")

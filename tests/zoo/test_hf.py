@@ -56,7 +56,7 @@ def _run(torch: Any, model: Any) -> tuple[Any, Any]:
         ),
     ],
 )
-def test_a_classifier_gives_what_goes_into_its_head_and_what_comes_out(
+def test_classifier_returns_the_input_of_its_head_and_logits(
     transformers: Any, torch: Any, tmp_path: Path, kind: str, config: Any, processor: Any, head: str
 ) -> None:
     torch.manual_seed(0)
@@ -77,7 +77,7 @@ def test_a_classifier_gives_what_goes_into_its_head_and_what_comes_out(
 
 
 @pytest.mark.parametrize("kind", ["CLIP", "Siglip"])
-def test_a_model_of_images_and_texts_gives_image_embeddings(
+def test_image_text_model_returns_image_embeddings(
     transformers: Any, torch: Any, tmp_path: Path, kind: str
 ) -> None:
     torch.manual_seed(0)
@@ -110,7 +110,7 @@ def test_a_model_of_images_and_texts_gives_image_embeddings(
         ("ViTMAE", {}, "class token"),
     ],
 )
-def test_a_backbone_gives_its_pooled_output_and_never_a_random_one(
+def test_backbone_returns_pooled_output_but_never_a_random_pooler(
     transformers: Any, torch: Any, tmp_path: Path, kind: str, options: Any, taken: str
 ) -> None:
     torch.manual_seed(0)
@@ -127,7 +127,7 @@ def test_a_backbone_gives_its_pooled_output_and_never_a_random_one(
     assert _load(tmp_path).info.fingerprint == model.info.fingerprint
 
 
-def test_weights_that_the_checkpoint_lacks_are_not_made_up(
+def test_checkpoint_with_missing_weights_is_rejected(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:
     save_checkpoint(
@@ -139,7 +139,7 @@ def test_weights_that_the_checkpoint_lacks_are_not_made_up(
         _load(tmp_path)
 
 
-def test_without_a_processor_a_zoo_file_must_say_it_all(
+def test_without_a_processor_a_zoo_file_must_state_the_preprocessing(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:
     transformers.Dinov2Model(transformers.Dinov2Config(**VIT)).save_pretrained(tmp_path / "net")
@@ -163,9 +163,7 @@ def test_without_a_processor_a_zoo_file_must_say_it_all(
         ),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_line(
-    transformers: Any, where: str, message: str
-) -> None:
+def test_loading_errors_are_one_line(transformers: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         load_model(ModelSpec("model", f"hf/{where}"))
     assert "\n" not in str(caught.value)

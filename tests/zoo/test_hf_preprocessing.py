@@ -30,7 +30,7 @@ from oodzoo.zoo.spec import ModelSpec
         ),
     ],
 )
-def test_preprocessing_gives_the_tensor_the_processor_gives(
+def test_preprocessing_equals_the_image_processor(
     transformers: Any, tmp_path: Path, images: list[Any], kind: str, settings: Any
 ) -> None:
     processor = image_processor(transformers, kind, settings)
@@ -42,7 +42,7 @@ def test_preprocessing_gives_the_tensor_the_processor_gives(
         np.testing.assert_allclose(ours([image]), theirs, atol=1e-6, err_msg=str(image.size))
 
 
-def test_a_processor_of_another_kind_is_refused(transformers: Any, tmp_path: Path) -> None:
+def test_unsupported_processor_is_rejected(transformers: Any, tmp_path: Path) -> None:
     image_processor(transformers, "EfficientNetImageProcessor", {}).save_pretrained(tmp_path)
     spec = ModelSpec("model", f"hf/{tmp_path}")
     with pytest.raises(InputError, match=r"EfficientNetImageProcessor.* does more than resize"):

@@ -1,7 +1,6 @@
-"""ONNX files: sound ones run, and each kind of unsound one is refused in one line.
+"""ONNX models: valid files run, and every kind of invalid file is rejected in one line.
 
-The small models are written here, field by field, as protobuf: the package that writes ONNX is
-not needed to read it.
+The small models are written here field by field as protobuf, without the `onnx` package.
 """
 
 from __future__ import annotations
@@ -88,7 +87,7 @@ def proto(
     graph = b"".join(field(1, n) for n in nodes) + field(2, "g")
     graph += b"".join(field(5, w) for w in weights)
     graph += b"".join(field(11, i) for i in given.values())
-    # of an output only the type is told; its shape follows
+    # outputs state only their type; the shape is inferred
     graph += b"".join(field(12, field(1, o) + field(2, field(1, field(1, kind)))) for o in outputs)
     return field(1, 8) + field(8, field(1, "") + field(2, 13)) + field(7, graph)
 
@@ -125,7 +124,7 @@ def complaint(load: Load, content: bytes, **known: Any) -> str:
     return message
 
 
-# --- what is right ----------------------------------------------------------------------------
+# --- valid files ------------------------------------------------------------------------------
 
 
 def test_features(load: Load) -> None:
@@ -139,7 +138,7 @@ def test_features(load: Load) -> None:
     assert info.preprocessing.geometry.crop == (8, 8)
 
 
-def test_a_map_of_features_is_averaged(load: Load) -> None:
+def test_feature_map_is_averaged(load: Load) -> None:
     weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
     model = load(proto(node("Conv", "x w", "features"), weights=(tensor("w", weight),)))
     assert (model.info.feature_dim, model.info.parameters) == (5, 15)
@@ -154,7 +153,7 @@ def test_logits(load: Load) -> None:
     assert outputs.logits is not None
     np.testing.assert_allclose(outputs.logits, -COLOURS, atol=1e-6)
     assert model.info.n_logits == 3
-    # the head may serve as features too, and is then another model
+    # the head can be used as features too, with a different fingerprint
     other = load(content, features="head")
     np.testing.assert_allclose(other(PIXELS).features, -COLOURS, atol=1e-6)
     assert len({n.info.fingerprint for n in (model, other, load(content))}) == 3
@@ -165,7 +164,7 @@ def test_logits(load: Load) -> None:
     ]
 
 
-def test_info_names_the_outputs_that_were_found_without_being_stated(load: Load) -> None:
+def test_info_names_outputs_found_by_convention(load: Load) -> None:
     content = proto(*MEAN, node("Neg", "features", "logits"), outputs=("features", "logits"))
     info = load(content).info
     assert info.outputs == ("features", "logits")
@@ -206,7 +205,7 @@ def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
     assert model.info.preprocessing.mean == (0.485, 0.456, 0.406)
 
 
-def test_the_fingerprint_is_of_content_not_of_place(tmp_path: Path, load: Load) -> None:
+def test_fingerprint_depends_on_content_not_location(tmp_path: Path, load: Load) -> None:
     first = load(proto(*MEAN)).info.fingerprint
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/other.onnx").write_bytes(proto(*MEAN))
@@ -216,7 +215,7 @@ def test_the_fingerprint_is_of_content_not_of_place(tmp_path: Path, load: Load) 
     assert load(proto(*MEAN, node("Neg", "m", "unused"))).info.fingerprint != first
 
 
-def test_embedded_models_run_as_onnxruntime_runs_them() -> None:
+def test_embedded_models_equal_onnxruntime() -> None:
     pixels = noise(3, 32)
     for spec in load_zoo("demo")[::6]:
         model = load_model(spec)
@@ -228,7 +227,7 @@ def test_embedded_models_run_as_onnxruntime_runs_them() -> None:
         np.testing.assert_allclose(model(pixels).features, features, rtol=1e-5, atol=1e-5)
 
 
-# --- what is wrong ----------------------------------------------------------------------------
+# --- invalid files ----------------------------------------------------------------------------
 
 
 def reshaped(*shape: int) -> bytes:
@@ -237,35 +236,35 @@ def reshaped(*shape: int) -> bytes:
 
 
 @pytest.mark.parametrize("shape", [(0, 3, -1), (-1,), (0, 3, 2, 2, -1)])
-def test_an_output_of_another_shape(load: Load, shape: tuple[int, ...]) -> None:
+def test_output_of_wrong_shape(load: Load, shape: tuple[int, ...]) -> None:
     message = complaint(load, reshaped(*shape))
     assert "returns an output of shape" in message
     assert "expected (n, d), or a feature map (n, d, height, width)" in message
 
 
-def test_an_output_that_is_not_there(load: Load) -> None:
+def test_missing_output(load: Load) -> None:
     message = complaint(load, proto(*MEAN), features="pool")
     assert "has no output 'pool'; it has features" in message
     assert "has no output 'fc'" in complaint(load, proto(*MEAN), logits="fc")
 
 
-def test_outputs_that_nobody_named(load: Load) -> None:
+def test_ambiguous_outputs(load: Load) -> None:
     nodes = (*MEAN, node("Neg", "features", "a"), node("Abs", "features", "b"))
     message = complaint(load, proto(*nodes, outputs=("a", "b")))
     assert "has the outputs a, b; name the one with the features in a zoo file" in message
 
 
-def test_another_feature_dim(load: Load) -> None:
+def test_wrong_feature_dim(load: Load) -> None:
     message = complaint(load, proto(*MEAN), feature_dim=4)
     assert "returns 3 features, but its zoo states feature_dim = 4" in message
 
 
-def test_another_input_size(load: Load) -> None:
+def test_wrong_input_size(load: Load) -> None:
     message = complaint(load, proto(*MEAN), input_size=32)
     assert "takes images of 8×8 pixels, but its zoo states input_size = 32" in message
 
 
-def test_an_input_size_that_it_cannot_run(load: Load) -> None:
+def test_input_size_too_small_to_run(load: Load) -> None:
     weight = tensor("w", np.zeros((3, 3, 9, 9), np.float32))
     anything = {"x": value("x", ["n", 3, "h", "w"])}
     content = proto(node("Conv", "x w", "features"), weights=(weight,), inputs=anything)
@@ -292,7 +291,7 @@ TWO = {"x": value("x", IMAGES), "y": value("y", IMAGES)}
     ],
     ids=["two inputs", "grey", "channels last", "flat", "integers", "no input"],
 )
-def test_another_input(load: Load, content: bytes) -> None:
+def test_wrong_input(load: Load, content: bytes) -> None:
     assert "must take one float tensor (n, 3, height, width); it takes" in complaint(load, content)
 
 
@@ -316,17 +315,17 @@ def test_a_wrong_sha256(load: Load) -> None:
     assert "its zoo states 00000000" in complaint(load, proto(*MEAN), sha256="0" * 64)
 
 
-def test_another_precision(tmp_path: Path) -> None:
+def test_precision_other_than_float32(tmp_path: Path) -> None:
     spec = ModelSpec("a", "onnx/absent.onnx", folder=tmp_path)
     with pytest.raises(InputError, match="runs in its own precision, not 'bfloat16'"):
         load_model(spec, precision="bfloat16")
 
 
-# --- models that load, and fail when they run -----------------------------------------------
+# --- models that load, but fail when they run -------------------------------------------------
 
 
 def extract(tmp_path: Path, content: bytes, photos: Path) -> str:
-    """Why an extraction with this model fails."""
+    """Return the error message of an extraction with this model."""
     (tmp_path / "net.onnx").write_bytes(content)
     spec = ModelSpec("net", "onnx/net.onnx", mean=(0, 0, 0), std=(1, 1, 1), folder=tmp_path)
     with pytest.raises(InputError, match="no model could be used") as caught:
@@ -335,7 +334,7 @@ def extract(tmp_path: Path, content: bytes, photos: Path) -> str:
 
 
 def test_nan_in_the_outputs(tmp_path: Path, photos: Path) -> None:
-    """The logarithm of a mean below zero; the image with the first one is named."""
+    """The logarithm of a negative mean; the error names the first such image."""
     shift = tensor("s", np.array([-0.001, -0.001, -0.001], np.float32))
     nodes = (
         *MEAN[:1],
@@ -347,8 +346,8 @@ def test_nan_in_the_outputs(tmp_path: Path, photos: Path) -> None:
     assert "returned NaN or infinite features for 'day/cat/1.png'" in message
 
 
-def test_a_batch_that_melts_together(tmp_path: Path, photos: Path) -> None:
-    """One image passes; a batch gives one row."""
+def test_output_without_batch_dimension(tmp_path: Path, photos: Path) -> None:
+    """A batch of one image passes; a larger batch returns one row."""
     nodes = (node("ReduceMean", "x", "o", axes=[0]), node("GlobalAveragePool", "o", "m"), MEAN[1])
     message = extract(tmp_path, proto(*nodes), photos)
     assert "returned features of shape (1, 3) for 4 images; expected (4, 3)" in message
@@ -357,8 +356,8 @@ def test_a_batch_that_melts_together(tmp_path: Path, photos: Path) -> None:
 # --- weights ----------------------------------------------------------------------------------
 
 
-def test_weights_are_counted_and_nothing_else() -> None:
-    """Initializers and constants of any float type, not shapes, axes or single numbers."""
+def test_only_weights_are_counted() -> None:
+    """Initializers and constants of any float type, but not shapes, axes or scalars."""
     weights = (
         tensor("a", np.zeros((5, 3, 3, 3), np.float32)),
         tensor("b", np.zeros(5, np.float16)),
@@ -373,14 +372,14 @@ def test_weights_are_counted_and_nothing_else() -> None:
 
 
 def test_weights_of_the_embedded_zoo() -> None:
-    """Exact where the export folds no batch norm into the layer before it."""
+    """Exact for models whose export does not fold batch norms."""
     known = {spec.name: spec for spec in load_zoo("demo")}
     for name in ("vit_letters", "mixer_glyphs", "convnext_letters_augmented"):
         assert count_parameters(known[name].file.read_bytes()) == known[name].parameters
 
 
-def test_weights_in_a_file_beside(tmp_path: Path, load: Load) -> None:
-    """They decide about the features, and so they count for the fingerprint."""
+def test_external_weights(tmp_path: Path, load: Load) -> None:
+    """External weights are part of the fingerprint."""
     weight = np.random.default_rng(1).normal(size=(5, 3, 1, 1)).astype(np.float32)
     content = proto(node("Conv", "x w", "features"), weights=(tensor("w", weight, "w.bin"),))
     assert external_files(content) == ["w.bin"]

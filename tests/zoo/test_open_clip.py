@@ -35,7 +35,7 @@ _TOWERS = {
 
 @pytest.fixture(scope="session")
 def architectures(open_clip: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """open_clip with architectures of its own kinds that are small enough to test on."""
+    """open_clip with small architectures added."""
     folder = tmp_path_factory.mktemp("architectures")
     for name, tower in _TOWERS.items():
         config = {"embed_dim": 24, "vision_cfg": tower, "text_cfg": _TEXT}
@@ -66,7 +66,7 @@ def test_features_are_the_embedding_of_a_loaded_file(
         load_model(_spec(f"{name}/./weights.pt", folder=tmp_path, sha256="0" * 64))
 
 
-def test_weights_that_were_trained_with_quickgelu_run_with_it(open_clip: Any, torch: Any) -> None:
+def test_quickgelu_follows_the_pretrained_weights(open_clip: Any, torch: Any) -> None:
     with torch.device("meta"):
         kinds = {
             tag: {type(part).__name__ for part in _module(f"ViT-B-16/{tag}").modules()}
@@ -88,7 +88,7 @@ def _module(where: str) -> Any:
         "MobileCLIP-S1/datacompdr",  # bilinear
     ],
 )
-def test_preprocessing_gives_the_tensor_open_clip_gives(
+def test_preprocessing_equals_open_clip(
     open_clip: Any, torch: Any, images: list[Any], where: str
 ) -> None:
     with torch.device("meta"):
@@ -99,9 +99,7 @@ def test_preprocessing_gives_the_tensor_open_clip_gives(
 
 
 @pytest.mark.parametrize("mode", ["longest", "shortest", "squash"])
-def test_every_way_of_resizing_gives_the_same_tensor(
-    open_clip: Any, images: list[Any], mode: str
-) -> None:
+def test_every_resize_mode_equals_open_clip(open_clip: Any, images: list[Any], mode: str) -> None:
     config = {
         "size": (96, 96),
         "mean": (0.5, 0.4, 0.3),
@@ -123,7 +121,7 @@ def _compare(open_clip: Any, ours: Any, config: dict[str, Any], images: list[Any
         )
 
 
-def test_another_image_size_goes_to_the_architecture(
+def test_input_size_is_passed_to_the_architecture(
     architectures: Any, torch: Any, tmp_path: Path
 ) -> None:
     torch.save(architectures.create_model("small-vit").state_dict(), tmp_path / "weights.pt")
@@ -144,7 +142,7 @@ def test_another_image_size_goes_to_the_architecture(
         ),
     ],
 )
-def test_wrong_names_and_a_hub_out_of_reach(open_clip: Any, where: str, message: str) -> None:
+def test_unknown_names_and_unreachable_hub(open_clip: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         load_model(_spec(where))
     assert "\n" not in str(caught.value)

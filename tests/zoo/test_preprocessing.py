@@ -1,4 +1,4 @@
-"""From an image to a tensor, against each step by hand."""
+"""Preprocessing, compared with each step computed by hand."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def noise(width: int, height: int) -> Image.Image:
 
 
 def gradient(width: int, height: int) -> Image.Image:
-    """Red tells the column, green the row."""
+    """Red is the column, green the row."""
     y, x = np.mgrid[:height, :width]
     return Image.fromarray(np.stack([x, y, 0 * x], axis=2).astype(np.uint8))
 
@@ -94,7 +94,7 @@ def test_interpolations(interpolation: Any) -> None:
 def test_cover_is_resize_and_centre_crop_of_torchvision(
     width: int, height: int, crop: int, spare: int
 ) -> None:
-    """As Resize(int) and CenterCrop(int) are written there, word for word."""
+    """Resize(int) and CenterCrop(int), transcribed from torchvision."""
     image = noise(width, height)
     size = crop + spare
     short, long = sorted((width, height))
@@ -119,7 +119,7 @@ def test_cover_is_resize_and_centre_crop_of_torchvision(
         ("down", 4, 2),
     ],
 )
-def test_where_the_centre_falls(centring: Literal["even", "down"], spare: int, offset: int) -> None:
+def test_offset_of_the_crop(centring: Literal["even", "down"], spare: int, offset: int) -> None:
     size = 10 + spare
     geometry = Geometry((size, size), (10, 10), centring=centring)
     found = geometry.apply(gradient(size, size))
@@ -128,7 +128,7 @@ def test_where_the_centre_falls(centring: Literal["even", "down"], spare: int, o
 
 
 @pytest.mark.parametrize(("centring", "before"), [("even", 1), ("down", 2)])
-def test_where_padding_goes(centring: Literal["even", "down"], before: int) -> None:
+def test_padding(centring: Literal["even", "down"], before: int) -> None:
     """Three rows to add: torchvision puts fewer before than after, transformers more."""
     geometry = Geometry((5, 8), (8, 8), fill=9, centring=centring)
     found = geometry.apply(noise(8, 5))
@@ -139,7 +139,7 @@ def test_where_padding_goes(centring: Literal["even", "down"], before: int) -> N
 
 @given(SIDES, SIDES, st.integers(4, 40))
 def test_contain_shows_the_whole_image(width: int, height: int, size: int) -> None:
-    """Proportions are kept to a pixel, and what is not image is filled."""
+    """The aspect ratio is kept to a pixel, and the rest is padded."""
     image = Image.new("RGB", (width, height), "white")
     found = Geometry((size, size), (size, size), fit="contain", fill=0).apply(image)
     shown = found[..., 0] == 255
@@ -163,7 +163,7 @@ def test_contain_shows_the_whole_image(width: int, height: int, size: int) -> No
     st.sampled_from(["squash", "cover", "contain"]),
     st.sampled_from(["even", "down"]),
 )
-def test_the_size_is_always_that_of_the_crop(
+def test_output_size_is_the_crop(
     width: int, height: int, resize: Any, crop: Any, fit: Any, centring: Any
 ) -> None:
     geometry = Geometry(resize, crop, fit=fit, centring=centring)
@@ -178,13 +178,13 @@ def test_sizes_must_be_positive(sizes: Any) -> None:
         Geometry(*sizes)
 
 
-def test_a_preprocessing_is_data() -> None:
+def test_equality_and_hash() -> None:
     assert square(8, MEAN, STD) == square(8, MEAN, STD)
     assert hash(square(8, MEAN, STD).geometry) == hash(square(8, STD, STD).geometry)
     assert square(8, MEAN, STD).to_json()["geometry"]["crop"] == (8, 8)
 
 
-def test_a_preprocessing_is_read_back_as_it_was_written() -> None:
+def test_json_round_trip() -> None:
     cover = Geometry((8, 9), (4, 5), "cover", "bicubic", centring="down")
     for known in (square(8, MEAN, STD), Preprocessing(cover, MEAN, STD)):
         assert Preprocessing.from_json(json.loads(json.dumps(known.to_json()))) == known

@@ -1,4 +1,4 @@
-"""Zoo files and lists of models, and one line for everything that is wrong with them."""
+"""Zoo files and lists of models; every error is one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def complaint(zoo: Any) -> str:
     return message
 
 
-# --- what is right ----------------------------------------------------------------------------
+# --- valid files ------------------------------------------------------------------------------
 
 
 def test_every_key(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_every_key(tmp_path: Path) -> None:
     assert (spec.input_size, spec.feature_dim, spec.parameters) == (224, 2048, 25_000_000)
     assert (spec.mean, spec.std) == ((0.485, 0.456, 0.0), (0.229, 1.0, 0.225))
     assert (spec.features, spec.logits) == ("pool", "fc")
-    # none of the keys that the format knows has been forgotten here
+    # the test covers every key of the format
     given = {field.name for field in dataclasses.fields(spec)} - {"folder"}
     assert all(getattr(spec, name) is not None for name in given)
     assert set(spec.to_dict()) == given
@@ -84,7 +84,7 @@ def test_paths_are_relative_to_the_zoo_file(
     ]
 
 
-def test_a_byte_order_mark_and_other_letters(tmp_path: Path) -> None:
+def test_byte_order_mark_and_non_ascii_names(tmp_path: Path) -> None:
     path = write(tmp_path / "zoo.toml", MINIMAL | {"name": '"grünes Netz 1.5"'})
     path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
     assert load_zoo(path)[0].name == "grünes Netz 1.5"
@@ -108,7 +108,7 @@ def test_the_embedded_zoo() -> None:
         assert verified_file(spec)[1] == spec.sha256
 
 
-# --- what is wrong ----------------------------------------------------------------------------
+# --- invalid files ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_bad_file(tmp_path: Path, text: str | bytes, expected: str) -> None:
     assert "zoo.toml" in message
 
 
-def test_two_models_of_one_name(tmp_path: Path) -> None:
+def test_duplicate_names(tmp_path: Path) -> None:
     path = write(tmp_path / "zoo.toml", MINIMAL, MINIMAL | {"source": '"onnx/other.onnx"'})
     assert re.search(r"zoo\.toml' names two models 'net'; rename", complaint(path))
     assert "names two models 'x'" in complaint("onnx/a/x.onnx,onnx/b/x.onnx")
@@ -194,7 +194,7 @@ def test_two_models_of_one_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "zoo", ["", " ", "nothing", "resnet50", "keras/x", ",", "demo,timm/x", "onnx/a.onnx,b"]
 )
-def test_no_zoo(zoo: str) -> None:
+def test_not_a_zoo(zoo: str) -> None:
     assert re.search(r"is not a zoo|is not <kind>/<name>", complaint(zoo))
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 # --- the files of models --------------------------------------------------------------------
 
 
-def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
+def test_sha256_is_verified(tmp_path: Path) -> None:
     (tmp_path / "net").write_bytes(b"weights")
     digest = hashlib.sha256(b"weights").hexdigest()
     spec = ModelSpec("net", "onnx/net", folder=tmp_path)
@@ -223,7 +223,7 @@ def test_a_file_is_checked_by_its_sha256(tmp_path: Path) -> None:
         verified_file(dataclasses.replace(spec, source="onnx/."))
 
 
-def test_a_changed_model_is_refused(tmp_path: Path) -> None:
+def test_modified_model_is_rejected(tmp_path: Path) -> None:
     spec = load_zoo("demo")[0]
     file = Path(shutil.copy(spec.file, tmp_path))
     content = bytearray(file.read_bytes())

@@ -61,7 +61,7 @@ def test_features_and_logits_equal_those_of_timm(timm: Any, torch: Any, name: st
         ("resnet18.a1_in1k", True),
     ],
 )
-def test_a_projection_is_not_taken_for_logits(
+def test_projection_is_not_used_as_logits(
     timm: Any, torch: Any, name: str, has_logits: bool
 ) -> None:
     with torch.device("meta"):
@@ -83,9 +83,7 @@ def test_a_projection_is_not_taken_for_logits(
         "vit_base_patch16_sapiens2.fb",  # not square
     ],
 )
-def test_preprocessing_gives_the_tensor_timm_gives(
-    timm: Any, torch: Any, images: list[Any], name: str
-) -> None:
+def test_preprocessing_equals_timm(timm: Any, torch: Any, images: list[Any], name: str) -> None:
     if not timm.list_models(name, pretrained=True):
         pytest.skip(f"timm {timm.__version__} does not have {name}")
     with torch.device("meta"):
@@ -98,7 +96,7 @@ def test_preprocessing_gives_the_tensor_timm_gives(
         np.testing.assert_allclose(ours, transform(image), atol=1e-6, err_msg=str(image.size))
 
 
-def test_a_zoo_file_may_state_size_mean_and_std_instead(timm: Any) -> None:
+def test_zoo_file_overrides_size_mean_and_std(timm: Any) -> None:
     fields = {"input_size": 192, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
     for name, resized in (("test_vit.r160_in1k", 202), ("resnet18.a1_in1k", 202)):
         spec = _spec(name, **fields)
@@ -117,9 +115,7 @@ def folder(timm: Any, torch: Any, tmp_path: Path) -> Path:
     return tmp_path / "saved"
 
 
-def test_a_folder_of_timm_is_loaded_with_its_weights(
-    timm: Any, torch: Any, folder: Path, tmp_path: Path
-) -> None:
+def test_local_folder(timm: Any, torch: Any, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "zoo.toml").write_text(
         '[[model]]\nname = "mine"\nsource = "timm/local-dir:saved"\npretraining = "none"\n'
     )
@@ -147,20 +143,32 @@ def test_a_folder_of_timm_is_loaded_with_its_weights(
         ),
     ],
 )
-def test_what_cannot_be_loaded_is_said_in_one_line(timm: Any, where: str, message: str) -> None:
+def test_loading_errors_are_one_line(timm: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message) as caught:
         load_model(_spec(where))
     assert "\n" not in str(caught.value)
 
 
-def test_an_architecture_without_weights_is_not_ranked_with_random_ones(timm: Any) -> None:
+def test_architecture_without_weights_is_rejected(timm: Any) -> None:
     without = next(n for n in timm.list_models() if not timm.list_models(n + ".*", pretrained=True))
     with pytest.raises(InputError, match="has no pre-trained weights for"):
         load_model(_spec(without))
 
 
-def test_a_checksum_that_nobody_checks_is_refused(timm: Any) -> None:
+def test_unverifiable_sha256_is_rejected(timm: Any) -> None:
     with pytest.raises(
         InputError, match="sha256 can be verified only for a model in a single file"
     ):
         load_model(_spec("resnet18.a1_in1k", sha256="0" * 64))
+
+
+def test_the_stated_fields_of_a_spec_reload_the_same_model(folder: Path) -> None:
+    spec = ModelSpec(
+        "mine",
+        f"timm/local-dir:{folder.name}",
+        input_size=96,
+        mean=(0.1, 0.2, 0.3),
+        folder=folder.parent,
+    )
+    again = ModelSpec(**spec.to_dict(), folder=spec.folder)
+    assert load_model(again).info == load_model(spec).info

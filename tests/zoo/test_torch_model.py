@@ -75,7 +75,7 @@ def test_on_the_cpu_outputs_equal_calling_the_module(torch: Any, make: Make, pix
     assert features.dtype == np.float32
 
 
-def test_info_tells_what_one_forward_pass_gave(make: Make) -> None:
+def test_info_has_the_measured_dimensions(make: Make) -> None:
     info = make().info
     assert (info.name, info.feature_dim, info.n_logits) == ("small", 8, 5)
     assert info.parameters == 3 * 8 * 9 + 8 + 2 * 8 + 8 * 5 + 5
@@ -91,14 +91,14 @@ def test_batches_may_be_collected_after_later_ones_are_launched(make: Make, pixe
         )
 
 
-def test_pixels_that_must_not_be_written_are_taken(make: Make, pixels: Any) -> None:
+def test_read_only_and_strided_pixels_are_accepted(make: Make, pixels: Any) -> None:
     expected = make()(pixels).features
     pixels.flags.writeable = False
     np.testing.assert_array_equal(make()(pixels).features, expected)
     np.testing.assert_array_equal(make()(pixels[::-1]).features, expected[::-1])
 
 
-def test_half_precision_gives_float32_close_to_single(make: Make, pixels: Any) -> None:
+def test_half_precision_returns_float32_close_to_single_precision(make: Make, pixels: Any) -> None:
     half = make(precision="float16")
     features, logits = half(pixels)
     assert features.dtype == np.float32
@@ -143,7 +143,7 @@ print(np.abs(half - single).max() < 0.02)
     assert (run.stdout.strip(), run.returncode) == ("True", 0), run.stderr
 
 
-def test_fingerprint_is_of_weights_and_outputs_not_of_precision(torch: Any, make: Make) -> None:
+def test_fingerprint_depends_on_weights_and_outputs_not_precision(torch: Any, make: Make) -> None:
     same = make().info.fingerprint
     assert same == make().info.fingerprint == make(precision="float16").info.fingerprint
 
@@ -157,7 +157,7 @@ def test_fingerprint_is_of_weights_and_outputs_not_of_precision(torch: Any, make
     assert len({same, *(model.info.fingerprint for model in others)}) == 3
 
 
-def test_digest_of_weights_does_not_change_between_processes_or_releases(torch: Any) -> None:
+def test_weights_digest_is_stable(torch: Any) -> None:
     module = torch.nn.Linear(2, 1)
     with torch.no_grad():
         module.weight.copy_(torch.tensor([[1.0, 2.0]]))
@@ -176,18 +176,18 @@ def test_digest_of_weights_does_not_change_between_processes_or_releases(torch: 
         ({"precision": "int8"}, "unknown precision 'int8'; expected one of float32"),
     ],
 )
-def test_refused(make: Make, options: dict[str, str], message: str) -> None:
+def test_unknown_device_or_precision(make: Make, options: dict[str, str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         make(**options)
 
 
-def test_zoo_that_states_another_dimension_is_refused(torch: Any) -> None:
+def test_wrong_feature_dim(torch: Any) -> None:
     spec = ModelSpec("small", "timm/small", feature_dim=9)
     with pytest.raises(InputError, match="returns 8 features, but its zoo states feature_dim = 9"):
         assemble(_built(_module(torch)), spec)
 
 
-def test_outputs_that_are_no_features_are_refused(torch: Any) -> None:
+def test_bad_outputs_are_rejected(torch: Any) -> None:
     def maps(module: Any, batch: Any) -> tuple[Any, None]:
         return module["backbone"][0](batch), None
 
@@ -216,11 +216,11 @@ def test_nothing_is_unpickled(torch: Any, tmp_path: Path) -> None:
     with no_unpickling(), pytest.raises(pickle.UnpicklingError):
         torch.load(file, weights_only=False)
     assert not (tmp_path / "was here").exists()
-    torch.load(file, weights_only=False)  # the file is what it is meant to be
+    torch.load(file, weights_only=False)  # the file does run code when unpickled
     assert (tmp_path / "was here").exists()
 
 
-def test_no_unpickling_leaves_the_environment_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_unpickling_restores_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for before in (None, "0"):
         if before is None:
             monkeypatch.delenv("TORCH_FORCE_WEIGHTS_ONLY_LOAD", raising=False)
@@ -239,9 +239,7 @@ class _Evil:
         return Path.touch, (self.path,)
 
 
-def test_on_cuda_many_batches_in_flight_give_what_the_cpu_gives(
-    torch: Any, make: Make, pixels: Any
-) -> None:
+def test_cuda_with_many_batches_in_flight_equals_cpu(torch: Any, make: Make, pixels: Any) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device here")
     model = make(device="cuda")

@@ -68,7 +68,7 @@ def _normalisation(model: Any) -> tuple[Any, Any]:
         "swin_t",
     ],
 )
-def test_preprocessing_gives_the_tensor_torchvision_gives(
+def test_preprocessing_equals_torchvision(
     torchvision: Any, torch: Any, images: list[Any], where: str
 ) -> None:
     with torch.device("meta"):
@@ -81,7 +81,7 @@ def test_preprocessing_gives_the_tensor_torchvision_gives(
         )
 
 
-def test_another_size_keeps_the_proportion_of_the_cut(torchvision: Any) -> None:
+def test_input_size_keeps_the_crop_ratio(torchvision: Any) -> None:
     spec = _spec("resnet18.IMAGENET1K_V1", input_size=112)
     geometry = source.build(spec, pretrained=False).preprocessing.geometry
     assert (geometry.resize, geometry.crop) == ((128, 128), (112, 112))
@@ -112,6 +112,6 @@ def test_weights_in_the_cache_are_loaded(
         ("fasterrcnn_resnet50_fpn", "has no classification model"),
     ],
 )
-def test_wrong_names(torchvision: Any, where: str, message: str) -> None:
+def test_unknown_names(torchvision: Any, where: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         load_model(_spec(where))

@@ -22,7 +22,7 @@ def test_a_missing_torchvision_names_the_extra(torch: Any, monkeypatch: pytest.M
         import_torchvision(extra="timm", purpose="this test")
 
 
-def test_torchvision_is_repaired_only_where_it_does_not_import(torchvision: Any) -> None:
+def test_operators_are_declared_only_if_the_import_fails(torchvision: Any) -> None:
     code = """
 import sys
 try:
