@@ -25,7 +25,8 @@ from joblib import Parallel, cpu_count, delayed
 
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.features.extract import Settings, run_extraction
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import run_extraction
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.device import default_batch_size
 
@@ -82,7 +83,7 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
         store = Path(tempfile.mkdtemp(prefix="oodzoo-bench-"))
         try:
             start = time.perf_counter()
-            done = run_extraction(data, list(zoo), store, Settings(device="cpu"))
+            done = run_extraction(data, list(zoo), store, ExtractionConfig(device="cpu"))
             took = time.perf_counter() - start
         finally:
             shutil.rmtree(store)

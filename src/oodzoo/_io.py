@@ -1,4 +1,4 @@
-"""Writing to disk so that a kill at any moment loses nothing and leaves nothing half-written."""
+"""Atomic file writes, folder locks and JSON documents."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def write_bytes(path: Path, content: bytes | memoryview) -> None:
-    """Write a file whole or not at all: temporary name, fsync, rename, fsync of the folder."""
+    """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
     with explaining_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.parent / f"{_TEMPORARY}{path.name}"
@@ -34,28 +34,28 @@ def write_bytes(path: Path, content: bytes | memoryview) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-        except BaseException:  # an interruption too
+        except BaseException:  # including KeyboardInterrupt
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write JSON, the same bytes for the same content."""
+    """Write JSON with sorted keys: the same content gives the same bytes."""
     text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    # half a pair of surrogates (a path that is no UTF-8) becomes the escape that JSON has for it
+    # a lone surrogate (from a path that is not UTF-8) becomes a JSON escape
     write_bytes(path, text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def npy_bytes(array: NDArray[Any]) -> memoryview:
-    """The content of a .npy file of an array."""
+    """Serialise an array in the .npy format."""
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
     return buffer.getbuffer()
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a JSON object that oodzoo wrote; `what` names it in the message if that fails."""
+    """Read a file that holds a JSON object; `what` names it in error messages."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -63,12 +63,12 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{what} {str(path)!r} is damaged: {error}") from error
     if not isinstance(document, dict):
-        raise InputError(f"{what} {str(path)!r} is damaged: it holds no JSON object")
+        raise InputError(f"{what} {str(path)!r} is damaged: it is not a JSON object")
     return document
 
 
 def structured(document: Any, kind: type[T], what: str) -> T:
-    """Convert a JSON document to a typed object; `what` names it in the message if that fails."""
+    """Convert a JSON document to a typed object; `what` names it in error messages."""
     try:
         return msgspec.convert(document, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -76,7 +76,7 @@ def structured(document: Any, kind: type[T], what: str) -> T:
 
 
 def require_schema(document: dict[str, Any], known: int, what: str, advice: str) -> None:
-    """Reject a document of another schema; `advice` is for one that is older."""
+    """Reject a document of another schema; `advice` says what to do with an older one."""
     found = document.get("schema")
     if found != known:
         newer = isinstance(found, int) and found > known
@@ -87,45 +87,51 @@ def require_schema(document: dict[str, Any], known: int, what: str, advice: str)
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of the content of a file."""
+    """Compute the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def remove_temporaries(folder: Path) -> None:
-    """Remove what a killed writer left below a folder; call it with the folder's lock held."""
+    """Remove the temporary files of a killed writer; the caller holds the lock of the folder."""
     for stale in folder.rglob(f"{_TEMPORARY}*"):
         stale.unlink(missing_ok=True)
 
 
 def final_name(name: str) -> str:
-    """The name that a file has, or will have once its writing is finished."""
+    """Return the final name of a file, which may still have its temporary one."""
     return name.removeprefix(_TEMPORARY)
 
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder; it dies with its process. A second writer gets a clear line."""
+    """Hold the exclusive lock of a folder; it is released when the process ends.
+
+    Raises
+    ------
+    InputError
+        If another process holds it.
+    """
     with explaining_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".lock").open("a+b", buffering=0)
     with file:
         with explaining_disk_errors(folder):
-            mine = _try_lock(file.fileno())
-        if not mine:
+            acquired = _try_lock(file.fileno())
+        if not acquired:
             file.seek(0)
             owner = file.read().decode(errors="replace").strip() or "unknown"
             raise InputError(
                 f"{str(folder)!r} is being written by another process ({owner}); "
-                "wait until it ends, or write elsewhere"
+                "wait until it ends, or choose another folder"
             )
         file.truncate(0)
-        with contextlib.suppress(OSError):  # who writes is a courtesy; the disk may be full
+        with contextlib.suppress(OSError):  # informational only; the disk may be full
             file.write(f"process {os.getpid()}".encode())
         try:
             yield
         finally:
-            file.truncate(0)  # nothing in the folder depends on who wrote it
+            file.truncate(0)  # the content of the folder must not depend on its writer
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -134,7 +140,7 @@ def _try_lock(descriptor: int) -> bool:
     except ImportError:  # Windows
         import msvcrt
 
-        # One fixed byte that nobody reads: there a lock keeps others from reading, too.
+        # A byte beyond the content: on Windows a locked byte cannot be read by others.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
@@ -150,22 +156,24 @@ def _try_lock(descriptor: int) -> bool:
 
 @contextlib.contextmanager
 def explaining_disk_errors(path: Path) -> Iterator[None]:
-    """Turn the disk's refusals into one line that says what to do."""
+    """Turn an OSError of a write into a :class:`DiskError` that says what to do."""
     try:
         yield
     except OSError as error:
         advice = {
-            errno.ENOSPC: "the disk is full; free some space and run the same command again: "
-            "finished work is kept",
-            errno.EDQUOT: "your disk quota is used up; free some space and run the same command "
-            "again: finished work is kept",
+            errno.ENOSPC: f"the disk is full; {_RESUME}",
+            errno.EDQUOT: f"the disk quota is exceeded; {_RESUME}",
             errno.EROFS: "the disk is read-only; choose another folder",
-            errno.EACCES: "you may not write there; choose another folder or change its rights",
-            errno.EPERM: "you may not write there; choose another folder or change its rights",
+            errno.EACCES: _DENIED,
+            errno.EPERM: _DENIED,
             errno.ENOTDIR: "a part of the path is a file, not a folder",
             errno.EEXIST: "there is a file where a folder is needed",
         }.get(error.errno or 0, error.strerror or str(error))
         raise DiskError(f"cannot write {str(path)!r}: {advice}") from error
+
+
+_RESUME = "free some space and rerun the command to resume: finished work is kept"
+_DENIED = "permission denied; choose another folder or change its permissions"
 
 
 def _sync_folder(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small pieces of text for messages."""
+"""Text helpers for messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
-    """A number and a noun that agree.
+    """Format a number with a noun in the matching singular or plural form.
 
     Examples
     --------
@@ -18,13 +18,13 @@ def count(n: int, noun: str, plural: str | None = None) -> str:
 
 
 def one_line(error: BaseException, limit: int = 200) -> str:
-    """The message of an error on one line of limited length, or its class if it has none."""
+    """Format an error as one line of limited length: its message, or its class if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A question about similar names, or an empty string.
+    """Suggest similar names as a question; an empty string if there are none.
 
     Examples
     --------

@@ -1,22 +1,22 @@
-"""The errors a person can cause."""
+"""Errors caused by the input or the environment."""
 
 from __future__ import annotations
 
 
 class InputError(ValueError):
-    """What a person gave cannot be used.
+    """The input cannot be used.
 
     The message is one line: what was received, where, and what to do. The command line prints it
-    and ends with exit code 2, without a traceback.
+    and exits with code 2, without a traceback.
     """
 
 
 class DiskError(InputError):
-    """The disk refuses: it is full, read-only, or not ours. Nothing else can go on either."""
+    """Disk full, read-only, or permission denied; all other work would fail too."""
 
 
 class MissingPackageError(InputError, ImportError):
-    """An optional package is needed for what was asked."""
+    """An optional package is required and not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
         super().__init__(

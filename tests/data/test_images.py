@@ -294,14 +294,14 @@ def test_read_takes_text_and_path(tmp_path: Path) -> None:
 
 
 def test_missing_file_and_folder_are_unreadable(tmp_path: Path) -> None:
-    for path, words in [(tmp_path / "none.jpg", "No such file"), (tmp_path, "not a plain file")]:
+    for path, words in [(tmp_path / "none.jpg", "No such file"), (tmp_path, "not a regular file")]:
         with pytest.raises(UnreadableImageError, match=words):
             read_bytes(path)
 
 
 def test_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.jpg")
-    with pytest.raises(UnreadableImageError, match="not a plain file"):
+    with pytest.raises(UnreadableImageError, match="not a regular file"):
         read_bytes(tmp_path / "pipe.jpg")
 
 

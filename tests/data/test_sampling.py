@@ -126,5 +126,7 @@ def test_an_image_more_moves_few_others() -> None:
 @pytest.mark.parametrize("n", [-1, 0, 3])
 def test_too_small_a_sample(n: int) -> None:
     samples = images({("a", "x"): 5, ("a", "y"): 5, ("b", "x"): 5, ("b", "y"): 1})
-    with pytest.raises(InputError, match=f"a sample of {n} images is too small: there are 4 pairs"):
+    with pytest.raises(
+        InputError, match=f"a sample of {n} images is too small: there are 4 combinations"
+    ):
         stratified_sample(samples, n)

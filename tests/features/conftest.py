@@ -16,7 +16,8 @@ from sklearn.datasets import load_digits
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo.digits import deal_domains, draw_digit
-from oodzoo.features.extract import Extraction, Settings, run_extraction
+from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.extract import run_extraction
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Outputs, load_zoo
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import square
@@ -97,7 +98,7 @@ def extract() -> Callable[..., Extraction]:
         data: Path | ImageDomains, zoo: list[ModelSpec | Model], store: Path, **settings: Any
     ) -> Extraction:
         dataset = ImageDomains(data) if isinstance(data, Path) else data
-        return run_extraction(dataset, zoo, store, Settings(**settings))
+        return run_extraction(dataset, zoo, store, ExtractionConfig(**settings))
 
     return extract
 

@@ -13,7 +13,7 @@ import pytest
 from oodzoo._io import locked
 from oodzoo.errors import InputError
 from oodzoo.features.checking import check_store
-from oodzoo.features.extract import Extraction
+from oodzoo.features.config import Extraction
 from oodzoo.features.store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 
@@ -102,10 +102,15 @@ def test_what_does_not_open_is_made_again_unasked(
 
 def test_a_reader_names_what_is_missing(store: Path) -> None:
     truncate(store / SHARD)
-    with pytest.raises(InputError, match=r"marker/shard-00000\S* is damaged; `oodzoo store check"):
+    with pytest.raises(
+        InputError,
+        match=r"marker/shard-00000\S* is damaged; remove damaged files with `oodzoo store check",
+    ):
         FeatureStore(store).features("separable_shapes", "marker")
     remove(store / SHARD)
-    with pytest.raises(InputError, match=r"the store lacks .*marker/shard-00000"):
+    with pytest.raises(
+        InputError, match=r"marker/shard-00000\S* is missing; remove damaged files with"
+    ):
         FeatureStore(store).features("separable_shapes", "marker")
     shutil.copy(store / LOGITS, store / SHARD)
     with pytest.raises(InputError, match=r"holds float32 \(15, \d+\) instead of float32 \(15, \d+"):
@@ -170,7 +175,7 @@ def test_json(run: Run, store: Path) -> None:
     assert [entry["path"] for entry in outcome.document["damaged"]] == [SHARD]
     *named, last = outcome.err.splitlines()
     assert any(SHARD in line for line in named)
-    assert "1 files of" in last
+    assert "has 1 damaged file" in last
     assert "--repair" in last
     outcome = run("store", "check", store, "--json", "--repair")
     assert (outcome.code, outcome.document["repaired"]) == (0, True)
@@ -178,7 +183,7 @@ def test_json(run: Run, store: Path) -> None:
 
 def test_bad_input_is_one_line(run: Run, store: Path, photos: Path, tmp_path: Path) -> None:
     assert "there is no feature store" in run("store", "check", tmp_path / "x", "-q").complaint
-    assert "is no feature store" in run("store", "check", photos, "-q").complaint
+    assert "is not a feature store" in run("store", "check", photos, "-q").complaint
     manifest = json.loads((store / "manifest.json").read_text())
     (store / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
     assert "upgrade oodzoo" in run("store", "check", store, "-q").complaint

@@ -29,5 +29,5 @@ def test_samples_have_the_columns_and_domains_in_order() -> None:
 
 def test_a_mask_of_another_length_is_rejected() -> None:
     source = ArraySource(FEATURES, LABELS, DOMAINS)
-    with pytest.raises(InputError, match=r"mask of 9 .* 10 features"):
+    with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
         Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))

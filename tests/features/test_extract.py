@@ -18,7 +18,8 @@ from PIL import Image
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
-from oodzoo.features.extract import Extraction, Settings, run_extraction
+from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.extract import run_extraction
 from oodzoo.features.store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 
@@ -218,7 +219,7 @@ def test_a_model_that_fails_does_not_stop_the_others(
         batch_size=4,
     )
     name = one_of(data, "marker/1").relative_to(data).as_posix()
-    assert done.failed.pop("nan") == f"model 'nan' gives NaN or infinite features for {name!r}"
+    assert done.failed.pop("nan") == f"model 'nan' returned NaN or infinite features for {name!r}"
     assert done.failed.pop("raises") == "RuntimeError: out of luck"
     assert "absent.onnx': No such file" in done.failed.pop("absent")
     assert "onnxruntime cannot open" in done.failed.pop("broken")
@@ -236,12 +237,16 @@ def test_a_warning_names_a_model_that_failed(
     data: Path, make_model: MakeModel, tmp_path: Path
 ) -> None:
     blacken(one_of(data, "marker/1"))
-    with pytest.warns(UserWarning, match="model 'nan' is left out: .* gives NaN"):
-        store = oodzoo.extract(data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s")
+    with pytest.warns(UserWarning, match="model 'nan' is left out: .* returned NaN"):
+        store = oodzoo.extract(
+            data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s"
+        )
     assert store.models == ("function",)
 
 
-def test_no_model_is_left(data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path) -> None:
+def test_no_model_is_left(
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
@@ -253,7 +258,9 @@ def test_no_model_is_left(data: Path, make_model: MakeModel, extract: Extract, t
         FeatureStore(tmp_path / "s")
 
 
-def test_images_are_not_decoded_for_nobody(data: Path, make_model: MakeModel, tmp_path: Path) -> None:
+def test_images_are_not_decoded_for_nobody(
+    data: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
     """A long data set is not read to its end when every model has failed."""
     said: list[str] = []
 
@@ -270,14 +277,16 @@ def test_images_are_not_decoded_for_nobody(data: Path, make_model: MakeModel, tm
         raise RuntimeError("broken")
 
     with pytest.raises(InputError, match="no model could be used"):
-        run_extraction(ImageDomains(data), [make_model(fail)], tmp_path / "s", Settings(), Listener())
+        run_extraction(
+            ImageDomains(data), [make_model(fail)], tmp_path / "s", ExtractionConfig(), Listener()
+        )
     assert said == ["function"]
     assert not (tmp_path / "s/skipped").exists()
 
 
 @pytest.mark.parametrize("zoo", [[], ""])
 def test_an_empty_zoo(data: Path, tmp_path: Path, zoo: Any) -> None:
-    with pytest.raises(InputError, match=r"the zoo is empty|'' is no zoo"):
+    with pytest.raises(InputError, match=r"the zoo is empty|'' is not a zoo"):
         oodzoo.extract(data, zoo, tmp_path / "s")
     assert not (tmp_path / "s").exists()
 
@@ -298,11 +307,11 @@ def test_a_zoo_may_be_a_list_of_texts(
 @pytest.mark.parametrize(
     ("settings", "complaint"),
     [
-        ({"dtype": "float64"}, "dtype is 'float64'; known are float32, float16"),
-        ({"precision": "int8"}, "precision is 'int8'"),
-        ({"on_error": "ignore"}, "on_error is 'ignore'; known are skip, fail"),
-        ({"batch_size": 0}, "the batch size must be at least 1, and is 0"),
-        ({"device": "gpu"}, "device 'gpu' is not known"),
+        ({"dtype": "float64"}, "dtype must be one of float32, float16, got 'float64'"),
+        ({"precision": "int8"}, "precision must be one of .* got 'int8'"),
+        ({"on_error": "ignore"}, "on_error must be one of skip, fail, got 'ignore'"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
     ],
 )
 def test_unknown_settings(
@@ -436,7 +445,7 @@ def test_an_image_that_vanishes_under_our_hands(
     assert dataset.digests  # read now; what happens later it does not know
     before = tree(store)
     spoil(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match=r"any more .* put the image back"):
+    with pytest.raises(InputError, match=r"any more .* restore the image"):
         extract(dataset, zoo("cnn_photos"), store)
     after = tree(store)
     assert {name: after[name] for name in before} == before
@@ -467,7 +476,7 @@ def test_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None:
     assert list(document["failed"]) == ["broken"]
     assert list(document["skipped"]) == [bad.relative_to(data).as_posix()]
     assert (document["images"], document["decoded"], document["shards_written"]) == (44, 45, 6)
-    assert document["limit"] in ("decode", "forward")
+    assert document["bottleneck"] in ("decoding", "inference")
     assert "warning: model 'broken'" in outcome.err
     assert f"warning: skipped 'marker/1/{bad.name}'" in outcome.err
     again = run(*arguments)
@@ -478,16 +487,16 @@ def test_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None:
     ("change", "complaint"),
     [
         (["--zoo", "nowhere.toml"], "cannot read the zoo file 'nowhere.toml'"),
-        (["--zoo", "timmy/resnet50"], "is no zoo"),
-        (["--batch-size", "many"], "the batch size must be a number or auto, and is 'many'"),
-        (["--dtype", "float64"], "dtype is 'float64'"),
-        (["--on-error", "cry"], "on_error is 'cry'"),
+        (["--zoo", "timmy/resnet50"], "is not a zoo"),
+        (["--batch-size", "many"], "--batch-size must be a number or auto, got 'many'"),
+        (["--dtype", "float64"], "dtype must be one of"),
+        (["--on-error", "cry"], "got 'cry'"),
         (["--limit", "8"], "a sample of 8 images is too small"),
         (["--limit", "-1"], "a sample of -1 images is too small"),
         (["--limit", "few"], "'--limit'"),
-        (["--root", "."], "goes with a table"),
+        (["--root", "."], "only used with a table"),
         (["--store", "taken"], "a file where a folder is needed"),
-        (["--store", "mine"], "is not empty and no feature store (it holds 'file')"),
+        (["--store", "mine"], "is neither empty nor a feature store (it holds 'file')"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -15,7 +15,7 @@ import pytest
 
 from oodzoo.errors import InputError
 from oodzoo.features.checking import check_store
-from oodzoo.features.extract import Extraction
+from oodzoo.features.config import Extraction
 from oodzoo.features.importing import import_features
 from oodzoo.features.store import FeatureStore
 
@@ -175,7 +175,7 @@ SHORTER = {"net": None, "two": np.ones((N - 1, 2)), "labels": LABELS[1:], "domai
         ({"net.logits": LOGITS}, "another model under the name 'net'"),
         ({"paths": [f"{at}.png" for at in range(N)]}, "another data set"),
         # the rows of the model that is there would end before the others'
-        (LONGER, "1 rows that are not in the store, the first is 'row-0000012' of 'day'"),
+        (LONGER, "1 row not in the store, the first is 'row-0000012' of 'day'"),
         (SHORTER, "not in th"),
     ],
 )
@@ -213,19 +213,19 @@ OBJECTS = np.array(["cat", 1] * 6, dtype=object)
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"labels": None}, "lacks labels"),
-        ({"domains": None}, "lacks domains"),
+        ({"labels": None}, "has no labels"),
+        ({"domains": None}, "has no domains"),
         ({"labels": OBJECTS}, "cannot be read as plain arrays .* not as objects"),
         ({"net": OBJECTS}, "cannot be read as plain arrays"),
         ({"labels": LABELS[1:]}, "has 11 labels and 12 domains"),
         ({"groups": ["g"] * 3}, "has 12 labels and 3 groups"),
-        ({"net": FEATURES[1:]}, "features of 'net' have 11 rows, and there are 12 labels"),
+        ({"net": FEATURES[1:]}, "features of 'net' have 11 rows, but there are 12 labels"),
         ({"net.logits": LOGITS[1:]}, "logits of 'net' have 11 rows"),
         ({"net": NAN}, "features of 'net' hold NaN or infinity, first in row 7"),
         ({"net.logits": NAN}, "logits of 'net' hold NaN or infinity, first in row 7"),
-        ({"net": FEATURES[:, 0]}, r"must be numbers \(n, d\), and are float32 \(12,\)"),
-        ({"net": FEATURES[:, :0]}, r"must be numbers \(n, d\), and are float32 \(12, 0\)"),
-        ({"net": FEATURES[None]}, r"must be numbers \(n, d\), and are float32 \(1, 12, 4\)"),
+        ({"net": FEATURES[:, 0]}, r"must be numbers \(n, d\), got float32 \(12,\)"),
+        ({"net": FEATURES[:, :0]}, r"must be numbers \(n, d\), got float32 \(12, 0\)"),
+        ({"net": FEATURES[None]}, r"must be numbers \(n, d\), got float32 \(1, 12, 4\)"),
         ({"net": FEATURES.astype(str)}, "must be numbers"),
         ({"net": FEATURES.astype(complex)}, "must be numbers"),
         ({"net": FEATURES > 0}, "must be numbers"),
@@ -236,9 +236,9 @@ OBJECTS = np.array(["cat", 1] * 6, dtype=object)
         ({"labels": ["cat"] * N}, "has one class, 'cat'; at least two"),
         ({"labels": [*LABELS[:-1], " "]}, "the label of row 11 is empty"),
         ({"domains": ["", *DOMAINS[1:]]}, "the domain of row 0 is empty"),
-        ({"paths": ["a.jpg"] * N}, "names the path 'a.jpg' twice"),
-        ({"labels": LABELS[:, None]}, r"labels must be a list, and are \(12, 1\)"),
-        ({"labels": "cat"}, r"labels must be a list, and are \(\)"),
+        ({"paths": ["a.jpg"] * N}, "lists the path 'a.jpg' twice"),
+        ({"labels": LABELS[:, None]}, r"labels must be \(n,\), got shape \(12, 1\)"),
+        ({"labels": "cat"}, r"labels must be \(n,\), got shape \(\)"),
         ({"a/b": FEATURES}, "the name 'a/b' cannot be the name of a folder"),
         ({"skipped": FEATURES}, "cannot be named 'skipped'"),
     ],
@@ -257,17 +257,17 @@ RAGGED = [[1.0] * (3 + at % 2) for at in range(N)]
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"label": None}, "lacks labels"),
-        ({"domain": None}, "lacks domains"),
+        ({"label": None}, "has no labels"),
+        ({"domain": None}, "has no domains"),
         ({"net": None}, "holds no features"),
         ({"net": RAGGED}, "the lists of column 'net' have between 3 and 4 numbers"),
         ({"net": [None, *FEATURES[1:].tolist()]}, "between 0 and 4 numbers"),
         ({"net": [[1.0, None]] * N}, "hold NaN or infinity, first in row 0"),
-        ({"net": [["a"]] * N}, "column 'net' holds lists, not of numbers"),
+        ({"net": [["a"]] * N}, "the lists of column 'net' hold other values"),
         ({"net": ["a"] * N}, "must be numbers"),
         ({"net": [[]] * N}, "must be numbers"),
         ({"label": [None, *LABELS[1:]]}, "the label of row 0 is empty"),
-        ({"path": ["a"] * N}, "names the path 'a' twice"),
+        ({"path": ["a"] * N}, "lists the path 'a' twice"),
         ({"x.logits": LOGITS.tolist()}, "has logits of 'x' without its features"),
     ],
 )
@@ -282,16 +282,16 @@ def test_a_bad_parquet_is_one_line(tmp_path: Path, change: dict[str, Any], compl
 @pytest.mark.parametrize(
     ("rows", "header", "complaint"),
     [
-        (None, "domain,class", "lacks labels"),
-        (None, "label,class", "lacks domains"),
+        (None, "domain,class", "has no labels"),
+        (None, "label,class", "has no domains"),
         ([], "domain,label", "has no row below its header"),
         (
             [("day", "cat"), ("night", "dog")],
             "domain,label",
-            "have 12 rows, and there are 2 labels",
+            "have 12 rows, but there are 2 labels",
         ),
         ([("day", "cat"), ("night",)] * 6, "domain,label", "the label of row 1 is empty"),
-        ([("day", "cat", "p")] * N, "domain,label,path", "names the path 'p' twice"),
+        ([("day", "cat", "p")] * N, "domain,label,path", "lists the path 'p' twice"),
     ],
 )
 def test_a_bad_table_is_one_line(tmp_path: Path, rows: Any, header: str, complaint: str) -> None:
@@ -345,16 +345,16 @@ def test_files_that_do_not_go_together(tmp_path: Path) -> None:
         np.save(tmp_path / name, FEATURES)
     twice = [tmp_path / "a/net.npy", tmp_path / "b/net.npy"]
     for files, options, complaint in (
-        ([tmp_path / "absent.npz"], {}, "there is no file"),
-        ([tmp_path], {}, "there is no file"),
+        ([tmp_path / "absent.npz"], {}, "no such file"),
+        ([tmp_path], {}, "no such file"),
         ([rows], {}, "cannot import"),
         ([good, good], {}, "cannot import"),
         ([good, twice[0]], {}, "cannot import"),
         ([], {}, "cannot import"),
         ([twice[0]], {}, "needs a table of its rows: --table"),
-        ([good], {"table": rows}, "goes with .npy files"),
+        ([good], {"table": rows}, "only used with .npy files"),
         (twice, {"table": rows}, "names two models 'net'"),
-        ([good], {"dtype": "float64"}, "dtype is 'float64'"),
+        ([good], {"dtype": "float64"}, "dtype must be one of .* got 'float64'"),
     ):
         with pytest.raises(InputError, match=complaint):
             import_features(files, tmp_path / "s", **options)
@@ -370,7 +370,7 @@ def test_values_too_large_for_float16_write_nothing(tmp_path: Path) -> None:
 
 
 def test_a_foreign_folder(tmp_path: Path, photos: Path) -> None:
-    with pytest.raises(InputError, match="is not empty and no feature store"):
+    with pytest.raises(InputError, match="is neither empty nor a feature store"):
         import_features([npz(tmp_path / "a.npz")], photos)
     assert not (photos / ".lock").exists()
 
@@ -385,5 +385,5 @@ def test_command(run: Run, tmp_path: Path) -> None:
         {"store": str(tmp_path / "s"), "models": ["net"], "rows": 12, "domains": ["day", "night"]},
     )
     bad = npz(tmp_path / "b.npz", labels=None)
-    assert "lacks labels" in run("import", bad, "--store", tmp_path / "t").complaint
-    assert "there is no file" in run("import", "x.npz", "--store", tmp_path / "t").complaint
+    assert "has no labels" in run("import", bad, "--store", tmp_path / "t").complaint
+    assert "no such file" in run("import", "x.npz", "--store", tmp_path / "t").complaint

@@ -19,7 +19,7 @@ from sklearn.datasets import load_digits
 
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
 from oodzoo.errors import InputError
-from oodzoo.features.extract import Extraction
+from oodzoo.features.config import Extraction
 from oodzoo.features.store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
@@ -246,5 +246,5 @@ def test_an_unfinished_store_says_so(
     few: Path, zoo: Zoo, killed: Callable[..., bool], tmp_path: Path
 ) -> None:
     assert killed(20, few, tmp_path / "s", zoo())
-    with pytest.raises(InputError, match=r"no finished model yet; run the same .* again"):
+    with pytest.raises(InputError, match=r"no finished model yet; rerun oodzoo extract"):
         FeatureStore(tmp_path / "s")

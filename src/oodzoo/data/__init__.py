@@ -1,1 +1,1 @@
-"""Multi-domain image data: listing, decoding, sampling."""
+"""Multi-domain image data sets: listing, decoding, sampling."""

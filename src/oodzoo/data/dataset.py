@@ -1,4 +1,4 @@
-"""Multi-domain image data sets: folders `root/domain/class/image`, and tables."""
+"""Multi-domain image data sets from folders `root/domain/class/image` or CSV tables."""
 
 from __future__ import annotations
 
@@ -6,29 +6,19 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from oodzoo._text import count
 from oodzoo.data import images
-from oodzoo.data.listing import Listing, Sample, list_folder, list_table
+from oodzoo.data.listing import Issue, Listing, Sample, list_folder, list_table
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 
-
-@dataclass(frozen=True)
-class Issue:
-    """Something about a data set that a person should know before trusting a result."""
-
-    kind: str
-    message: str
-    paths: tuple[str, ...] = ()
-
-
-_TOGETHER = 16
-"""Images that a thread takes at a time: handing out work costs time, too."""
+_IMAGES_PER_CALL = 16
+"""Images per call of a thread, to reduce the overhead of dispatching."""
 
 
 class ImageDomains:
@@ -37,25 +27,25 @@ class ImageDomains:
     Parameters
     ----------
     source : path
-        A folder `root/domain/class/image` (images may lie any depth below their class; hidden
-        files and plain files beside the domains are ignored), or a CSV table with the columns
+        A folder `root/domain/class/image` (images may be nested in further folders; hidden files
+        and files beside the domains are ignored), or a CSV table with the columns
         `path,domain,label` and optionally `group`.
     root : path, optional
-        For a table: the folder its paths are relative to. By default the table's own folder.
+        The folder that the paths of a table are relative to; by default the folder of the table.
 
     Attributes
     ----------
     samples : tuple of Sample
-        `path` (relative to `root`, with forward slashes), `domain`, `label`, `group`; ordered by
-        domain, label, path, whatever the order on disk or in the table. Samples that share a
-        group (a patient, a video, a burst of a camera) belong on one side of any split.
+        `path` (relative to `root`, with forward slashes), `domain`, `label`, `group`; sorted by
+        domain, label and path. Samples of one group (a patient, a video, a burst of photos) must
+        stay on the same side of any split.
     domains, classes : tuple of str
-        Sorted; every domain is described by the same classes, also by those it lacks.
+        Sorted. All domains share the classes, even if some have no image of a class.
 
     Raises
     ------
     InputError
-        If there are fewer than two domains, or the source cannot be read as one of the two forms.
+        If the source cannot be read, or has fewer than two domains or classes.
 
     Examples
     --------
@@ -71,15 +61,15 @@ class ImageDomains:
         try:
             listing = _list(self.source, Path(root) if root is not None else None)
         except OSError as error:
-            where = str(error.filename or self.source)
-            raise InputError(f"cannot read {where!r}: {error.strerror}") from error
+            path = str(error.filename or self.source)
+            raise InputError(f"cannot read {path!r}: {error.strerror}") from error
         self.root = listing.root
         self.samples: tuple[Sample, ...] = tuple(
             sorted(listing.samples, key=lambda s: (s.domain, s.label, s.path))
         )
         self.domains = tuple(sorted({s.domain for s in self.samples}))
         self.classes = tuple(sorted({s.label for s in self.samples}))
-        self._listing_issues = [Issue(kind, text, paths) for kind, text, paths in listing.odd]
+        self._listing_issues = listing.issues
         _require_two(self.source, self.domains, self.classes)
 
     def __len__(self) -> int:
@@ -90,16 +80,16 @@ class ImageDomains:
 
     def __repr__(self) -> str:
         return (
-            f"ImageDomains({str(self.source)!r}: {len(self)} images, "
+            f"ImageDomains({str(self.source)!r}: {count(len(self), 'image')}, "
             f"{len(self.domains)} domains, {len(self.classes)} classes)"
         )
 
     def file(self, sample: Sample) -> Path:
-        """Where the image of a sample lies."""
+        """Return the path of the image file of a sample."""
         return self.root / sample.path
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Number of images by domain and class, zeros included."""
+        """Count the images by domain and class, zeros included."""
         table = {domain: dict.fromkeys(self.classes, 0) for domain in self.domains}
         for sample in self.samples:
             table[sample.domain][sample.label] += 1
@@ -107,14 +97,14 @@ class ImageDomains:
 
     @cached_property
     def digests(self) -> tuple[str | None, ...]:
-        """SHA-256 of each image file's content, None where the file cannot be read."""
+        """SHA-256 of each image file; None where it cannot be read."""
         return tuple(c.digest for c in self._contents(_digest, None))
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 over every sample's path, domain, label, group and content.
+        """SHA-256 of the path, domain, label, group and content of every sample.
 
-        It does not depend on where the data set lies or on the order of a table's rows.
+        It does not depend on the location of the data set or the order of the rows of a table.
         """
         total = hashlib.sha256()
         for sample, digest in zip(self.samples, self.digests, strict=True):
@@ -122,10 +112,10 @@ class ImageDomains:
         return total.hexdigest()
 
     def check(self, progress: Progress | None = None) -> list[Issue]:
-        """Decode every image and list what is odd about the data set.
+        """Decode every image and list the problems of the data set.
 
-        Unreadable images are named; so are images that are byte-identical across domains, since
-        they make any leave-one-domain-out figure look better than it is.
+        Among them are unreadable images, and identical images in several domains, which make
+        leave-one-domain-out accuracies too optimistic.
         """
         contents = self._contents(_inspect, progress)
         self.__dict__["digests"] = tuple(c.digest for c in contents)  # the cached property
@@ -136,18 +126,22 @@ class ImageDomains:
         ]
 
     def quick_check(self) -> list[Issue]:
-        """What is odd about the data set as far as names and counts tell."""
-        return [*self._listing_issues, *_uneven(self.counts()), *_parted_groups(self.samples)]
+        """List the problems that show without opening an image."""
+        return [
+            *self._listing_issues,
+            *_missing_classes(self.counts()),
+            *_shared_groups(self.samples),
+        ]
 
     def leaks(self) -> list[Issue]:
-        """What domains share that they must not: byte-identical images, and groups."""
-        found = [*_parted_groups(self.samples), *_identical(self.samples, self.digests)]
+        """List identical images and groups that occur in several domains."""
+        found = [*_shared_groups(self.samples), *_identical(self.samples, self.digests)]
         return [issue for issue in found if issue.kind == "leak"]
 
     def sample(self, n: int, *, seed: int = 0) -> ImageDomains:
-        """A data set of about n of these images, shared out over domains and classes.
+        """Return a stratified sample of about n images.
 
-        A larger n gives a superset; groups are taken whole, so with groups there can be more.
+        A larger n gives a superset; groups are kept whole, so with groups there may be more.
         """
         part = copy.copy(self)
         part.samples = tuple(self.samples[at] for at in stratified_sample(self.samples, n, seed))
@@ -162,9 +156,10 @@ class ImageDomains:
 
         parallel = Parallel(n_jobs=cpu_count(), prefer="threads", return_as="generator")
         files = [self.file(sample) for sample in self.samples]
-        together = [files[top : top + _TOGETHER] for top in range(0, len(files), _TOGETHER)]
+        starts = range(0, len(files), _IMAGES_PER_CALL)
+        batches = [files[start : start + _IMAGES_PER_CALL] for start in starts]
         contents: list[_Content] = []
-        for part in parallel(delayed(_each)(task, some) for some in together):
+        for part in parallel(delayed(_each)(task, batch) for batch in batches):
             contents += part
             if progress is not None:
                 progress(len(contents), len(self))
@@ -200,10 +195,14 @@ def _inspect(path: Path) -> _Content:
 
 def _list(source: Path, root: Path | None) -> Listing:
     if not source.exists():
-        raise InputError(f"{str(source)!r} does not exist; give a folder of domains or a CSV table")
+        raise InputError(
+            f"no such file or folder: {str(source)!r}; give a folder of domains or a CSV table"
+        )
     if source.is_dir():
         if root is not None:
-            raise InputError(f"root {str(root)!r} goes with a table; {str(source)!r} is a folder")
+            raise InputError(
+                f"root ({str(root)!r}) is only used with a table; {str(source)!r} is a folder"
+            )
         return list_folder(source)
     if source.suffix.lower() != ".csv":
         raise InputError(
@@ -222,7 +221,7 @@ def _require_two(source: Path, domains: Sequence[str], classes: Sequence[str]) -
             )
 
 
-def _uneven(counts: dict[str, dict[str, int]]) -> Iterator[Issue]:
+def _missing_classes(counts: dict[str, dict[str, int]]) -> Iterator[Issue]:
     for domain, row in counts.items():
         present = [label for label, n in row.items() if n]
         absent = [label for label, n in row.items() if not n]
@@ -232,11 +231,11 @@ def _uneven(counts: dict[str, dict[str, int]]) -> Iterator[Issue]:
             )
         elif absent:
             yield Issue(
-                "missing class", f"domain {domain!r} has no image of {_names(absent, 'class')}"
+                "missing class", f"domain {domain!r} has no images of {_names(absent, 'class')}"
             )
 
 
-def _parted_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
+def _shared_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
     domains_of: dict[str, set[str]] = {}
     for sample in samples:
         if sample.group is not None:
@@ -245,8 +244,8 @@ def _parted_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
     if shared:
         yield Issue(
             "leak",
-            f"LEAK between domains: {_names(shared, 'group')} in more than one domain; leave-one-"
-            "domain-out figures will be too good (if the numbering restarts, make groups unique)",
+            f"leak between domains: {_names(shared, 'group')} in several domains; {_OPTIMISTIC} "
+            "(if these are different groups of the same name, rename them)",
         )
 
 
@@ -266,23 +265,25 @@ def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iter
         if len({s.domain for s in same}) > 1:
             yield Issue(
                 "leak",
-                f"LEAK between domains: {_names(paths, 'image')} byte-identical; "
-                "leave-one-domain-out figures will be too good",
+                f"leak between domains: {_names(paths, 'image')} are identical; {_OPTIMISTIC}",
                 paths,
             )
         elif len({s.label for s in same}) > 1:
             yield Issue(
-                "two labels", f"{_names(paths, 'image')} byte-identical with other labels", paths
+                "two labels",
+                f"{_names(paths, 'image')} are identical but labelled differently",
+                paths,
             )
 
 
+_OPTIMISTIC = "leave-one-domain-out accuracies will be too optimistic"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 
 
 def _names(names: Sequence[str], noun: str, most: int = 5) -> str:
-    """`class 'a'`, `3 classes ('a', 'b', 'c')`, `9 classes ('a', 'b', 'c', 'd', 'e', …)`."""
+    """Format as `class 'a'`, or as `9 classes ('a', 'b', 'c', 'd', 'e', …)`."""
     if len(names) == 1:
         return f"{noun} {names[0]!r}"
     plural = noun + ("es" if noun.endswith("s") else "s")
     shown = ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
-    return f"{len(names)} {plural} ({shown})"
+    return f"{count(len(names), noun, plural)} ({shown})"

@@ -1,4 +1,4 @@
-"""Reading one image file into 8-bit RGB, the same way everywhere."""
+"""Decoding image files to 8-bit RGB."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from PIL import ExifTags, Image, UnidentifiedImageError
 from oodzoo._text import one_line
 
 # fmt: off
-# What a file may hold, whatever its suffix says. Pillow knows more, some of it by running other
-# programs on the file: Ghostscript for EPS.
+# Accepted content, whatever the suffix. Pillow has more formats, for some of which it runs other
+# programs on the file (Ghostscript for EPS).
 _FORMATS = frozenset({
     "AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP",
 })
@@ -33,15 +33,15 @@ _UPRIGHT = {
 
 
 class UnreadableImageError(Exception):
-    """An image file that cannot be decoded; the message is the reason, without the path."""
+    """The image cannot be decoded; the message is the reason, without the path."""
 
 
 def decode(content: bytes) -> Image.Image:
-    """Decode the bytes of an image file into RGB, upright, as a person would see it.
+    """Decode the bytes of an image file to upright RGB.
 
-    The orientation that a camera recorded is applied, transparent pixels show white, 16-bit
-    greyscale is scaled to 8 bits (Pillow's own conversion would clip it to white), and of an
-    animation the first frame is taken. Pillow's limit against decompression bombs stays on.
+    The EXIF orientation is applied, transparent pixels become white, 16-bit greyscale is scaled to
+    8 bits (Pillow's own conversion would clip it), and the first frame of an animation is used.
+    Pillow's limit against decompression bombs stays in force.
 
     Raises
     ------
@@ -50,31 +50,31 @@ def decode(content: bytes) -> Image.Image:
     """
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
-    with _explaining(), Image.open(io.BytesIO(content)) as image:
-        _refuse_format(image)
-        _refuse_bomb(image)
-        return _seen(image)
+    with _explaining_errors(), Image.open(io.BytesIO(content)) as image:
+        _require_format(image)
+        _require_size(image)
+        return _as_upright_rgb(image)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """An image that is open already, as :func:`decode` would give it."""
-    with _explaining():
-        return _seen(image)
+    """Convert an open image as :func:`decode` does."""
+    with _explaining_errors():
+        return _as_upright_rgb(image)
 
 
-def _seen(image: Image.Image) -> Image.Image:
-    _refuse_unknown_range(image)
+def _as_upright_rgb(image: Image.Image) -> Image.Image:
+    _require_known_range(image)
     image.load()
     return _to_rgb(_upright(image))
 
 
 @contextmanager
-def _explaining() -> Iterator[None]:
-    """Turn whatever a decoder raises into the reason, in one line."""
+def _explaining_errors() -> Iterator[None]:
+    """Turn any exception of a decoder into an UnreadableImageError of one line."""
     try:
         yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnreadableImageError(_bomb()) from error
+        raise UnreadableImageError(_too_large()) from error
     except UnidentifiedImageError as error:
         raise UnreadableImageError("not an image that Pillow can identify") from error
     except UnreadableImageError:
@@ -89,34 +89,34 @@ def read(path: str | Path) -> Image.Image:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """The content of an image file, with the reason in one line where it cannot be read."""
+    """Read the content of an image file; raise UnreadableImageError if that fails."""
     try:
-        # a pipe would keep us waiting, a device may have no end
+        # reading a pipe may block, reading a device may never end
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise UnreadableImageError("not a plain file")
+            raise UnreadableImageError("not a regular file")
         return Path(path).read_bytes()
     except OSError as error:
         raise UnreadableImageError(error.strerror or one_line(error)) from error
 
 
-def _refuse_format(image: Image.Image) -> None:
+def _require_format(image: Image.Image) -> None:
     if image.format not in _FORMATS:
-        raise UnreadableImageError(f"it holds {image.format}; convert it to PNG or JPEG")
+        raise UnreadableImageError(f"unsupported format {image.format}; convert it to PNG or JPEG")
 
 
-def _refuse_bomb(image: Image.Image) -> None:
+def _require_size(image: Image.Image) -> None:
     # Pillow only warns between its limit and twice its limit.
     if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
-        raise UnreadableImageError(_bomb())
+        raise UnreadableImageError(_too_large())
 
 
-def _bomb() -> str:
+def _too_large() -> str:
     limit = Image.MAX_IMAGE_PIXELS
     return f"more than {limit:,} pixels, Pillow's limit against decompression bombs"
 
 
-def _refuse_unknown_range(image: Image.Image) -> None:
-    # Pillow has 16-bit pixels in mode I too, from PPM and, in older versions, from PNG.
+def _require_known_range(image: Image.Image) -> None:
+    # Mode I may hold 16-bit pixels: from PPM and, in older versions of Pillow, from PNG.
     if image.mode == "F" or (image.mode == "I" and image.format not in ("PNG", "PPM")):
         kind = "floating-point" if image.mode == "F" else "32-bit"
         raise UnreadableImageError(
@@ -127,7 +127,7 @@ def _refuse_unknown_range(image: Image.Image) -> None:
 def _upright(image: Image.Image) -> Image.Image:
     try:
         orientation = image.getexif().get(ExifTags.Base.Orientation, 1)
-    except Exception:  # damaged metadata leave the pixels as good as they were
+    except Exception:  # damaged metadata do not affect the pixels
         return image
     method = _UPRIGHT.get(orientation)
     return image if method is None else image.transpose(method)
@@ -138,15 +138,15 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         return _deep_grey_to_rgb(image)
     if image.has_transparency_data:
         rgba = image.convert("RGBA")
-        paper = Image.new("RGBA", rgba.size, "white")
-        return Image.alpha_composite(paper, rgba).convert("RGB")
+        background = Image.new("RGBA", rgba.size, "white")
+        return Image.alpha_composite(background, rgba).convert("RGB")
     return image.convert("RGB")
 
 
 def _deep_grey_to_rgb(image: Image.Image) -> Image.Image:
     grey = np.asarray(image)
     eight_bit = np.round(grey / 257.0).astype(np.uint8)
-    transparent = image.info.get("transparency")  # PNG declares one grey value to be
+    transparent = image.info.get("transparency")  # the one transparent grey value of a PNG
     if transparent is not None:
         eight_bit[grey == transparent] = 255
     return Image.fromarray(eight_bit).convert("RGB")

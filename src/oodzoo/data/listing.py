@@ -1,4 +1,4 @@
-"""Listing the images of a data set without opening them: from a folder, or from a table."""
+"""Listing the images of a folder or a CSV table, without opening them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from oodzoo._text import count
 from oodzoo.errors import InputError
 
 # fmt: off
@@ -20,7 +21,7 @@ SUFFIXES = frozenset({
 
 
 class Sample(NamedTuple):
-    """One image: its path relative to the root of its data set, and what is known of it."""
+    """One image: its path relative to the root of the data set, domain, label and group."""
 
     path: str
     domain: str
@@ -28,23 +29,32 @@ class Sample(NamedTuple):
     group: str | None = None
 
 
+@dataclass(frozen=True)
+class Issue:
+    """A problem of a data set; `paths` are the images or folders concerned."""
+
+    kind: str
+    message: str
+    paths: tuple[str, ...] = ()
+
+
 @dataclass
 class Listing:
-    """The samples found below a root, and what was odd: (kind, message, paths)."""
+    """The samples found below a root, and the issues."""
 
     root: Path
     samples: list[Sample] = field(default_factory=list)
-    odd: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
 
-    def note(self, kind: str, message: str, *paths: str) -> None:
-        self.odd.append((kind, message, paths))
+    def add_issue(self, kind: str, message: str, *paths: str) -> None:
+        self.issues.append(Issue(kind, message, paths))
 
 
 # --- folders ---------------------------------------------------------------------------------
 
 
 def list_folder(root: Path) -> Listing:
-    """List `root/domain/class/**/image`; symbolic links are followed, loops are not."""
+    """List `root/domain/class/**/image`; follow symbolic links, but not in loops."""
     listing = Listing(root)
     walk = _Walk(listing)
     trail = (_identity(root),)
@@ -54,19 +64,19 @@ def list_folder(root: Path) -> Listing:
         for label in walk.folders(domain.path, domain.trail):
             files = sorted(walk.images(label))
             if not files:
-                listing.note("empty class", f"{_inside(label.path, root)!r} holds no image")
+                listing.add_issue("empty class", f"{_inside(label.path, root)!r} holds no images")
             listing.samples += [Sample(f, domain.name, label.name) for f in files]
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:
             loose += here
-            listing.note(
+            listing.add_issue(
                 "no class",
-                f"{domain.name!r} holds images outside any class folder ({here}): ignored",
+                f"{domain.name!r} has {count(here, 'image')} outside any class folder; ignored",
             )
         if len(listing.samples) == before:
-            listing.note("empty domain", f"{domain.name!r} holds no class with images: ignored")
+            listing.add_issue("empty domain", f"{domain.name!r} has no class with images; ignored")
     if not listing.samples:
-        level = f"; {loose} lie one level too high, as in root/class/image" if loose else ""
+        level = f"; found {loose} one level too high, as in root/class/image" if loose else ""
         raise InputError(
             f"no image found in {str(root)!r}: expected root/domain/class/image{level}"
         )
@@ -80,7 +90,7 @@ class _Folder(NamedTuple):
 
 
 class _Walk:
-    """Goes down folders, remembering the way so that a symbolic link cannot lead in circles."""
+    """Walks folders; records the folders above, to detect loops of symbolic links."""
 
     def __init__(self, listing: Listing) -> None:
         self.listing = listing
@@ -88,20 +98,24 @@ class _Walk:
     def folders(self, path: Path, trail: tuple[tuple[int, int], ...]) -> Iterator[_Folder]:
         for entry in _entries(path):
             if entry.is_symlink() and not _resolves(entry):
-                # a broken link to an image stays listed, and is reported when it is read
+                # a broken link to an image is listed, and reported as unreadable later
                 if entry.suffix.lower() not in SUFFIXES:
                     name = _inside(entry, self.listing.root)
-                    self.listing.note("broken link", f"{name!r} leads nowhere: ignored", name)
+                    self.listing.add_issue(
+                        "broken link", f"{name!r} is a broken link; ignored", name
+                    )
             elif entry.is_dir():
                 name = _inside(entry, self.listing.root)
                 identity = _identity(entry)
                 if identity in trail:
-                    self.listing.note("link loop", f"{name!r} leads back above: ignored", name)
+                    self.listing.add_issue(
+                        "link loop", f"{name!r} links to a folder above it; ignored", name
+                    )
                 else:
                     yield _Folder(entry, entry.name, (*trail, identity))
 
     def images(self, folder: _Folder) -> Iterator[str]:
-        pending = [folder]  # not recursion: folders may be deeper than Python's stack
+        pending = [folder]  # not recursive: folders may be nested deeper than Python's stack
         while pending:
             here = pending.pop()
             for entry in _entries(here.path):
@@ -111,7 +125,7 @@ class _Walk:
 
 
 def _entries(folder: Path) -> list[Path]:
-    """What is not hidden in a folder, sorted by name."""
+    """List the entries of a folder that are not hidden, sorted by name."""
     return sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
 
 
@@ -133,7 +147,7 @@ def _identity(folder: Path) -> tuple[int, int]:
 
 
 def _inside(path: Path, root: Path) -> str:
-    """The name by which a folder or an image is known: its path from the root."""
+    """Return the path relative to the root, with forward slashes."""
     try:
         path.name.encode()
     except UnicodeEncodeError as error:
@@ -152,7 +166,7 @@ _COLUMNS = ("path", "domain", "label")
 def list_table(table: Path, root: Path) -> Listing:
     """List the rows of a CSV table `path,domain,label[,group]`; paths are relative to root."""
     if not root.is_dir():
-        raise InputError(f"the root of the table, {str(root)!r}, is not a folder")
+        raise InputError(f"the root of the table is not a folder: {str(root)!r}")
     listing = Listing(root)
     lines: dict[str, int] = {}
     for line, row in _rows(table):
@@ -165,12 +179,12 @@ def list_table(table: Path, root: Path) -> Listing:
         lines[sample.path] = line
         listing.samples.append(sample)
     if not listing.samples:
-        raise InputError(f"{str(table)!r} has no row below its header")
+        raise InputError(f"{str(table)!r} has no rows below its header")
     return listing
 
 
 def _rows(table: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a table as dictionaries, each with the number of its first line."""
+    """Yield the rows of a table as dicts, each with the number of its first line."""
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
@@ -180,8 +194,8 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, str]]]:
             for cells in reader:
                 if any(cell.strip() for cell in cells[len(header) :]):
                     raise InputError(
-                        f"{table.name} line {line}: {len(cells)} cells, the header names "
-                        f"{len(header)}: {','.join(cells)!r}; quote a cell that holds a comma"
+                        f"{table.name} line {line}: {len(cells)} cells, but the header has "
+                        f"{len(header)}: {','.join(cells)!r}; quote cells that contain a comma"
                     )
                 if cells:
                     yield line, dict(zip(header, cells, strict=False))
@@ -193,31 +207,31 @@ def _rows(table: Path) -> Iterator[tuple[int, dict[str, str]]]:
 
 
 def _check_header(header: list[str], table: Path) -> None:
-    given = ",".join(header)
+    line = ",".join(header)
     for column in _COLUMNS:
         if column not in header:
-            separators = "; separate its columns by commas" if {";", "\t"} & set(given) else ""
+            separators = "; separate the columns by commas" if {";", "\t"} & set(line) else ""
             raise InputError(
-                f"{str(table)!r} lacks the column {column!r}; its first line must name "
-                f"path,domain,label[,group], and is {given!r}{separators}"
+                f"{str(table)!r} has no column {column!r}; the first line must be "
+                f"path,domain,label[,group], got {line!r}{separators}"
             )
     for column in (*_COLUMNS, "group"):
         if header.count(column) > 1:
-            raise InputError(f"{str(table)!r} names the column {column!r} twice: {given!r}")
+            raise InputError(f"{str(table)!r} has the column {column!r} twice: {line!r}")
 
 
-def _sample(row: dict[str, str], where: str, root: Path) -> Sample:
+def _sample(row: dict[str, str], context: str, root: Path) -> Sample:
     for column in _COLUMNS:
         if not row.get(column, "").strip():
-            raise InputError(f"{where}: no {column} in {','.join(row.values())!r}")
+            raise InputError(f"{context}: no {column} in {','.join(row.values())!r}")
     given = row["path"].strip()
     path = Path(os.path.normpath(given))
     if path.is_absolute() or path.parts[:1] == ("..",):
         raise InputError(
-            f"{where}: the path {given!r} leads outside {str(root)!r}; "
-            "give the folder that holds all images as root (--root)"
+            f"{context}: the path {given!r} is outside {str(root)!r}; "
+            "give the folder that contains all images as root (--root)"
         )
     if not os.path.isfile(root / path):  # noqa: PTH113 - Path.is_file raises on a name too long
-        raise InputError(f"{where}: there is no image {given!r} in {str(root)!r}")
+        raise InputError(f"{context}: no such file in {str(root)!r}: {given!r}")
     group = row.get("group", "").strip() or None
     return Sample(path.as_posix(), row["domain"].strip(), row["label"].strip(), group)

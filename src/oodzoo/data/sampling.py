@@ -1,4 +1,4 @@
-"""A stratified sample of a data set that keeps groups whole and grows with its size."""
+"""Stratified, nested samples of a data set that keep groups whole."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
 
 Cell = tuple[str, str]
-"""A domain and a class."""
+"""(domain, class)"""
 
 
 def stratified_sample(samples: Sequence[Sample], n: int, seed: int = 0) -> list[int]:
-    """Positions of about n samples, shared out over domains and classes by their size.
+    """Choose about n samples, in proportion to the sizes of domains and classes.
 
-    A larger n gives a superset, and the order of the samples does not matter. Whole groups are
-    taken, so with groups the number can be exceeded.
+    A larger n gives a superset, and the order of the samples does not matter. Groups are kept
+    whole, so with groups there may be more than n. Returns sorted positions.
     """
     cells: dict[Cell, list[int]] = defaultdict(list)
     for at, sample in enumerate(samples):
         cells[sample.domain, sample.label].append(at)
     if n < len(cells):
         raise InputError(
-            f"a sample of {n} images is too small: there are {len(cells)} pairs of domain and "
-            "class that have images; take at least one of each"
+            f"a sample of {n} images is too small: there are {len(cells)} combinations of domain "
+            "and class with images, and each needs at least one"
         )
     chosen: set[int] = set()
     groups: set[tuple[str, str]] = set()
     for cell, quota in apportion({c: len(members) for c, members in cells.items()}, n).items():
-        order = sorted(cells[cell], key=lambda at: _lot(samples[at], seed))
+        order = sorted(cells[cell], key=lambda at: _sort_key(samples[at], seed))
         chosen.update(order[:quota])
     for at in chosen:
         group = samples[at].group
@@ -42,9 +42,9 @@ def stratified_sample(samples: Sequence[Sample], n: int, seed: int = 0) -> list[
 
 
 def apportion(sizes: dict[Cell, int], n: int) -> dict[Cell, int]:
-    """Share n out in proportion to sizes, at least one each, by Sainte-Laguë's method.
+    """Apportion n in proportion to sizes, at least one each, by the Sainte-Laguë method.
 
-    Of the methods of apportionment this one gives nobody fewer when n grows.
+    As a divisor method it is house-monotone: no share shrinks when n grows.
     """
     n = min(n, sum(sizes.values()))
     shares = dict.fromkeys(sorted(sizes), 1)
@@ -58,7 +58,7 @@ def apportion(sizes: dict[Cell, int], n: int) -> dict[Cell, int]:
     return shares
 
 
-def _lot(sample: Sample, seed: int) -> bytes:
-    """A number drawn for a sample (the same for its whole group), whatever else there is."""
-    what = sample.group if sample.group is not None else sample.path
-    return hashlib.sha256(f"{seed}\0{sample.domain}\0{what}".encode()).digest()
+def _sort_key(sample: Sample, seed: int) -> bytes:
+    """Hash a sample, or its group if it has one, to a random sort key."""
+    unit = sample.group if sample.group is not None else sample.path
+    return hashlib.sha256(f"{seed}\0{sample.domain}\0{unit}".encode()).digest()

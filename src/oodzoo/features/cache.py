@@ -1,7 +1,7 @@
-"""Arrays computed from the features of a store, cached inside it.
+"""Cache files of arrays computed from a store.
 
-A cache file holds the key of what it was computed from; with another key it is computed again. A
-store that cannot be written to is not cached in.
+Each file holds the key of its inputs; with another key the arrays are recomputed. In a read-only
+store nothing is cached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from oodzoo._io import write_bytes
 from oodzoo.errors import InputError
 
 VERSION = 3
-"""Increased when something cached is computed in another way."""
+"""Increased when the computation of something cached changes."""
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -27,7 +27,7 @@ Arrays = dict[str, NDArray[Any]]
 def cached_arrays(
     path: Path, key: str, compute: Callable[[], Arrays], keep: Callable[[Arrays], bool]
 ) -> Arrays:
-    """The arrays of a cache file with this key, else computed, and written if `keep` agrees."""
+    """Read arrays from a cache file; compute them if its key differs, and write them if `keep`."""
     key = f"{VERSION} {key}"
     arrays = _read(path, key)
     if arrays is None:
@@ -42,7 +42,7 @@ def _read(path: Path, key: str) -> Arrays | None:
         with np.load(path, allow_pickle=False) as content:
             if str(content["key"]) == key:
                 return {name: content[name] for name in content.files if name != "key"}
-    except Exception:  # missing, damaged or of another kind: computed again in any case
+    except Exception:  # missing, damaged or of another format: recompute
         return None
     return None
 

@@ -1,4 +1,4 @@
-"""Verifying that a store is what its manifest says."""
+"""Verifying the checksums of a feature store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oodzoo.features.store import FeatureStore, index_checksum
 
 @dataclass(frozen=True)
 class Damage:
-    """A file of a store that is not as it was written; `path` is relative to the store."""
+    """A missing or changed file of a store; `path` is relative to the store."""
 
     path: str
     problem: str
@@ -20,12 +20,12 @@ class Damage:
 
 @dataclass(frozen=True)
 class Check:
-    """What a check found."""
+    """Result of checking a store."""
 
     files: int
     damage: tuple[Damage, ...]
     unfinished: tuple[str, ...]
-    """Models that were begun and are not complete."""
+    """Models whose extraction has not finished."""
 
 
 def check_store(
@@ -33,7 +33,7 @@ def check_store(
 ) -> Check:
     """Compare every shard of a store with its checksum.
 
-    With `repair` damaged files are removed, so that the next extraction makes them again.
+    With `repair`, damaged files are removed, so that the next extraction computes them again.
     """
     store = FeatureStore(path)
     expected = list(store.shard_files())
@@ -45,15 +45,13 @@ def check_store(
         if progress is not None:
             progress(number, len(expected))
     if index_checksum(store.index, store.path) != store.manifest["data"].get("index"):
-        damage.append(
-            Damage("images.json", "does not match the manifest; run oodzoo extract again")
-        )
-    begun = {record.parent.name for record in store.path.glob("*/model.json")}
+        damage.append(Damage("images.json", "does not match the manifest; rerun oodzoo extract"))
+    started = {record.parent.name for record in store.path.glob("*/model.json")}
     if repair and damage:
         with locked(store.path):
             for entry in (d for d in damage if d.path.endswith(".npy")):
                 (store.path / entry.path).unlink(missing_ok=True)
-    return Check(len(expected), tuple(damage), tuple(sorted(begun - set(store.models))))
+    return Check(len(expected), tuple(damage), tuple(sorted(started - set(store.models))))
 
 
 def _problem(path: Path, checksum: str) -> str | None:

@@ -1,4 +1,4 @@
-"""The features that a head sees: some columns of some models, side by side."""
+"""Feature columns of several models, concatenated."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 
-if TYPE_CHECKING:  # heads work on arrays, without stores and images
+if TYPE_CHECKING:  # heads work on arrays, without importing stores
     from oodzoo.features.source import FeatureSource
 
 
 class Samples(NamedTuple):
-    """Features (n, d) with the class and the domain of each row, as positions."""
+    """Features (n, d) with the class and domain number of each row."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -26,42 +26,44 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of which models, in the order in which they stand.
+    """A choice of feature columns from several models.
 
     Attributes
     ----------
     by_model : dict
-        The columns of each model; those of the first model come first.
+        Column numbers of each model; concatenated in this order.
     """
 
     by_model: dict[str, NDArray[np.int64]]
 
     @classmethod
     def all_of(cls, source: FeatureSource, models: Sequence[str]) -> Columns:
-        """Every feature of some models."""
+        """Choose all features of the models."""
         return cls({m: np.arange(source.facts(m).feature_dim) for m in models})
 
     @classmethod
     def by_mask(
         cls, source: FeatureSource, models: Sequence[str], mask: NDArray[np.bool_]
     ) -> Columns:
-        """Those that a mask over the concatenated features of some models keeps."""
+        """Choose columns by a mask over the concatenated features of the models."""
         ends = np.cumsum([source.facts(m).feature_dim for m in models])
         if len(mask) != ends[-1]:
-            raise InputError(f"a mask of {len(mask)} for {ends[-1]} features of {list(models)}")
+            raise InputError(
+                f"the mask has {len(mask)} values, {list(models)} have {ends[-1]} features"
+            )
         parts = np.split(mask, ends[:-1])
         return cls({m: np.flatnonzero(part) for m, part in zip(models, parts, strict=True)})
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that have any feature kept."""
+        """The models with at least one chosen column."""
         return tuple(m for m, columns in self.by_model.items() if len(columns))
 
     def __len__(self) -> int:
         return sum(map(len, self.by_model.values()))
 
     def samples(self, source: FeatureSource, domains: Sequence[str]) -> Samples:
-        """The kept features of some domains; domains are numbered as they are given."""
+        """Load the chosen columns of some domains; domains are numbered in the order given."""
         labels = [source.labels(domain) for domain in domains]
         features = np.empty((sum(map(len, labels)), len(self)), np.float32)
         right = 0

@@ -1,4 +1,4 @@
-"""Running models over the images of shards, batch by batch."""
+"""Forward passes of models over decoded images, batch by batch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from oodzoo.errors import InputError
-from oodzoo.features.prefetch import abandon, in_background
+from oodzoo.features.prefetch import cancel, in_background
 from oodzoo.zoo.model import Model, Outputs, Pixels
 
 Tag = TypeVar("Tag")
@@ -20,7 +20,7 @@ Tag = TypeVar("Tag")
 
 @dataclass(frozen=True)
 class Job(Generic[Tag]):
-    """A model and the images it is to run over; the tag says whose they are."""
+    """A model and the images to run it on; the tag identifies the job for the caller."""
 
     tag: Tag
     model: Model
@@ -29,32 +29,32 @@ class Job(Generic[Tag]):
 
 
 @dataclass(frozen=True)
-class Done(Generic[Tag]):
-    """A job that has run: its outputs, or why there are none."""
+class JobResult(Generic[Tag]):
+    """Outputs of a finished job, or the error that it raised."""
 
     job: Job[Tag]
     outputs: Outputs | None
     error: Exception | None
     seconds: float
-    """Spent starting its forward passes and waiting for them."""
+    """Time spent starting the forward passes and waiting for them."""
     batch_size: int
-    """The batch that fitted into the memory of the device."""
+    """The batch size that fitted into the memory of the device."""
 
 
-def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[Done[Tag]]:
-    """Run one job after another.
+def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
+    """Run jobs one after another and yield their results in order.
 
-    The batches of a model on a GPU are prepared in the background, and each job is launched
-    before the one before it is collected, so that a GPU always has work to do.
+    Batches for a GPU are prepared in the background, and each job is launched before the previous
+    one is collected, so that the GPU is never idle.
     """
-    with closing(_prepared_ahead(jobs)) as prepared:
+    with closing(_prefetched(jobs)) as prepared:
         yield from _run_prepared(prepared)
 
 
 Batches = Generator[Any, None, None]
 
 
-def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done[Tag]]:
+def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[JobResult[Tag]]:
     last: _Launched[Tag] | None = None
     stopped: Exception | None = None
     while True:
@@ -62,7 +62,7 @@ def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done
             following = _launch(*next(prepared))
         except StopIteration:
             break
-        except Exception as error:  # no more jobs will come, but the last one is worth keeping
+        except Exception as error:  # the job source failed: collect the last job, then raise
             stopped = error
             break
         if last is not None:
@@ -74,21 +74,21 @@ def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[Done
         raise stopped
 
 
-def _prepared_ahead(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batches], None, None]:
-    """Each job with its batches, those of the next one under way."""
+def _prefetched(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batches], None, None]:
+    """Yield each job with its batches, one job ahead."""
     waiting: deque[tuple[Job[Tag], Batches]] = deque()
     stopped: Exception | None = None
-    coming = iter(jobs)
+    remaining = iter(jobs)
     try:
         while True:
             try:
-                job = next(coming)
+                job = next(remaining)
             except StopIteration:
                 break
             except Exception as error:
                 stopped = error
                 break
-            waiting.append((job, _prepared(job, job.batch_size)))
+            waiting.append((job, _prepare(job, job.batch_size)))
             if len(waiting) > 1:
                 yield waiting.popleft()
         while waiting:
@@ -97,7 +97,7 @@ def _prepared_ahead(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batch
             raise stopped
     finally:
         for _, batches in waiting:
-            abandon(batches)
+            cancel(batches)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class _Launched(Generic[Tag]):
 
 
 def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
-    """Start all batches, with half the size as often as the device runs out of memory."""
+    """Start all batches; halve the batch size while the device runs out of memory."""
     started = time.perf_counter()
     batch_size = job.batch_size
     while True:
@@ -118,30 +118,30 @@ def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
             launched = [job.model.launch(batch) for batch in batches]
             return _Launched(job, launched, None, time.perf_counter() - started, batch_size)
         except Exception as error:
-            abandon(batches)
+            cancel(batches)
             if type(error).__name__ != "OutOfMemoryError" or batch_size == 1:
                 return _Launched(job, [], error, time.perf_counter() - started, batch_size)
         batch_size //= 2
-        batches = _prepared(job, batch_size)
+        batches = _prepare(job, batch_size)
 
 
-def _collect(launched: _Launched[Tag]) -> Done[Tag]:
+def _collect(launched: _Launched[Tag]) -> JobResult[Tag]:
     started = time.perf_counter()
     job, error = launched.job, launched.error
     outputs = None
     if error is None:
         try:
             parts = [job.model.collect(batch) for batch in launched.batches]
-            outputs = _joined(parts, job.model)
+            outputs = _concatenate(parts, job.model)
             _require_shapes(outputs, job.model, len(job.pixels))
         except Exception as raised:
             outputs, error = None, raised
     seconds = launched.seconds + time.perf_counter() - started
-    return Done(job, outputs, error, seconds, launched.batch_size)
+    return JobResult(job, outputs, error, seconds, launched.batch_size)
 
 
 def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:
-    """Refuse outputs that are not one row of the promised width for each image."""
+    """Reject outputs that do not have one row of the expected width per image."""
     info = model.info
     for name, values, width in (
         ("features", outputs.features, info.feature_dim),
@@ -149,23 +149,23 @@ def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:
     ):
         if values is not None and values.shape != (n, width):
             raise InputError(
-                f"model {info.name!r} gives {name} of shape {values.shape} for {n} images; "
+                f"model {info.name!r} returned {name} of shape {values.shape} for {n} images; "
                 f"expected {(n, width)}"
             )
 
 
 def require_finite(outputs: Outputs, model: Model, paths: Sequence[str]) -> None:
-    """Refuse NaN and infinite values, naming the first image that gave them."""
+    """Reject NaN and infinite values, naming the first image that causes them."""
     for name, values in (("features", outputs.features), ("logits", outputs.logits)):
         if values is not None and not np.isfinite(values).all():
             row = int(np.flatnonzero(~np.isfinite(values).all(axis=1))[0])
             raise InputError(
-                f"model {model.info.name!r} gives NaN or infinite {name} for {paths[row]!r}"
+                f"model {model.info.name!r} returned NaN or infinite {name} for {paths[row]!r}"
             )
 
 
-def _prepared(job: Job[Any], batch_size: int) -> Batches:
-    """The batches of a job, prepared ahead where the model leaves the cores to it."""
+def _prepare(job: Job[Any], batch_size: int) -> Batches:
+    """Prepare the batches of a job, in the background if the model does not run on the CPU."""
     starts = range(0, len(job.pixels), batch_size)
     batches = [(job.pixels[start : start + batch_size],) for start in starts]
     if job.model.on_cpu:
@@ -173,7 +173,7 @@ def _prepared(job: Job[Any], batch_size: int) -> Batches:
     return in_background(job.model.prepare, batches, n_jobs=2, ahead=3)
 
 
-def _joined(parts: list[Outputs], model: Model) -> Outputs:
+def _concatenate(parts: list[Outputs], model: Model) -> Outputs:
     info = model.info
     if not parts:
         logits = None if info.n_logits is None else np.empty((0, info.n_logits), np.float32)

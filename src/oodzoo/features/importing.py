@@ -1,9 +1,9 @@
-"""A feature store from features that were computed elsewhere.
+"""Importing features computed elsewhere into a feature store.
 
-Three forms are read: one `.npz` with an array (n, d) for each model and `labels`, `domains`
-(optionally `groups`, `paths`, and `<model>.logits`); `.npy` files, one for each model, with a
-CSV table whose rows are theirs (`domain,label`, optionally `group,path`); and a `.parquet` table
-with these columns and, for each model, a column of lists, or plain numbers for one model.
+Three formats are supported: one `.npz` file with an array (n, d) per model and `labels`, `domains`
+(optionally `groups`, `paths`, and `<model>.logits`); `.npy` files, one per model, with a CSV table
+of their rows (`domain,label`, optionally `group,path`); and a `.parquet` table with these columns
+and one column of lists per model, or one column per feature of a single model.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import one_line
+from oodzoo._text import count, one_line
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.features.store import FeatureStore
-from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, require_free_name, writing
+from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, require_model_name, writing
 from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
 
 Array = NDArray[Any]
@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ImportedFeatures:
-    """Arrays of each model, and what each of their rows is."""
+    """Arrays of each model, and the sample of each row."""
 
     samples: list[Sample]
     features: dict[str, Array]
@@ -45,28 +45,28 @@ def import_features(
     table: str | Path | None = None,
     dtype: str = "float32",
 ) -> FeatureStore:
-    """Put features that were computed elsewhere into a store.
+    """Import features computed elsewhere into a store.
 
     Parameters
     ----------
     files : sequence of path
         One `.npz` or `.parquet` file, or one or more `.npy` files with a `table`.
     store : path
-        A new store, or one whose rows are the same.
+        A new store, or one with the same rows.
     table : path, optional
-        For `.npy` files: the CSV table of their rows.
+        The CSV table of the rows of `.npy` files.
     dtype : {"float32", "float16"}
-        In which features are stored.
+        Storage type of the features.
     """
     if dtype not in DTYPES:
-        raise InputError(f"dtype is {dtype!r}; known are {', '.join(DTYPES)}")
+        raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
     imported = read_features([Path(f) for f in files], None if table is None else Path(table))
     _require_storable(imported, dtype)
     path = Path(store)
     with writing(path) as writer:
         _require_same_rows(writer, imported.samples)
-        index = writer.settled().grown(imported.samples, [None] * len(imported.samples), set())
-        writer.lay_down(index)
+        index = writer.used_index().grown(imported.samples, [None] * len(imported.samples), set())
+        writer.write_index(index)
         row_of = {(s.domain, s.path): row for row, s in enumerate(imported.samples)}
         for name, features in imported.features.items():
             logits = imported.logits.get(name)
@@ -83,10 +83,10 @@ def import_features(
 
 
 def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures:
-    """Read features in one of the forms named at the top of this module."""
+    """Read features in one of the formats described at the top of this module."""
     for file in files:
         if not file.is_file():
-            raise InputError(f"there is no file {str(file)!r}")
+            raise InputError(f"no such file: {str(file)!r}")
     suffixes = {file.suffix.lower() for file in files}
     if suffixes == {".npy"}:
         if table is None:
@@ -98,7 +98,7 @@ def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures
         features = {file.stem: _load_npy(file) for file in files}
         return _checked(_read_table(table), features, {}, str(table))
     if table is not None:
-        raise InputError(f"a table ({str(table)!r}) goes with .npy files")
+        raise InputError(f"a table ({str(table)!r}) is only used with .npy files")
     if len(files) != 1 or suffixes not in ({".npz"}, {".parquet"}):
         raise InputError(
             f"cannot import {', '.join(repr(str(f)) for f in files)}; give one .npz or .parquet "
@@ -107,7 +107,7 @@ def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures
     return _read_npz(files[0]) if suffixes == {".npz"} else _read_parquet(files[0])
 
 
-# --- the three forms -------------------------------------------------------------------------
+# --- formats ----------------------------------------------------------------------------------
 
 _COLUMNS = ("label", "domain", "group", "path")
 
@@ -127,16 +127,16 @@ def _read_npz(file: Path) -> ImportedFeatures:
             arrays = {key: content[key] for key in content.files}
     except Exception as error:
         raise InputError(
-            f"{str(file)!r} cannot be read as plain arrays ({' '.join(str(error).split())}); "
-            "save texts as text arrays, not as objects"
+            f"{str(file)!r} cannot be read as plain arrays ({one_line(error)}); "
+            "save strings as string arrays, not as objects"
         ) from error
     columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
     logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
     features = {k: v for k, v in arrays.items() if not k.endswith(".logits")}
     for column, values in columns.items():
         if values.ndim != 1:
-            raise InputError(f"{str(file)!r}: {column}s must be a list, and are {values.shape}")
-    return _checked({c: _texts(v) for c, v in columns.items()}, features, logits, str(file))
+            raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
+    return _checked({c: _strings(v) for c, v in columns.items()}, features, logits, str(file))
 
 
 def _read_table(table: Path) -> dict[str, list[str]]:
@@ -147,7 +147,7 @@ def _read_table(table: Path) -> dict[str, list[str]]:
         raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
     if not rows:
         raise InputError(f"the table {str(table)!r} has no row below its header")
-    return {c: _texts(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+    return {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
 
 
 def _read_parquet(file: Path) -> ImportedFeatures:
@@ -159,7 +159,7 @@ def _read_parquet(file: Path) -> ImportedFeatures:
         table = parquet.read_table(file)
     except (OSError, ArrowInvalid) as error:
         raise InputError(f"{str(file)!r} is not a Parquet file: {error}") from error
-    columns = {c: _texts(table[c].to_pylist()) for c in _COLUMNS if c in table.column_names}
+    columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in table.column_names}
     rest = [c for c in table.column_names if c not in _COLUMNS]
     lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
     if lists:
@@ -180,66 +180,68 @@ def _stacked(rows: list[Any], column: str, file: Path) -> Array:
     if len(lengths) > 1:
         raise InputError(
             f"{str(file)!r}: the lists of column {column!r} have between {min(lengths)} and "
-            f"{max(lengths)} numbers; they must be equally long"
+            f"{max(lengths)} numbers; they must have the same length"
         )
     try:
         return np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{str(file)!r}: column {column!r} holds lists, not of numbers") from error
+        raise InputError(
+            f"{str(file)!r}: the lists of column {column!r} hold other values than numbers"
+        ) from error
 
 
 # --- checks ----------------------------------------------------------------------------------
 
 
-def _texts(values: Any) -> list[str]:
-    texts = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
-    return ["" if text is None else str(text).strip() for text in texts]
+def _strings(values: Any) -> list[str]:
+    decoded = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
+    return ["" if value is None else str(value).strip() for value in decoded]
 
 
 def _checked(
     columns: Mapping[str, list[str]],
     features: dict[str, Array],
     logits: dict[str, Array],
-    where: str,
+    context: str,
 ) -> ImportedFeatures:
     for column in ("label", "domain"):
         if column not in columns:
-            raise InputError(f"{where!r} lacks {column}s; each row needs a label and a domain")
+            raise InputError(f"{context!r} has no {column}s; each row needs a label and a domain")
     n = len(columns["label"])
     for column, values in columns.items():
         if len(values) != n:
-            raise InputError(f"{where!r} has {n} labels and {len(values)} {column}s")
+            raise InputError(f"{context!r} has {n} labels and {len(values)} {column}s")
         if column != "group" and (empty := [r for r, v in enumerate(values) if not v]):
-            raise InputError(f"{where!r}: the {column} of row {empty[0]} is empty")
+            raise InputError(f"{context!r}: the {column} of row {empty[0]} is empty")
     if not features:
-        raise InputError(f"{where!r} holds no features")
+        raise InputError(f"{context!r} holds no features")
     for kind, arrays in (("features", features), ("logits", logits)):
         for name, array in arrays.items():
-            check_spec(ModelSpec(name, "onnx/imported"), where)
-            require_free_name(name)
-            _check_array(array, n, f"{where!r}: {kind} of {name!r}")
+            check_spec(ModelSpec(name, "onnx/imported"), context)
+            require_model_name(name)
+            _check_array(array, n, f"{context!r}: {kind} of {name!r}")
     if orphans := sorted(set(logits) - set(features)):
-        raise InputError(f"{where!r} has logits of {orphans[0]!r} without its features")
-    return ImportedFeatures(_samples(columns, where), features, logits)
+        raise InputError(f"{context!r} has logits of {orphans[0]!r} without its features")
+    return ImportedFeatures(_samples(columns, context), features, logits)
 
 
 def _check_array(array: Array, n: int, what: str) -> None:
     if array.ndim != 2 or array.dtype.kind not in "fiu" or array.shape[1] == 0:
-        raise InputError(f"{what} must be numbers (n, d), and are {array.dtype} {array.shape}")
+        raise InputError(f"{what} must be numbers (n, d), got {array.dtype} {array.shape}")
     if len(array) != n:
-        raise InputError(f"{what} have {len(array)} rows, and there are {n} labels")
+        raise InputError(f"{what} have {len(array)} rows, but there are {n} labels")
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
         raise InputError(f"{what} hold NaN or infinity, first in row {row}")
 
 
-def _samples(columns: Mapping[str, list[str]], where: str) -> list[Sample]:
+def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:
     n = len(columns["label"])
     paths = columns.get("path") or [f"row-{row:07d}" for row in range(n)]
     groups = columns.get("group") or [""] * n
     if len(set(paths)) < n:
         twice = next(p for p in paths if paths.count(p) > 1)
-        raise InputError(f"{where!r} names the path {twice!r} twice")
+        raise InputError(f"{context!r} lists the path {twice!r} twice")
     samples = [
         Sample(path, domain, label, group or None)
         for path, domain, label, group in zip(
@@ -248,12 +250,12 @@ def _samples(columns: Mapping[str, list[str]], where: str) -> list[Sample]:
     ]
     for what, names in (("domain", columns["domain"]), ("class", columns["label"])):
         if len(set(names)) < 2:
-            raise InputError(f"{where!r} has one {what}, {names[0]!r}; at least two are needed")
+            raise InputError(f"{context!r} has one {what}, {names[0]!r}; at least two are needed")
     return samples
 
 
 def _require_storable(imported: ImportedFeatures, dtype: str) -> None:
-    """Refuse values that the store cannot hold, before anything is written."""
+    """Reject values out of the range of the dtype, before anything is written."""
     for arrays in (imported.features, imported.logits):
         for name, array in arrays.items():
             for start in range(0, len(array), _ROWS_AT_ONCE):
@@ -264,19 +266,19 @@ _ROWS_AT_ONCE = 4096
 
 
 def _require_same_rows(writer: StoreWriter, samples: list[Sample]) -> None:
-    """A store cannot get more rows: those of its other models end where they end.
+    """Reject new rows, which the other models of the store lack, and changed labels.
 
-    Rows without paths are told apart by number alone, so their labels must not have changed.
+    Rows without paths are identified by number alone, so another label means another row.
     """
     old = {
         (domain.name, path): label
-        for domain in writer.settled().domains
+        for domain in writer.used_index().domains
         for path, label in zip(domain.paths, domain.labels, strict=True)
     }
     more = [s for s in samples if old and (s.domain, s.path) not in old]
     if more and len(more) < len(samples):
         raise InputError(
-            f"the import has {len(more)} rows that are not in the store, the first is "
+            f"the import has {count(len(more), 'row')} not in the store, the first is "
             f"{more[0].path!r} of {more[0].domain!r}; use another store"
         )
     for sample in samples:

@@ -1,8 +1,8 @@
-"""Which image is which row of a feature store.
+"""Image index of a feature store: the image of each row.
 
-The images of a domain are rows in a fixed order, cut into shards. The order is laid down before
-any feature is computed and only ever grows at its end, so a finished shard stays valid when
-images, domains or models are added.
+The images of a domain have a fixed order, split into shards. The order is written before any
+feature is computed and images are only ever appended, so a finished shard stays valid when images,
+domains or models are added.
 """
 
 from __future__ import annotations
@@ -10,23 +10,25 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 from urllib.parse import quote
 
+from oodzoo._io import structured
+from oodzoo._text import count
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
 
 SHARD_ROWS = 256
 
-_LONGEST_NAME = 180  # file systems stop at 255 bytes, on Windows with the whole path
+_LONGEST_NAME = 180  # file systems allow 255 bytes; Windows counts the whole path
 
 Key = tuple[str, str, str | None]
-"""What makes an image this image: its domain, path and digest."""
+"""Identity of an image: its domain, path and SHA-256."""
 
 
 @dataclass
 class DomainIndex:
-    """The images of one domain in the order of their rows; columns of equal length."""
+    """The images of one domain, in row order, as columns of equal length."""
 
     name: str
     paths: list[str] = field(default_factory=list)
@@ -34,20 +36,20 @@ class DomainIndex:
     groups: list[str | None] = field(default_factory=list)
     digests: list[str | None] = field(default_factory=list)
     shards: list[int] = field(default_factory=list)
-    """Number of images in each shard; an unreadable image counts here but has no row."""
+    """Number of images in each shard; unreadable images count here but have no row."""
 
     @property
     def folder(self) -> str:
-        """The name as a folder: characters that a file system may refuse are escaped."""
+        """The name as a folder name: characters that a file system may reject are escaped."""
         name = quote(self.name, safe=" !#$&'()+,;=@[]^_`{}~-.")
-        if name == "model.json":  # lies beside the folders of the domains
+        if name == "model.json":  # a file beside the folders of the domains
             return "model%2Ejson"
         if len(name) > _LONGEST_NAME:
             digest = hashlib.sha256(self.name.encode()).hexdigest()
             name = f"{name[: _LONGEST_NAME - 17]}%{digest[:16]}"
-        if name[0] in ". ":  # would be hidden, or lead upwards
+        if name[0] in ". ":  # hidden, or the parent folder
             name = f"%{ord(name[0]):02X}{name[1:]}"
-        if name[-1] in ". ":  # Windows drops these
+        if name[-1] in ". ":  # dropped by Windows
             name = f"{name[:-1]}%{ord(name[-1]):02X}"
         return name
 
@@ -56,7 +58,7 @@ class DomainIndex:
         return range(start, start + self.shards[shard])
 
     def truncated(self, n: int) -> DomainIndex:
-        """The first n images, which end a shard."""
+        """Return the first n images; n must be the end of a shard."""
         ends = [self.shard_range(shard).stop for shard in range(len(self.shards))]
         return DomainIndex(
             self.name,
@@ -77,8 +79,8 @@ class DomainIndex:
         self.groups.append(sample.group)
         self.digests.append(digest)
 
-    def cut(self, shard_rows: int) -> None:
-        """Cut the images that are in no shard yet into shards."""
+    def split(self, shard_rows: int) -> None:
+        """Assign the images after the last shard to new shards."""
         rest = len(self.paths) - sum(self.shards)
         while rest > 0:
             self.shards.append(min(rest, shard_rows))
@@ -96,10 +98,10 @@ class ImageIndex:
             if domain.name == name:
                 return domain
         known = ", ".join(repr(d.name) for d in self.domains)
-        raise InputError(f"there is no domain {name!r}; there are {known}")
+        raise InputError(f"there is no domain {name!r}; the domains are {known}")
 
     def truncated(self, counts: Mapping[str, int]) -> ImageIndex:
-        """The index as it was when it held this many images of each domain; labels of today."""
+        """Return the first `counts` images of each domain, with current labels."""
         return ImageIndex([d.truncated(counts[d.name]) for d in self.domains if counts.get(d.name)])
 
     def counts(self) -> dict[str, int]:
@@ -121,11 +123,12 @@ class ImageIndex:
         }
 
     @classmethod
-    def from_json(cls, document: dict[str, Any]) -> ImageIndex:
+    def from_json(cls, document: dict[str, Any], what: str) -> ImageIndex:
+        """Read the document of :meth:`to_json`; `what` names it in error messages."""
         return cls(
             [
                 DomainIndex(d["name"], d["path"], d["label"], d["group"], d["sha256"], d["shards"])
-                for d in document["domains"]
+                for d in structured(document, _Document, what)["domains"]
             ]
         )
 
@@ -136,10 +139,10 @@ class ImageIndex:
         skipped: Set[Key],
         shard_rows: int = SHARD_ROWS,
     ) -> ImageIndex:
-        """This index with the images of a data set that it lacks, and with their labels of today.
+        """Return this index with new images of a data set appended and all labels updated.
 
         Every image that has a row must still be in the data set, unchanged. The `skipped` ones
-        have none: such an image may have been mended.
+        have no row: such an image may have been repaired.
         """
         given = {(s.domain, s.path, digest): s for s, digest in zip(samples, digests, strict=True)}
         self._require_all(given, skipped)
@@ -149,7 +152,7 @@ class ImageIndex:
             if key not in have:
                 grown.setdefault(sample.domain, DomainIndex(sample.domain)).append(sample, key[2])
         for domain in grown.values():
-            domain.cut(shard_rows)
+            domain.split(shard_rows)
         return ImageIndex([grown[name] for name in sorted(grown)])
 
     def _require_all(self, given: Mapping[Key, Sample], skipped: Set[Key]) -> None:
@@ -159,15 +162,28 @@ class ImageIndex:
             return
         if len(gone) == len(rows):
             raise InputError(
-                "the store holds features of another data set (none of its "
-                f"{len(rows)} images is in this one); use another store"
+                "the store holds features of another data set: none of its "
+                f"{count(len(rows), 'image')} is in this one; use another store"
             )
         present = {key[:2] for key in given}
-        change = "changed" if gone[0][:2] in present else "no longer there"
+        change = "changed" if gone[0][:2] in present else "removed"
         raise InputError(
-            f"{len(gone)} of the {len(rows)} images in the store are not in this data set as they "
-            f"were, the first is {gone[0][1]!r} ({change}); use another store"
+            f"{len(gone):,} of the {count(len(rows), 'image')} in the store have been removed or "
+            f"changed, the first is {gone[0][1]!r} ({change}); use another store"
         )
+
+
+class _DomainDocument(TypedDict):
+    name: str
+    path: list[str]
+    label: list[str]
+    group: list[str | None]
+    sha256: list[str | None]
+    shards: list[int]
+
+
+class _Document(TypedDict):
+    domains: list[_DomainDocument]
 
 
 def _relabelled(domain: DomainIndex, given: Mapping[Key, Sample]) -> DomainIndex:

@@ -1,4 +1,4 @@
-"""Images of one shard, decoded once and resized for every model, in background threads."""
+"""Decoding the images of a shard once, resized for every model, in background threads."""
 
 from __future__ import annotations
 
@@ -11,17 +11,21 @@ from joblib import cpu_count
 from PIL import Image
 
 from oodzoo.data import images
-from oodzoo.features.prefetch import abandon, in_background
+from oodzoo.features.prefetch import cancel, in_background
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import Geometry
 
-_TOGETHER = 4
-"""Images that a thread takes at a time: handing out work costs time, too."""
+_IMAGES_PER_CALL = 4
+"""Images per background call, to reduce the overhead of dispatching."""
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The readable images of a shard, and why the others are not."""
+    """Decoded images of a shard.
+
+    `positions` has the readable images, in the order of the rows of `pixels`; `problems` has the
+    reason for each unreadable one.
+    """
 
     positions: list[int]
     pixels: dict[Geometry, Pixels]
@@ -29,14 +33,14 @@ class Chunk:
 
 
 class Decoding:
-    """Starts to decode at once; :meth:`result` waits for it.
+    """Decodes images in the background from the moment it is created.
 
     Parameters
     ----------
     files : mapping of int to path or image
-        The image files, or images in memory, by position in the shard.
+        Image files, or images in memory, by position in the shard.
     geometries : collection of Geometry
-        The sizes that are wanted of each image.
+        Output sizes; each image is resized to all of them.
     """
 
     def __init__(
@@ -46,18 +50,19 @@ class Decoding:
         self._pixels = {
             geometry: np.empty((len(files), *geometry.crop, 3), np.uint8) for geometry in geometries
         }
-        given = list(files.values())
+        sources = list(files.values())
         calls = [
-            (given[top : top + _TOGETHER], top, self._pixels)
-            for top in range(0, len(given), _TOGETHER)
+            (sources[start : start + _IMAGES_PER_CALL], start, self._pixels)
+            for start in range(0, len(sources), _IMAGES_PER_CALL)
         ]
         self._results = in_background(_decode, calls, n_jobs=cpu_count(), ahead="all")
 
-    def abandon(self) -> None:
-        """Stop decoding; the images are not wanted any more."""
-        abandon(self._results)
+    def cancel(self) -> None:
+        """Cancel the decoding of the remaining images."""
+        cancel(self._results)
 
     def result(self) -> Chunk:
+        """Wait until all images are decoded."""
         problems = {
             self._positions[row]: reason for found in self._results for row, reason in found.items()
         }
@@ -69,13 +74,15 @@ class Decoding:
 
 
 def _decode(
-    files: Sequence[Path | Image.Image], top: int, pixels: Mapping[Geometry, Pixels]
+    sources: Sequence[Path | Image.Image], start: int, pixels: Mapping[Geometry, Pixels]
 ) -> dict[int, str]:
-    """Put some images in every size into rows from `top`; say why one cannot be read."""
+    """Decode images into the rows from `start` of each array; return the errors by row."""
     problems = {}
-    for row, file in enumerate(files, start=top):
+    for row, source in enumerate(sources, start=start):
         try:
-            image = images.as_rgb(file) if isinstance(file, Image.Image) else images.read(file)
+            image = (
+                images.as_rgb(source) if isinstance(source, Image.Image) else images.read(source)
+            )
         except images.UnreadableImageError as error:
             problems[row] = str(error)
             continue

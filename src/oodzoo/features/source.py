@@ -20,7 +20,7 @@ from oodzoo.features.cache import Arrays, cached_arrays
 from oodzoo.features.store import FeatureStore
 
 Shard = tuple[Array, Array]
-"""Features (n, d) and labels (n,), integers from 0."""
+"""Features (n, d) and labels (n,), numbered from 0."""
 
 _ROWS = 4096
 """Small shards are merged up to this many rows, because summing moments is expensive."""
@@ -28,7 +28,7 @@ _ROWS = 4096
 
 @dataclass(frozen=True)
 class Facts:
-    """Cost of a model, as far as it is known."""
+    """Size and cost of a model; None where unknown."""
 
     feature_dim: int
     parameters: int | None = None
@@ -44,28 +44,28 @@ class FeatureSource(Protocol):
     classes: tuple[Any, ...]
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
-        """Features and labels (positions in `classes`) of a domain, piece by piece."""
+        """Yield features and labels (positions in `classes`) of a domain, block by block."""
         ...
 
     def labels(self, domain: str) -> NDArray[np.int64]: ...
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
-        """Samples that belong together, or None where no groups are known."""
+        """Return the group of each sample (a patient, a video, …); None if there are no groups."""
         ...
 
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
-        """The outputs of the head a model was pre-trained with, where it has one."""
+        """Return the logits of the pre-training head; None if the model has none."""
         ...
 
     def facts(self, model: str) -> Facts: ...
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Name and, where there is one, fingerprint of the data; informational only."""
+        """Name and, for a store, fingerprint of the data; informational only."""
         ...
 
     def only(self, domains: Sequence[str]) -> FeatureSource:
-        """A view of some domains, without the classes that only the others have."""
+        """Return a view of some domains; classes that only other domains have are dropped."""
         ...
 
     def cached(
@@ -78,25 +78,28 @@ class FeatureSource(Protocol):
         settings: str = "",
         keep: Callable[[Arrays], bool] = lambda _: True,
     ) -> Arrays:
-        """Arrays computed from the features of some models, reused where that is possible.
+        """Compute arrays from the features of some models, or read them from a cache.
 
         Parameters
         ----------
         kind : str
-            What the arrays are; with `settings` it identifies the computation.
+            Name of the computation, which identifies it together with `settings`.
         models : sequence of str
+            The models that the arrays depend on.
         compute : callable
-            Computes the arrays if they are not cached.
+            Computes the arrays.
         domains : sequence of str, optional
-            The domains that the arrays depend on; all of them if None.
+            The domains that the arrays depend on; by default all.
+        settings : str
+            Options of the computation.
         keep : callable
-            Whether computed arrays may be cached.
+            Whether to cache computed arrays.
         """
         ...
 
 
 class StoreSource:
-    """The features of a store, some of its models or all."""
+    """Features of a store; all of its models or some."""
 
     def __init__(self, store: FeatureStore, models: Sequence[str] | None = None) -> None:
         self.store = store
@@ -104,8 +107,8 @@ class StoreSource:
         for model in self.models:
             store.model(model)
         labels = {domain: store.labels(domain) for domain in store.domains}
-        # A domain of which no image could be read is none.
-        self._labels = {domain: some for domain, some in labels.items() if len(some)}
+        # A domain without any readable image is left out.
+        self._labels = {domain: values for domain, values in labels.items() if len(values)}
         self.domains = tuple(self._labels)
         self.classes: tuple[Any, ...] = store.classes
 
@@ -115,7 +118,7 @@ class StoreSource:
         labels = [self._labels[domain] for domain in part.domains]
         present, codes = np.unique(np.concatenate(labels), return_inverse=True)
         part.classes = tuple(self.classes[at] for at in present)
-        ends = np.cumsum([len(some) for some in labels])[:-1]
+        ends = np.cumsum([len(values) for values in labels])[:-1]
         codes = codes.astype(np.int64)
         part._labels = dict(zip(part.domains, np.split(codes, ends), strict=True))
         return part
@@ -123,7 +126,7 @@ class StoreSource:
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         labels = self.labels(domain)
         start = 0
-        for features in _together(self.store.shards(model, domain)):
+        for features in _merged(self.store.shards(model, domain)):
             yield features, labels[start : start + len(features)]
             start += len(features)
 
@@ -165,7 +168,7 @@ class StoreSource:
         return cached_arrays(path, f"{what} {content}", compute, keep)
 
     def _content(self, model: str, domains: Sequence[str]) -> list[Any]:
-        """Identifies the features and labels of a model in some domains."""
+        """Identify the features and labels of a model in some domains."""
         shards = self.store.model(model).shards
         return [
             [shards[domain], hashlib.sha256(self.labels(domain).tobytes()).hexdigest()]
@@ -174,7 +177,7 @@ class StoreSource:
 
 
 class ArraySource:
-    """Features in memory: a dict of arrays (n, d), the label and the domain of each row."""
+    """Features in memory: a dict of arrays (n, d), and the label and domain of each row."""
 
     def __init__(
         self,
@@ -184,7 +187,7 @@ class ArraySource:
         groups: Sequence[Any] | None = None,
     ) -> None:
         if not features:
-            raise InputError("there are no features to rank: the dict is empty")
+            raise InputError("features must have at least one model, got an empty dict")
         features = {name: _matrix(array, name) for name, array in features.items()}
         labels, names = _column(y, "y"), _column(domains, "domains")
         if groups is not None:
@@ -192,13 +195,13 @@ class ArraySource:
         columns = [("domains", names), *features.items()]
         for what, column in [*columns, *([] if groups is None else [("groups", groups)])]:
             if len(column) != len(labels):
-                raise InputError(f"y has {len(labels)} rows, and {what!r} has {len(column)}")
+                raise InputError(f"y has {len(labels)} rows, {what!r} has {len(column)}")
         self.models = tuple(features)
         classes, codes = np.unique(labels, return_inverse=True)
-        kinds, places = np.unique(names, return_inverse=True)
+        unique_names, numbers = np.unique(names, return_inverse=True)
         self.classes: tuple[Any, ...] = tuple(classes.tolist())
-        self.domains = tuple(str(kind) for kind in kinds.tolist())
-        self._rows = {d: np.flatnonzero(places == at) for at, d in enumerate(self.domains)}
+        self.domains = tuple(map(str, unique_names.tolist()))
+        self._rows = {d: np.flatnonzero(numbers == i) for i, d in enumerate(self.domains)}
         self._codes = codes.astype(np.int64)
         self._features = features
         self._groups = groups
@@ -258,7 +261,7 @@ def as_source(
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
 ) -> FeatureSource:
-    """A source of a dict of arrays or of a store; a source is returned as it is."""
+    """Make a source of a dict of arrays or a store; return a source unchanged."""
     if isinstance(features, Mapping):
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")
@@ -268,12 +271,12 @@ def as_source(
     if isinstance(features, FeatureStore):
         source = StoreSource(features)
         if empty := [repr(d) for d in features.domains if d not in source.domains]:
-            warnings.warn(f"{', '.join(empty)}: no samples, left out", stacklevel=3)
+            warnings.warn(f"{', '.join(empty)}: no samples; skipped", stacklevel=3)
         return source
     if isinstance(features, FeatureSource):
         return features
     raise InputError(
-        "features must be a dict {name: array (n, d)} or a FeatureStore, and are "
+        "features must be a dict {name: array (n, d)} or a FeatureStore, got "
         f"{type(features).__name__}"
     )
 
@@ -283,39 +286,39 @@ def _digest(content: Any) -> str:
 
 
 def _matrix(values: Any, name: str) -> Array:
-    """Features as an array (n, d); PyTorch's stay where they are."""
+    """Check an array (n, d); PyTorch tensors stay on their device."""
     try:
         array = values if is_torch_array(values) else np.asarray(values)
     except ValueError as error:
-        raise InputError(f"the features of {name!r} are no array: {error}") from error
+        raise InputError(f"the features of {name!r} are not an array: {error}") from error
     if array.ndim != 2 or array.shape[1] == 0:
-        raise InputError(f"the features of {name!r} must be (n, d), and are {tuple(array.shape)}")
+        raise InputError(f"the features of {name!r} must be (n, d), got {tuple(array.shape)}")
     return array
 
 
 def _column(values: Any, name: str) -> NDArray[Any]:
     column = to_numpy(values)
     if column.ndim != 1:
-        raise InputError(f"{name} must have one value for each row, and has shape {column.shape}")
+        raise InputError(f"{name} must have one value per row, got shape {column.shape}")
     if column.dtype.kind == "f":
         wrong = column[~np.isfinite(column) | (column != np.round(column))]
         if len(wrong):
-            raise InputError(f"{name} must be texts or integers, and holds {wrong[0].item()!r}")
+            raise InputError(f"{name} must be strings or integers, got {wrong[0].item()!r}")
         column = column.astype(np.int64)
     if column.dtype.kind == "O":
         for value in column:
             if value is None or value != value:
-                raise InputError(f"{name} must be texts or integers, and holds {value!r}")
+                raise InputError(f"{name} must be strings or integers, got {value!r}")
         column = np.array([str(value) for value in column])
     return column
 
 
-def _together(shards: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    waiting: list[NDArray[Any]] = []
+def _merged(shards: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
+    pending: list[NDArray[Any]] = []
     for shard in shards:
-        waiting.append(shard)
-        if sum(map(len, waiting)) >= _ROWS:
-            yield np.concatenate(waiting)
-            waiting = []
-    if waiting:
-        yield np.concatenate(waiting)
+        pending.append(shard)
+        if sum(map(len, pending)) >= _ROWS:
+            yield np.concatenate(pending)
+            pending = []
+    if pending:
+        yield np.concatenate(pending)

@@ -1,13 +1,14 @@
-"""A feature store as its readers see it: features and labels of each model and domain.
+"""Reading a feature store: features and labels of each model and domain.
 
-On disk::
+Layout on disk::
 
-    STORE/images.json                            which image is which row
-    STORE/skipped/<domain>/shard-00000.json      images of a shard that could not be read
-    STORE/<model>/model.json                     which model made the features
+    STORE/images.json                            the image of each row
+    STORE/skipped/<domain>/shard-00000.json      unreadable images of a shard
+    STORE/<model>/model.json                     description of the model
     STORE/<model>/<domain>/shard-00000.features.npy, shard-00000.logits.npy
-    STORE/manifest.json                          written last: what is complete, with checksums
-    STORE/local.json                             what depends on time and place; no checksum
+    STORE/manifest.json                          written last: complete models, with checksums
+    STORE/local.json                             timings and locations; not part of the fingerprint
+    STORE/cache/                                 arrays computed from the features
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import file_digest, read_json
+from oodzoo._io import file_digest, read_json, require_schema, structured
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.index import DomainIndex, ImageIndex
 
@@ -37,6 +38,14 @@ def shard_name(shard: int, output: str) -> str:
     return f"shard-{shard:05d}.{output}.npy"
 
 
+class ShardRecord(TypedDict):
+    """Number of rows of a shard and the SHA-256 of each of its files."""
+
+    rows: int
+    features: str
+    logits: NotRequired[str]
+
+
 @dataclass(frozen=True)
 class StoredModel:
     """A model whose features are complete, as the manifest describes it.
@@ -44,14 +53,14 @@ class StoredModel:
     Attributes
     ----------
     shards : dict
-        For each domain, one dict per shard: `rows` and the SHA-256 of its outputs, `features` and
-        (where the model has a head) `logits`.
+        For each domain, the records of its shards.
     spec : dict or None
-        The arguments of :class:`oodzoo.zoo.ModelSpec`, besides its name and source, with which the
-        model loads again wherever it is: `input_size` (int), `mean`, `std` (three floats each), as
-        the zoo states them; and for an ONNX file the names of the outputs in use, `features` and
-        `logits`, and its `sha256`. Each key is present; its value is None where it does not apply.
-        The whole is None for Python models, imported features, and stores of version 0.2.
+        The fields of a :class:`oodzoo.zoo.ModelSpec`, besides name and source, with which the model
+        loads again from any location: `input_size` (int), `mean` and `std` (lists of three floats)
+        as stated in the zoo, and for an ONNX file the output names in use, `features` and `logits`,
+        and its `sha256`. All six keys are present; a value is None where it was not stated or does
+        not apply. None instead of a dict: a Python model, imported features, or a store written
+        before this field existed.
     """
 
     name: str
@@ -64,7 +73,7 @@ class StoredModel:
     precision: str
     dtype: str
     preprocessing: dict[str, Any] | None
-    shards: dict[str, list[dict[str, Any]]]
+    shards: dict[str, list[ShardRecord]]
     spec: dict[str, Any] | None = None
 
     @property
@@ -72,13 +81,25 @@ class StoredModel:
         return ("features",) if self.n_logits is None else ("features", "logits")
 
 
+@dataclass(frozen=True)
+class _Data:
+    images: dict[str, int]
+    skipped: list[dict[str, str]]
+
+
+@dataclass(frozen=True)
+class _Manifest:
+    data: _Data
+    models: dict[str, dict[str, Any]]
+
+
 class FeatureStore:
-    """Features on disk, opened for reading; arrays are memory maps of its files.
+    """A feature store, opened for reading; arrays are memory maps of its files.
 
     Parameters
     ----------
     path : path
-        A folder made by :func:`oodzoo.extract` or `oodzoo import`.
+        A folder written by :func:`oodzoo.extract` or `oodzoo import`.
 
     Attributes
     ----------
@@ -89,36 +110,41 @@ class FeatureStore:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(
-                f"there is no feature store {str(self.path)!r}; make one with "
+                f"there is no feature store {str(self.path)!r}; create one with "
                 "oodzoo extract or oodzoo import"
             )
         if not (self.path / "manifest.json").is_file():
             unfinished = (self.path / "images.json").is_file()
             raise InputError(
-                f"the store {str(self.path)!r} has no finished model yet; run the same "
-                "oodzoo extract again to finish it"
+                f"the store {str(self.path)!r} has no finished model yet; rerun oodzoo extract "
+                "to resume"
                 if unfinished
-                else f"{str(self.path)!r} is no feature store: it has no manifest.json"
+                else f"{str(self.path)!r} is not a feature store: it has no manifest.json"
             )
-        self.manifest = read_json(self.path / "manifest.json", "the manifest")
-        require_schema(self.manifest, self.path)
-        with _refusing_other_content(self.path):
-            # A later extraction that has not finished may have added images already.
-            self.index = read_index(self.path).truncated(self.manifest["data"]["images"])
-            self.domains = tuple(d.name for d in self.index.domains)
-            self.models: tuple[str, ...] = tuple(self.manifest["models"])
-            self._require_aligned()
+        self.manifest = read_manifest(self.path)
+        what = f"the manifest of {str(self.path)!r}"
+        manifest = structured(self.manifest, _Manifest, what)
+        # An unfinished later extraction may have appended images already.
+        self.index = read_index(self.path).truncated(manifest.data.images)
+        self.domains = tuple(d.name for d in self.index.domains)
+        self._models = {
+            name: structured(record | {"name": name}, StoredModel, what)
+            for name, record in manifest.models.items()
+        }
+        self.models = tuple(self._models)
+        self._skipped = manifest.data.skipped
+        self._require_aligned()
         self.classes = row_classes(self.index, self.path)
 
     def __repr__(self) -> str:
         return (
-            f"FeatureStore({str(self.path)!r}: {len(self.models)} models, "
-            f"{len(self.domains)} domains, {self.n_images} images)"
+            f"FeatureStore({str(self.path)!r}: {count(len(self.models), 'model')}, "
+            f"{count(len(self.domains), 'domain')}, {count(self.n_images, 'image')})"
         )
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the manifest: the same for stores that hold the same features."""
+        """SHA-256 of the manifest: equal for stores that hold the same features."""
         return file_digest(self.path / "manifest.json")
 
     @property
@@ -127,8 +153,8 @@ class FeatureStore:
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why each image without features was skipped, by path."""
-        return {entry["path"]: entry["reason"] for entry in self.manifest["data"]["skipped"]}
+        """Reason for each skipped image, by path."""
+        return {entry["path"]: entry["reason"] for entry in self._skipped}
 
     def is_complete(self) -> bool:
         """Whether every shard file of the manifest exists; its content is not checked."""
@@ -141,16 +167,17 @@ class FeatureStore:
             for domain in self.index.domains:
                 for number, shard in enumerate(stored.shards[domain.name]):
                     for output in stored.outputs:
-                        yield f"{name}/{domain.folder}/{shard_name(number, output)}", shard[output]
+                        file = f"{name}/{domain.folder}/{shard_name(number, output)}"
+                        yield file, shard[output]  # type: ignore[literal-required]
 
     def model(self, name: str) -> StoredModel:
-        if name not in self.manifest["models"]:
+        if name not in self._models:
             known = ", ".join(self.models)
             raise InputError(f"the store has no model {name!r}; it has {known}")
-        return StoredModel(name=name, **self.manifest["models"][name])
+        return self._models[name]
 
     def milliseconds_per_image(self, name: str) -> float | None:
-        """How long a forward pass took where the features were made, if that is known."""
+        """Return the time of a forward pass on the machine of the extraction, None if unknown."""
         value = read_local(self.path).get(name, {}).get("milliseconds_per_image")
         return float(value) if isinstance(value, int | float) else None
 
@@ -158,7 +185,7 @@ class FeatureStore:
         return self._column(domain, "paths")
 
     def labels(self, domain: str) -> NDArray[np.int64]:
-        """The class of each row, as a position in `classes`."""
+        """Return the class of each row, as a position in `classes`."""
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[x] for x in self._column(domain, "labels")], np.int64)
 
@@ -166,10 +193,10 @@ class FeatureStore:
         return self._column(domain, "groups")
 
     def shards(self, model: str, domain: str, output: str = "features") -> Iterator[Array]:
-        """The rows of a domain, shard by shard, as read-only memory maps."""
+        """Yield the rows of a domain, shard by shard, as read-only memory maps."""
         stored = self.model(model)
         if output not in stored.outputs:
-            raise InputError(f"model {model!r} of the store has no {output}")
+            raise InputError(f"model {model!r} has no {output} in the store")
         width = stored.feature_dim if output == "features" else stored.n_logits
         folder = self.path / model / self.index.domain(domain).folder
         for number, shard in enumerate(stored.shards[domain]):
@@ -178,11 +205,11 @@ class FeatureStore:
                 yield open_shard(folder / shard_name(number, output), shape, stored.dtype)
 
     def features(self, model: str, domain: str) -> Array:
-        """All features of a domain in memory, (rows, feature_dim)."""
+        """Load all features of a domain, (rows, feature_dim)."""
         return self._gather(model, domain, "features")
 
     def logits(self, model: str, domain: str) -> Array:
-        """All logits of a domain in memory, (rows, n_logits)."""
+        """Load all logits of a domain, (rows, n_logits)."""
         return self._gather(model, domain, "logits")
 
     def _gather(self, model: str, domain: str, output: str) -> Array:
@@ -198,20 +225,21 @@ class FeatureStore:
         return [values[row] for row in self._rows[domain]]
 
     def _require_aligned(self) -> None:
-        """Labels belong to rows only if the two count the same."""
-        for name in self.models:
-            for domain, shards in self.model(name).shards.items():
-                n, images = sum(shard["rows"] for shard in shards), len(self._rows[domain])
-                if n != images:
+        """Reject a store whose features and labels differ in number."""
+        for name, stored in self._models.items():
+            for domain in sorted({*stored.shards, *self.domains}):
+                n_rows = sum(shard["rows"] for shard in stored.shards.get(domain, []))
+                n_images = len(self._rows.get(domain, []))
+                if n_rows != n_images:
                     raise InputError(
-                        f"the store {str(self.path)!r} is damaged: model {name!r} has {n} rows "
-                        f"of {domain!r}, its lists have {images} images; run the same oodzoo extract "
-                        "again, or make the store anew"
+                        f"the store {str(self.path)!r} is damaged: model {name!r} has "
+                        f"{count(n_rows, 'row')} of {domain!r}, images.json lists "
+                        f"{count(n_images, 'image')}; rerun oodzoo extract, or use a new store"
                     )
 
     @cached_property
     def _rows(self) -> dict[str, list[int]]:
-        """For each domain the positions of the images that have a row."""
+        """Positions of the images that have a row, by domain."""
         rows = {}
         for domain in self.index.domains:
             absent = skipped_positions(self.path, domain)
@@ -220,12 +248,12 @@ class FeatureStore:
 
 
 def open_shard(path: Path, shape: tuple[int, int | None], dtype: str) -> Array:
-    """Open a shard as a memory map and make sure that it is what the manifest says."""
+    """Open a shard as a memory map; reject another shape or dtype."""
     try:
         # an empty array cannot be mapped
         array: Array = np.load(path, mmap_mode="r" if shape[0] else None, allow_pickle=False)
     except FileNotFoundError as error:
-        raise InputError(f"the store lacks {str(path)!r}; {_REPAIR}") from error
+        raise InputError(f"the shard {str(path)!r} is missing; {_REPAIR}") from error
     except (EOFError, OSError, ValueError) as error:
         raise InputError(f"the shard {str(path)!r} is damaged; {_REPAIR}") from error
     if array.shape != shape or array.dtype != np.dtype(dtype):
@@ -236,51 +264,34 @@ def open_shard(path: Path, shape: tuple[int, int | None], dtype: str) -> Array:
     return array
 
 
-_REPAIR = (
-    "`oodzoo store check --repair` removes what is damaged, `oodzoo extract` then makes it again"
-)
+_REPAIR = "remove damaged files with `oodzoo store check --repair`, then rerun `oodzoo extract`"
 
 
-def require_schema(document: dict[str, Any], path: Path) -> None:
-    found = document.get("schema")
-    if found != SCHEMA:
-        newer = isinstance(found, int) and found > SCHEMA
-        advice = "upgrade oodzoo" if newer else "extract the features again into a new store"
-        raise InputError(
-            f"the store {str(path)!r} has the schema {found!r}, this oodzoo reads {SCHEMA}; {advice}"
-        )
+def read_manifest(store: Path) -> dict[str, Any]:
+    return _read_document(store, "manifest.json", "the manifest")
 
 
-@contextmanager
-def _refusing_other_content(path: Path) -> Iterator[None]:
-    """JSON that is sound but does not hold what a store's files hold."""
-    try:
-        yield
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(
-            f"the store {str(path)!r} is damaged: images.json or manifest.json lacks what it "
-            f"should hold ({type(error).__name__}: {error}); make it anew"
-        ) from error
+def read_index(store: Path) -> ImageIndex:
+    document = _read_document(store, "images.json", "the image index")
+    return ImageIndex.from_json(document, f"the image index of {str(store)!r}")
 
 
-def read_index(path: Path) -> ImageIndex:
-    document = read_json(path / "images.json", "the image index")
-    require_schema(document, path)
-    with _refusing_other_content(path):
-        return ImageIndex.from_json(document)
+def _read_document(store: Path, file: str, what: str) -> dict[str, Any]:
+    document = read_json(store / file, what)
+    advice = "extract the features again into a new store"
+    require_schema(document, SCHEMA, f"the store {str(store)!r}", advice)
+    return document
 
 
 def index_checksum(index: ImageIndex, store: Path) -> str:
-    """SHA-256 of which image is which row, labels and skipped images included."""
+    """Compute the SHA-256 of the image of each row, labels and skipped images included."""
     skipped = {d.name: skipped_positions(store, d) for d in index.domains}
     text = json.dumps([index.to_json(), skipped], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def read_local(store: Path) -> dict[str, dict[str, Any]]:
-    """What the side file knows of each model; a lost or damaged one knows nothing."""
+    """Read local.json: facts about each model; empty if the file is missing or damaged."""
     try:
         models = json.loads((store / "local.json").read_text(encoding="utf-8"))["models"]
         return {name: dict(facts) for name, facts in models.items()}
@@ -289,7 +300,7 @@ def read_local(store: Path) -> dict[str, dict[str, Any]]:
 
 
 def row_classes(index: ImageIndex, store: Path) -> tuple[str, ...]:
-    """The classes of the images that have a row."""
+    """Return the sorted classes of the images that have a row."""
     labels: set[str] = set()
     for domain in index.domains:
         absent = skipped_positions(store, domain)
@@ -298,14 +309,20 @@ def row_classes(index: ImageIndex, store: Path) -> tuple[str, ...]:
 
 
 def skipped_positions(store: Path, domain: DomainIndex) -> dict[int, str]:
-    """The positions of a domain's images that could not be read, and why."""
+    """Return why images of a domain were skipped, by position in the domain."""
     found: dict[int, str] = {}
     for shard in range(len(domain.shards)):
         path = skip_file(store, domain, shard)
         if path.is_file():
-            reasons = read_json(path, "the list of skipped images")
-            found |= {domain.shard_range(shard).start + int(at): why for at, why in reasons.items()}
+            start = domain.shard_range(shard).start
+            found |= {start + position: why for position, why in read_skip_file(path).items()}
     return found
+
+
+def read_skip_file(path: Path) -> dict[int, str]:
+    """Read why images of a shard were skipped, by position in the shard."""
+    what = "the list of skipped images"
+    return structured(read_json(path, what), dict[int, str], f"{what} {str(path)!r}")
 
 
 def skip_file(store: Path, domain: DomainIndex, shard: int) -> Path:

@@ -1,4 +1,4 @@
-"""The one who writes a feature store, with its lock held."""
+"""Feature-store writer (holds the lock)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from oodzoo.features.store import (
     open_shard,
     read_index,
     read_local,
-    require_schema,
+    read_manifest,
+    read_skip_file,
     row_classes,
     shard_name,
     skip_file,
@@ -44,27 +45,27 @@ from oodzoo.zoo.spec import require_folder_name
 DTYPES = ("float32", "float16")
 
 _RESERVED = frozenset({".lock", "cache", "images.json", "local.json", "manifest.json", "skipped"})
-"""What a store holds beside its models."""
+"""Names that a store uses for itself."""
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[StoreWriter]:
-    """Open a store, or an empty or missing folder, for writing; only one may at a time."""
+    """Open a store, or a new or empty folder, for writing; only one writer is allowed."""
     with explaining_disk_errors(path):
-        _refuse_foreign(path)  # before anything of ours lies there
+        _require_store_or_empty(path)  # before the lock file is created
     with locked(path):
         yield StoreWriter(path)
 
 
-_DECIDING = ("fingerprint", "feature_dim", "n_logits", "precision", "dtype", "preprocessing")
-"""What must not change of a model whose features are in a store."""
+_IDENTITY = ("fingerprint", "feature_dim", "n_logits", "precision", "dtype", "preprocessing")
+"""Fields of a model's record that must not change once the store has features of it."""
 
 
 class StoreWriter:
-    """Adds images, models and shards to a store; :func:`writing` makes it, with the lock held.
+    """Adds images, models and shards to a store; created by :func:`writing`.
 
-    Every file is written whole under its final name, or not at all, so a shard that exists is a
-    shard that is finished; the manifest is written last.
+    Files are written atomically, so every shard that exists is finished; the manifest is written
+    last.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,84 +74,81 @@ class StoreWriter:
         self._old: dict[str, Any] = {}
         self._models: dict[str, dict[str, Any]] = {}
         if (path / "manifest.json").is_file():
-            self._old = read_json(path / "manifest.json", "the manifest")
-            require_schema(self._old, path)
+            self._old = read_manifest(path)
             if not (path / "images.json").is_file():
                 raise InputError(
-                    f"the store {str(path)!r} has lost its images.json, so nobody knows which row "
-                    "is which image; make it anew elsewhere"
+                    f"the store {str(path)!r} has no images.json, so the image of each row is "
+                    "unknown; extract into a new store"
                 )
-            FeatureStore(path)  # refuses a manifest that does not fit the rest
+            FeatureStore(path)  # rejects a manifest that does not match the index
         self.index = ImageIndex([])
         if (path / "images.json").is_file():
             self.index = read_index(path)
         remove_temporaries(path)
 
-    def grow(self, dataset: ImageDomains) -> None:
-        """Lay down the rows of the images that the store does not have yet."""
-        settled = self.settled()
+    def add_images(self, dataset: ImageDomains) -> None:
+        """Append the images of a data set that the store lacks to its index."""
+        index = self.used_index()
         skipped = set()
-        for domain in settled.domains:
+        for domain in index.domains:
             absent = skipped_positions(self.path, domain)
             skipped |= {key for at, key in enumerate(domain.image_keys()) if at in absent}
-        self.lay_down(settled.grown(dataset.samples, dataset.digests, skipped))
+        self.write_index(index.grown(dataset.samples, dataset.digests, skipped))
 
-    def settled(self) -> ImageIndex:
-        """The index up to the last shard that anything is known of.
+    def used_index(self) -> ImageIndex:
+        """Return the index up to the last shard with data on disk.
 
-        What an interrupted extraction laid down behind it binds nobody: such images may still
-        change or go.
+        An interrupted extraction may have written more; later rows are unused and may change.
         """
         counts = self._old.get("data", {}).get("images", {})
-        known = {}
+        used = {}
         for domain in self.index.domains:
             shards = len(domain.shards)
-            while shards and not self._touched(domain, shards - 1):
+            while shards and not self._has_data(domain, shards - 1):
                 shards -= 1
-            known[domain.name] = max(sum(domain.shards[:shards]), counts.get(domain.name, 0))
-        return self.index.truncated(known)
+            used[domain.name] = max(sum(domain.shards[:shards]), counts.get(domain.name, 0))
+        return self.index.truncated(used)
 
-    def lay_down(self, index: ImageIndex) -> None:
+    def write_index(self, index: ImageIndex) -> None:
         self.index = index
         write_json(self.path / "images.json", {"schema": SCHEMA, **index.to_json()})
 
     def add_model(self, name: str, record: dict[str, Any]) -> None:
-        """Declare a model before its shards; another one of that name is refused."""
-        require_free_name(name)
-        record = json.loads(json.dumps(record))  # as it will be read again: lists, no tuples
+        """Register a model before its shards; reject a different one under the same name."""
+        require_model_name(name)
+        record = json.loads(json.dumps(record))  # as it will be read: lists, no tuples
         path = self.path / name / "model.json"
         old = read_json(path, "the record of a model") if path.is_file() else None
         if old is not None and any(path.parent.glob("*/shard-*.npy")):
-            for key in _DECIDING:
+            for key in _IDENTITY:
                 if old.get(key) != record[key]:
                     raise InputError(
                         f"the store holds features of another model under the name {name!r} "
-                        f"({key} {_short(old.get(key))}, now {_short(record[key])}); rename the "
-                        f"model, or remove the folder {str(path.parent)!r}"
+                        f"({key} {_shortened(old.get(key))}, now {_shortened(record[key])}); "
+                        f"rename the model, or remove the folder {str(path.parent)!r}"
                     )
         if old != record:
             write_json(path, record)
         self._models[name] = record
 
     def missing_shards(self, name: str) -> list[tuple[DomainIndex, int]]:
-        """The shards that a model still lacks, in the order of domains and rows."""
+        """List the shards that a model lacks, ordered by domain and row."""
         return [
             (domain, shard)
             for domain in self.index.domains
             for shard in range(len(domain.shards))
-            if not self._complete(name, domain, shard)
+            if not self._is_finished(name, domain, shard)
         ]
 
     def skipped(self, domain: DomainIndex, shard: int) -> dict[int, str] | None:
-        """Which images of a shard were skipped, by position in it; None if nobody looked yet."""
+        """Return the skipped images of a shard by position; None if it was never decoded."""
         path = skip_file(self.path, domain, shard)
         if path.is_file():
-            reasons = read_json(path, "the list of skipped images")
-            return {int(at): why for at, why in reasons.items()}
-        return {} if self._touched(domain, shard) else None
+            return read_skip_file(path)
+        return {} if self._has_data(domain, shard) else None
 
-    def skip(self, domain: DomainIndex, shard: int, reasons: dict[int, str]) -> None:
-        """Record the images of a shard that cannot be read, before any of its features."""
+    def write_skipped(self, domain: DomainIndex, shard: int, reasons: dict[int, str]) -> None:
+        """Record the unreadable images of a shard, before any of its features are written."""
         if reasons:
             document = {str(at): why for at, why in reasons.items()}
             write_json(skip_file(self.path, domain, shard), document)
@@ -158,7 +156,7 @@ class StoreWriter:
     def write_shard(
         self, name: str, domain: DomainIndex, shard: int, outputs: dict[str, NDArray[Any]]
     ) -> None:
-        """Write the outputs of a model for one shard; features last, they say it is there."""
+        """Write the outputs of a model for one shard; the features last, as a completion mark."""
         for output in sorted(outputs, reverse=True):
             path = self.path / name / domain.folder / shard_name(shard, output)
             content = npy_bytes(as_stored(outputs[output], self._models[name]["dtype"], name))
@@ -166,9 +164,9 @@ class StoreWriter:
             self._checksums[path] = hashlib.sha256(content).hexdigest()
 
     def finish(self, fingerprint: str) -> list[str]:
-        """Write the manifest: the models that are complete, with checksums.
+        """Write the manifest of all complete models.
 
-        Returns the models that were complete before and are no longer: images were added.
+        Returns the models that are no longer complete because images were added.
         """
         models = {}
         for path in sorted(self.path.glob("*/model.json")):
@@ -195,14 +193,14 @@ class StoreWriter:
         )
         return sorted(set(self._old.get("models", {})) - set(models))
 
-    def note_locally(self, name: str, facts: dict[str, Any]) -> None:
-        """Keep what depends on time and place (timings, where a model lies) in the side file."""
+    def update_local(self, name: str, facts: dict[str, Any]) -> None:
+        """Record facts that depend on time and place (timings, location) in local.json."""
         path = self.path / "local.json"
         models = read_local(self.path)
         write_json(path, {"models": models | {name: models.get(name, {}) | facts}})
 
-    def _touched(self, domain: DomainIndex, shard: int) -> bool:
-        """Whether something about the images of a shard is on disk."""
+    def _has_data(self, domain: DomainIndex, shard: int) -> bool:
+        """Whether features or skipped images of a shard are on disk."""
         return skip_file(self.path, domain, shard).exists() or any(
             (record.parent / domain.folder / shard_name(shard, output)).exists()
             for record in self.path.glob("*/model.json")
@@ -210,22 +208,22 @@ class StoreWriter:
         )
 
     def _skipped(self) -> list[dict[str, str]]:
-        """The images that have no row; one that was mended has a later row under its path."""
+        """List the images without a row; a repaired image has a later row under the same path."""
         found = []
         for domain in self.index.domains:
             absent = skipped_positions(self.path, domain)
-            mended = {path for at, path in enumerate(domain.paths) if at not in absent}
+            repaired = {path for at, path in enumerate(domain.paths) if at not in absent}
             reasons = {domain.paths[at]: why for at, why in absent.items()}
-            found += [{"path": p, "reason": why} for p, why in reasons.items() if p not in mended]
+            found += [{"path": p, "reason": why} for p, why in reasons.items() if p not in repaired]
         return found
 
     def _rows(self, domain: DomainIndex, shard: int) -> int:
-        """How many rows a shard has: its images without those that were skipped."""
+        """Count the images of a shard without the skipped ones."""
         if not skip_file(self.path, domain, shard).is_file():
             return domain.shards[shard]
         return domain.shards[shard] - len(self.skipped(domain, shard) or {})
 
-    def _complete(self, name: str, domain: DomainIndex, shard: int) -> bool:
+    def _is_finished(self, name: str, domain: DomainIndex, shard: int) -> bool:
         record = self._models[name]
         for output, width in _widths(record).items():
             path = self.path / name / domain.folder / shard_name(shard, output)
@@ -255,7 +253,7 @@ class StoreWriter:
         path = self.path / name / domain.folder / shard_name(shard, output)
         if path in self._checksums:
             return self._checksums[path]
-        # What the manifest already vouches for keeps its checksum, so that damage shows.
+        # Keep the checksums of the old manifest, so that damage is detected.
         old = self._old.get("models", {}).get(name, {})
         if old.get("fingerprint") == self._models[name]["fingerprint"]:
             shards = old["shards"].get(domain.name, [])
@@ -269,15 +267,15 @@ def _widths(record: dict[str, Any]) -> dict[str, int]:
     return {output: width for output, width in widths.items() if width is not None}
 
 
-def require_free_name(name: str) -> None:
-    """Refuse a model whose folder would lie where a store keeps something else."""
+def require_model_name(name: str) -> None:
+    """Reject a name that cannot be a folder or that the store uses itself."""
     if name in _RESERVED:
         raise InputError(f"a model cannot be named {name!r}: the store uses that name")
     require_folder_name(name, "the store")
 
 
 def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
-    """Outputs of a model in the type of a store; values that it cannot hold are refused."""
+    """Convert outputs of a model to the dtype of a store; reject values out of its range."""
     with np.errstate(over="ignore"):
         stored = array.astype(dtype, copy=False)
     if not np.isfinite(stored).all():
@@ -288,20 +286,20 @@ def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
     return stored
 
 
-def _short(value: Any) -> str:
+def _shortened(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 80 else f"{text[:12]}…"
 
 
-def _refuse_foreign(path: Path) -> None:
-    """Refuse a folder that holds something no store would hold."""
+def _require_store_or_empty(path: Path) -> None:
+    """Reject a folder with other content than that of a store."""
     if not path.is_dir() or (path / "manifest.json").is_file():
         return
     started = (path / "images.json").is_file()
     for entry in sorted(path.iterdir()):
-        # a kill between two steps may leave the folder of a model without its record
+        # an interrupted extraction may leave the folder of a model without its record
         if final_name(entry.name) not in _RESERVED and not (started and entry.is_dir()):
             raise InputError(
-                f"{str(path)!r} is not empty and no feature store (it holds {entry.name!r}); "
+                f"{str(path)!r} is neither empty nor a feature store (it holds {entry.name!r}); "
                 "choose another folder"
             )

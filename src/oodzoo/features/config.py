@@ -1,0 +1,108 @@
+"""Options, progress and outcome of an extraction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from oodzoo.errors import InputError
+from oodzoo.features.writer import DTYPES
+from oodzoo.zoo.device import require_device
+
+
+class Reporter(Protocol):
+    """Receives the progress of an extraction."""
+
+    def start(self, models: Sequence[str], n_images: int) -> None:
+        """The extraction starts; no model is loaded yet."""
+
+    def say(self, message: str) -> None:
+        """One line of text for the log."""
+
+    def advance(self, model: str, n_images: int, seconds: float) -> None:
+        """Features of more images are on disk; `seconds` is 0 if they were there before."""
+
+    def failed(self, model: str, reason: str) -> None:
+        """A model failed and is skipped; the others continue."""
+
+
+class Silent:
+    """A reporter that does nothing."""
+
+    def start(self, models: Sequence[str], n_images: int) -> None: ...
+    def say(self, message: str) -> None: ...
+    def advance(self, model: str, n_images: int, seconds: float) -> None: ...
+    def failed(self, model: str, reason: str) -> None: ...
+
+
+@dataclass
+class Extraction:
+    """Outcome of an extraction.
+
+    Attributes
+    ----------
+    failed : dict of str to str
+        Why each model that failed was skipped.
+    outdated : list of str
+        Models in the store that are not in the zoo and lack the images added by this run.
+    decoded : int
+        Number of images read and decoded in this run; an image decoded twice counts twice.
+    shards : int
+        Number of shards written in this run.
+    waiting, running : float
+        Seconds that the models waited for images, and seconds spent in forward passes.
+    """
+
+    path: Path
+    failed: dict[str, str] = field(default_factory=dict)
+    outdated: list[str] = field(default_factory=list)
+    decoded: int = 0
+    shards: int = 0
+    waiting: float = 0.0
+    running: float = 0.0
+
+    @property
+    def bottleneck(self) -> Literal["decoding", "inference"]:
+        """The step that took longer."""
+        return "decoding" if self.waiting > self.running else "inference"
+
+    def warnings(self) -> list[str]:
+        """Describe, one line each, the models that are not in the finished store."""
+        found = [f"model {name!r} is left out: {reason}" for name, reason in self.failed.items()]
+        if self.outdated:
+            found.append(
+                f"{', '.join(self.outdated)}: left out, without features of the images added now; "
+                "run again with a zoo that includes them"
+            )
+        return found
+
+
+@dataclass(frozen=True)
+class ExtractionConfig:
+    """Options of an extraction; see :func:`extract`."""
+
+    device: str = "auto"
+    batch_size: int | None = None
+    precision: str = "float32"
+    dtype: str = "float32"
+    on_error: Literal["skip", "fail"] = "skip"
+
+    def __post_init__(self) -> None:
+        require_device(self.device)
+        if self.batch_size is not None and (
+            not isinstance(self.batch_size, int) or self.batch_size < 1
+        ):
+            raise InputError(
+                f"batch_size must be an integer of at least 1, got {self.batch_size!r}"
+            )
+        for key, known in (
+            ("precision", ("float32", "bfloat16", "float16")),
+            ("dtype", DTYPES),
+            ("on_error", ("skip", "fail")),
+        ):
+            if getattr(self, key) not in known:
+                raise InputError(
+                    f"{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}"
+                )

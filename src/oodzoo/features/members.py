@@ -1,0 +1,101 @@
+"""Models of an extraction: resolving a zoo, loading a model, and its record in a store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
+from oodzoo.zoo.device import resolve_device
+from oodzoo.zoo.spec import require_unique_names, verified_file
+
+Zoo = str | Path | Sequence[str | ModelSpec | Model]
+"""What :func:`oodzoo.load_zoo` takes or returns; loaded models may be among it."""
+
+_ONNX_PRECISION = "float32"  # of inputs and outputs; the precision inside is that of the file
+
+
+def resolve_zoo(zoo: Zoo) -> list[ModelSpec | Model]:
+    """List the models of a zoo; the names are unique."""
+    members: list[ModelSpec | Model] = []
+    for item in [zoo] if isinstance(zoo, str | Path | ModelSpec | Model) else zoo:
+        if not isinstance(item, str | Path | ModelSpec | Model):
+            raise InputError(
+                f"{item!r} is not a model; wrap a function with "
+                "oodzoo.zoo.callable.model_from_callable"
+            )
+        members += load_zoo(item) if isinstance(item, str | Path) else [item]
+    if not members:
+        raise InputError("the zoo is empty; give at least one model")
+    require_unique_names([member_name(member) for member in members], "the zoo")
+    return members
+
+
+def member_name(member: ModelSpec | Model) -> str:
+    return member.info.name if isinstance(member, Model) else member.name
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A loaded model and its spec; the spec is None for a model that was passed already loaded."""
+
+    model: Model
+    spec: ModelSpec | None
+    precision: str
+    device: str
+
+    @classmethod
+    def load(cls, member: ModelSpec | Model, *, device: str, precision: str) -> LoadedModel:
+        if isinstance(member, Model):
+            return cls(member, None, precision, resolve_device(device, "python"))
+        device = resolve_device(device, member.kind)
+        precision = _ONNX_PRECISION if member.kind == "onnx" else precision
+        return cls(
+            load_model(member, device=device, precision=precision), member, precision, device
+        )
+
+    @property
+    def name(self) -> str:
+        return self.model.info.name
+
+    def record(self, dtype: str) -> dict[str, Any]:
+        """Describe the model for a store whose features have this dtype, independent of place."""
+        info, spec = self.model.info, self.spec
+        if spec is None:
+            source = "python"
+        else:
+            source = f"onnx/{spec.file.name}" if spec.kind == "onnx" else spec.source
+        return {
+            "source": source,
+            "fingerprint": info.fingerprint,
+            "feature_dim": info.feature_dim,
+            "n_logits": info.n_logits,
+            "parameters": info.parameters,
+            "pretraining": info.pretraining,
+            "precision": self.precision,
+            "dtype": dtype,
+            "preprocessing": info.preprocessing.to_json(),
+            "spec": None if spec is None else _resolved_spec(spec, info),
+        }
+
+    def location(self) -> dict[str, str]:
+        """Source and folder of the model on this machine; empty if it was passed loaded."""
+        if self.spec is None:
+            return {}
+        return {"source": self.spec.source, "folder": str(self.spec.folder.resolve())}
+
+
+def _resolved_spec(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
+    """Fields with which the model loads again, see `StoredModel.spec`."""
+    features, logits = (*info.outputs, None, None)[:2]
+    return {
+        "input_size": spec.input_size,
+        "mean": spec.mean,
+        "std": spec.std,
+        "features": features,
+        "logits": logits,
+        "sha256": verified_file(spec)[1] if spec.kind == "onnx" else None,
+    }
