@@ -1,11 +1,11 @@
-"""How Sphinx builds the documentation."""
+"""Sphinx configuration."""
 
 import oodzoo
 from oodzoo import scores
 
 project = "oodzoo"
 author = "The oodzoo developers"
-copyright = "The oodzoo developers"  # noqa: A001 - Sphinx wants this name
+copyright = "The oodzoo developers"  # noqa: A001 - the name that Sphinx reads
 release = version = oodzoo.__version__
 
 extensions = [
@@ -26,21 +26,23 @@ napoleon_google_docstring = False
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
 doctest_global_setup = "import oodzoo"
-# pytest runs the examples of docstrings, where their names are known; here only those of pages run
+# pytest runs the examples of docstrings; Sphinx runs only those of the pages.
 doctest_test_doctest_blocks = ""
 
 
-def _table_of_scores() -> str:
-    """The registered scores, as the pages list them: a new one needs no new line there."""
-    needs = {"features": "features", "probabilities": "source probabilities"}
-    lines = ["| name | | needs | reference |", "|---|---|---|---|"]
+def _score_table() -> str:
+    """A Markdown table of all registered scores, so that pages never list them by hand."""
+    inputs = {"features": "features", "probabilities": "source probabilities"}
+    lines = ["| name | score | needs | reference |", "|---|---|---|---|"]
     for name in scores.names():
         score = scores.get(name)
-        what = needs.get(score.needs, "source labels") + (", domains" if score.uses_domains else "")
-        lines.append(f"| `{name}` | {score.title} | {what} | {score.reference} |")
+        needs = inputs.get(score.needs, "source labels")
+        if score.uses_domains:
+            needs += ", domains"
+        lines.append(f"| `{name}` | {score.title} | {needs} | {score.reference} |")
     return "\n".join(lines)
 
 
-myst_substitutions = {"scores": _table_of_scores()}
-# Rows of a ranking and rows of an evaluation are both called Row where they are at home.
+myst_substitutions = {"scores": _score_table()}
+# `Row` and `Column` exist in two packages; a reference by the bare name is ambiguous.
 suppress_warnings = ["ref.python"]
