@@ -36,8 +36,8 @@ from oodzoo.demo.digits import DOMAINS, _scans, _texture, draw_digit
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
 from oodzoo.predictor import gaussian
-from oodzoo.predictor.images import features_of, image_files
-from oodzoo.predictor.models import model_of
+from oodzoo.predictor.images import image_files, iter_features
+from oodzoo.predictor.models import find_model
 from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.selection.select import select_features
 from oodzoo.zoo import load_zoo
@@ -139,10 +139,10 @@ def others(data: Data, arguments: argparse.Namespace) -> None:
         rng, arguments.images, digits=bool(arguments.store) and arguments.images is None
     )
     specs = load_zoo(arguments.zoo) if arguments.zoo else []
-    networks = {name: model_of(data.store, name, specs).load("cpu") for name in models}
+    networks = {name: find_model(data.store, name, specs).load("cpu") for name in models}
     whole = Columns({name: np.arange(networks[name].info.feature_dim) for name in models}).by_model
     seen = {
-        kind: np.concatenate([p.features for p in features_of(images, networks, whole, 16)])
+        kind: np.concatenate([p.features for p in iter_features(images, networks, whole, 16)])
         for kind, images in kinds.items()
     }
     alarms = []

@@ -15,6 +15,8 @@ from PIL import Image
 
 from oodzoo.cli import main
 
+pytest_plugins = ["tests.fixtures"]
+
 WriteImage = Callable[[Path], Path]
 
 

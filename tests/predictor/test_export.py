@@ -1,9 +1,9 @@
-"""One ONNX file that says what the predictor says."""
+"""Exporting a predictor as one ONNX file."""
 
 from __future__ import annotations
 
 import json
-import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +26,15 @@ def _run(file: Path, predictor: oodzoo.Predictor, images: list[Path]) -> Any:
     return session.run(["probabilities"], predictor.preprocess(images))[0]
 
 
-def _written(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
-    """A model that was changed, as another one of the zoo."""
+def _changed(spec: ModelSpec, folder: Path, name: str, change: Callable[[Any], Any]) -> ModelSpec:
+    """A changed copy of a model, with its own name."""
     folder.mkdir(exist_ok=True)
     onnx.save(change(onnx.load(spec.file)), folder / f"{name}.onnx")
     fields = {"name": name, "source": f"onnx/{name}.onnx", "folder": folder, "sha256": None}
     return ModelSpec(**{**vars(spec), **fields})
 
 
-def test_it_equals_the_predictor(
+def test_the_file_equals_the_predictor(
     predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
 ) -> None:
     file = predictor.export(tmp_path / "model.onnx")
@@ -51,8 +51,8 @@ def test_it_equals_the_predictor(
 
 def test_heads_of_the_models_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
-    whole = [onnx.load(network.spec.file) for network in predictor.models]
-    assert all(len(model.graph.output) == 2 for model in whole)  # features and logits
+    whole = [onnx.load(model.spec.file) for model in predictor.models]
+    assert all(len(proto.graph.output) == 2 for proto in whole)  # features and logits
     names = {name for node in exported.graph.node for name in node.output}
     assert not any(name.endswith("_logits") for name in names)
 
@@ -61,11 +61,11 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
     digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
 ) -> None:
     def older(model: Any) -> Any:
-        model.opset_import[0].version = 15  # its operators mean the same there
+        model.opset_import[0].version = 15  # its operators are the same there
         return model
 
     def maps(model: Any) -> Any:
-        """What lies before the pooling, as features: (n, d, height, width)."""
+        """The feature map (n, d, height, width) before the pooling as features."""
         (pool,) = [n for n in model.graph.node if list(n.output) == ["features"]]
         del model.graph.output[:]
         value = onnx.helper.make_tensor_value_info(pool.input[0], 1, ["n", None, None, None])
@@ -73,7 +73,7 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
         return model
 
     def free(model: Any) -> Any:
-        """An input of any size, so that it can be given a larger one."""
+        """An input of any size."""
         for axis in (2, 3):
             model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = f"side{axis}"
         return model
@@ -85,9 +85,9 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
     folder = tmp_path / "zoo"
     resnet, separable, mlp = zoo
     specs = [
-        _written(mlp, folder, "older", older),
-        output(_written(separable, folder, "maps", maps)),
-        ModelSpec(**{**vars(_written(resnet, folder, "large", free)), "input_size": 48}),
+        _changed(mlp, folder, "older", older),
+        output(_changed(separable, folder, "maps", maps)),
+        ModelSpec(**{**vars(_changed(resnet, folder, "large", free)), "input_size": 48}),
     ]
     store = extract(digits, specs, tmp_path / "store")
     fitted = oodzoo.fit(store, models=["older", "maps", "large"], select=False)
@@ -109,8 +109,8 @@ def test_a_model_for_one_batch_size(
         return change
 
     specs = [
-        _written(zoo[0], tmp_path / "zoo", "four", fixed(4)),
-        _written(zoo[1], tmp_path / "zoo", "two", fixed(2)),
+        _changed(zoo[0], tmp_path / "zoo", "four", fixed(4)),
+        _changed(zoo[1], tmp_path / "zoo", "two", fixed(2)),
     ]
     store = extract(digits, [*specs, zoo[2]], tmp_path / "store")
     fitted = oodzoo.fit(store, models=["four", zoo[2].name], select=False)
@@ -119,30 +119,25 @@ def test_a_model_for_one_batch_size(
         _run(file, fitted, unseen[:4]), fitted.predict_proba(unseen[:4]), atol=1e-5
     )
     apart = oodzoo.fit(store, models=["four", "two"], select=False)
-    with pytest.raises(InputError, match="'two' takes 2 images at a time and another one 4"):
+    with pytest.raises(InputError, match="'two' has a fixed batch size of 2, another one of 4"):
         apart.export(tmp_path / "other.onnx")
 
 
-def test_where_it_cannot_be_written(
+def test_export_errors(
     predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     with pytest.raises(InputError, match="is a folder; name a file"):
         predictor.export(tmp_path)
-    import sys
-
     monkeypatch.setitem(sys.modules, "onnx", None)
     with pytest.raises(MissingPackageError, match=r'needs the package onnx.*"oodzoo\[onnx\]"'):
         predictor.export(tmp_path / "model.onnx")
 
 
-def test_a_file_that_would_differ_is_not_written(
-    predictor: oodzoo.Predictor, saved: Path, tmp_path: Path
-) -> None:
-    model = shutil.copytree(saved, tmp_path / "model")
-    other = oodzoo.load(model, device="cpu")
+def test_a_file_that_differs_is_not_changed(folder: Path, tmp_path: Path) -> None:
+    other = oodzoo.load(folder, device="cpu")
     other.loaded()
-    other.head = replace(other.head, weights=1000 * other.head.weights)  # sure of what it says
-    # Behind the predictor's back, the file of a model changes.
+    other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
+    # change the file of a model after it was loaded
     one = other.models[0].spec.file
     changed = onnx.load(one)
     for tensor in changed.graph.initializer:
@@ -151,17 +146,6 @@ def test_a_file_that_would_differ_is_not_written(
             flipped = np.ascontiguousarray(array[..., ::-1])
             tensor.CopyFrom(onnx.numpy_helper.from_array(flipped, tensor.name))
     onnx.save(changed, one)
-    with pytest.raises(InputError, match=r"give probabilities that differ by .*no file was"):
+    with pytest.raises(InputError, match=r"probabilities of the ONNX file differ by .*no file was"):
         other.export(tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
-
-
-def test_the_command(
-    saved: Path, unseen: list[Path], run: Callable[..., Any], tmp_path: Path
-) -> None:
-    done = run("export", saved, tmp_path / "model.onnx", "--json")
-    assert done.document["inputs"] == {"pixels": [32, 32, 3]}
-    assert done.document["classes"] == ["0", "1", "2"]
-    loaded = oodzoo.load(saved)
-    found = _run(tmp_path / "model.onnx", loaded, unseen)
-    np.testing.assert_allclose(found, loaded.predict_proba(unseen), atol=1e-5)

@@ -1,4 +1,4 @@
-"""The distance from the training images: its formula, its odd cases, its promise."""
+"""The distance from the training images."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.oracles import gaussian as oracle
 
+from oodzoo import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.predictor import gaussian
-from oodzoo.predictor.gaussian import TrainingGaussian, fit_gaussian
+from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian, fit_gaussian
 
 
 def _samples(seed: int, n: int = 60, d: int = 6, classes: int = 2, domains: int = 2) -> Samples:
@@ -27,7 +28,7 @@ def _samples(seed: int, n: int = 60, d: int = 6, classes: int = 2, domains: int 
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(0, 10_000), st.integers(3, 9), st.integers(1, 3))
-def test_distances_are_those_of_the_formula(seed: int, d: int, classes: int) -> None:
+def test_distances_equal_the_oracle(seed: int, d: int, classes: int) -> None:
     samples = _samples(seed, d=d, classes=classes)
     fitted = fit_gaussian(samples)
     axes = (d - 1) // 2
@@ -48,7 +49,7 @@ def test_units_of_features_do_not_matter(seed: int, factor: float, offset: float
     np.testing.assert_allclose(other.distances(new * factor + offset), distances, rtol=0.02)
 
 
-def test_images_that_the_gaussians_have_not_seen_are_within_the_limit() -> None:
+def test_false_alarms_on_new_images() -> None:
     alarms = []
     for seed in range(5):
         features, labels, domains = _samples(seed, n=600, d=40)
@@ -70,14 +71,14 @@ def test_fewer_images_than_features() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
-def test_hardly_any_images(n: int) -> None:
+def test_very_few_images(n: int) -> None:
     features, labels, domains = _samples(0, n=n)
     fitted = fit_gaussian(Samples(features, labels, domains))
     assert np.isfinite(fitted.distances(features)).all()
     assert np.isfinite(fitted.distances(features + 100)).all()
 
 
-def test_features_that_never_vary_do_not_count() -> None:
+def test_constant_features_are_ignored() -> None:
     features, labels, domains = _samples(0)
     constant = np.full((len(features), 1), 0.1, np.float32)
     more = fit_gaussian(Samples(np.hstack([features, constant]), labels, domains))
@@ -89,8 +90,8 @@ def test_features_that_never_vary_do_not_count() -> None:
     assert np.isfinite(still.distances(np.ones((2, 4), np.float32))).all()
 
 
-def test_images_of_one_group_are_left_out_together() -> None:
-    """Copies of an image in another part would make the limit too small for new images."""
+def test_groups_are_held_out_together() -> None:
+    """Copies of an image in another fold would make the limit too small for new images."""
     features, labels, domains = _samples(0, n=60, d=30, domains=1)
     noise = np.random.default_rng(1).normal(scale=1e-3, size=(240, 30))
     copies = Samples(
@@ -105,20 +106,22 @@ def test_images_of_one_group_are_left_out_together() -> None:
     assert np.isfinite(single.limit)
 
 
-def test_more_images_than_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_subsampling(monkeypatch: pytest.MonkeyPatch) -> None:
     samples = _samples(0, n=500)
     whole = fit_gaussian(samples)
-    monkeypatch.setattr(gaussian, "_MOST", 250)
+    monkeypatch.setattr(gaussian, "_MAX_IMAGES", 250)
     some = fit_gaussian(samples)
     new = _samples(1, n=20).features
     np.testing.assert_allclose(some.distances(new), whole.distances(new), rtol=0.3)
     assert len(some.centres) == len(whole.centres)
 
 
-def test_it_is_read_back_as_it_was_written() -> None:
+def test_tensors_and_scalars_round_trip() -> None:
     fitted = fit_gaussian(_samples(0))
-    again = TrainingGaussian.from_tensors(fitted.tensors(), fitted.facts())
+    again = TrainingGaussian.from_tensors(fitted.tensors(), fitted.scalars())
     new = _samples(1).features
     np.testing.assert_array_equal(again.distances(new), fitted.distances(new))
     shapes = {name: tensor.shape for name, tensor in fitted.tensors().items()}
     assert TrainingGaussian.shapes(fitted.tensors(), 6) == shapes
+    with pytest.raises(InputError, match=r"rest and limit must be positive, got 1.0 and 0"):
+        GaussianScalars(rest=1.0, limit=0, alarms=0.0)

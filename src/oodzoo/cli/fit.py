@@ -63,23 +63,23 @@ def fit(
 
 def predictor_document(predictor: Predictor, folder: Path) -> dict[str, Any]:
     """Describe a predictor as a JSON document."""
-    origin = predictor.origin
+    provenance = predictor.provenance
     return {
         "model": str(folder),
         "models": [model.name for model in predictor.models],
-        "n_features": origin.n_features,
+        "n_features": provenance.n_features,
         "n_selected": len(predictor.columns),
         "classes": predictor.classes_.tolist(),
-        "domains": list(origin.domains),
-        "images": origin.n_images,
+        "domains": list(provenance.domains),
+        "images": provenance.n_images,
         "C": predictor.head.C,
-        "out_of_domain": predictor.gaussian.facts(),
+        "out_of_domain": vars(predictor.gaussian.scalars()),
     }
 
 
 def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
     """Show a predictor."""
-    origin = predictor.origin
+    provenance = predictor.provenance
     terminal.table(
         ["model", "features", "kept"],
         [
@@ -89,8 +89,9 @@ def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> No
     )
     terminal.line(
         f"{count(len(predictor.classes_), 'class', 'classes')} from "
-        f"{count(len(predictor.columns), 'feature')}, trained on {count(origin.n_images, 'image')} "
-        f"of {count(len(origin.domains), 'domain')}; saved in {folder}"
+        f"{count(len(predictor.columns), 'feature')}, trained on "
+        f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')}; "
+        f"saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
 

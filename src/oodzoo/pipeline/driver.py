@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,8 +14,8 @@ from oodzoo._io import file_digest, locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.evaluation.choice import AUTO, best_number
-from oodzoo.evaluation.protocol import main_number, numbers_of
+from oodzoo.evaluation.choice import choose_top_k
+from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, StoreSource
@@ -199,10 +198,10 @@ class _Pipeline:
     def _best(self, source: FeatureSource, ranking: Ranking) -> list[str]:
         """The models to combine, chosen on all domains."""
         order = [row.model for row in ranking.rows]
-        numbers = numbers_of(self.config.top_k)
+        numbers = parse_top_k(self.config.top_k)
         if numbers is not None:
-            return order[: main_number(numbers)]
-        return order[: best_number(source, order, [k for k in AUTO if k <= len(order)])]
+            return order[: main_top_k(numbers)]
+        return order[: choose_top_k(source, order)]
 
     def _fit(
         self, store: FeatureStore, models: Sequence[str], ranking: Ranking
@@ -211,9 +210,7 @@ class _Pipeline:
         device = self.config.compute_device
         predictor = fit(store, models=models, zoo=self.zoo, device=device)
         ranked = {row.model: row.score for row in ranking.rows}
-        predictor.origin = dataclasses.replace(predictor.origin, scores=ranked)
-        for stale in self.folder.glob(f".tmp-{folder.name}-*"):  # left by a run that was killed
-            shutil.rmtree(stale, ignore_errors=True)
+        predictor.provenance = dataclasses.replace(predictor.provenance, scores=ranked)
         predictor.save(folder)
         return PredictorSummary(folder.name, tuple(models), _folder_digest(folder))
 

@@ -1,9 +1,8 @@
-"""From a store to a model that labels images, with everything it needs in one folder."""
+"""Predictors: fit to a store, save, load, label images, export to ONNX."""
 
 from __future__ import annotations
 
 from oodzoo.predictor.fitting import fit
-from oodzoo.predictor.folder import load
-from oodzoo.predictor.predictor import Prediction, Predictor, Unreadable
+from oodzoo.predictor.predictor import Prediction, Predictor, Unreadable, load
 
 __all__ = ["Prediction", "Predictor", "Unreadable", "fit", "load"]

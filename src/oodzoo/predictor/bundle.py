@@ -1,86 +1,108 @@
-"""Putting a model's files into a folder, and finding them there."""
+"""Bundling: copy the files of a model into the folder of a predictor, and load it from there.
+
+A model from a hub has no files to copy: its identifier and its fingerprint are recorded.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from oodzoo._io import file_digest
 from oodzoo.errors import InputError
-from oodzoo.predictor.models import PredictorModel, file_digests
+from oodzoo.predictor.models import PredictorModel, SpecFields, file_digests
 from oodzoo.zoo import ModelSpec, Preprocessing
 from oodzoo.zoo.spec import SOURCES, require_folder_name
 
-_FOLDER = "networks"
-_STATED = ("input_size", "mean", "std", "features", "pretraining", "licence")
-"""What is written down of a spec beside its name and source."""
+FOLDER = "models"
 
 
-def carry(model: PredictorModel, folder: Path) -> dict[str, Any]:
-    """Copy the files of a model into a predictor's folder, and write down how to load it.
+@dataclass(frozen=True)
+class BundledModel:
+    """Entry of a model in predictor.json.
 
-    A model of a hub has none: its id is written down, and what it is known again by.
+    Attributes
+    ----------
+    source : str
+        Source of its :class:`ModelSpec`; paths are relative to the folder of the predictor.
+    stated : SpecFields
+        The other fields of its spec.
+    files : dict
+        SHA-256 of each copied file, by path relative to the folder of the predictor.
     """
+
+    name: str
+    source: str
+    stated: SpecFields
+    preprocessing: Preprocessing
+    feature_dim: int
+    precision: str
+    fingerprint: str
+    files: dict[str, str]
+
+    def __post_init__(self) -> None:
+        require_folder_name(self.name, "predictor.json")
+        if self.source.partition("/")[0] not in SOURCES:
+            raise InputError(
+                f"the source {self.source!r} of model {self.name!r} is not one of "
+                f"{', '.join(SOURCES)}"
+            )
+
+
+def bundle_model(model: PredictorModel, folder: Path) -> BundledModel:
+    """Copy the files of a model into the folder of a predictor."""
     spec = model.spec
-    source, copies = _copies(spec)
+    source, copies = _plan_copies(spec)
     files = {}
-    for inside, file in copies.items():
-        target = folder / inside
+    for path, file in copies.items():
+        target = folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("rb") as read, target.open("wb") as written:
-            shutil.copyfileobj(read, written, 1 << 20)
-            written.flush()
-            os.fsync(written.fileno())
-        files[inside] = file_digest(target)
+        with file.open("rb") as reader, target.open("wb") as writer:
+            shutil.copyfileobj(reader, writer, 1 << 20)
+            writer.flush()
+            os.fsync(writer.fileno())
+        files[path] = file_digest(target)
     if spec.kind == "onnx" and list(files.values()) != list(file_digests(spec).values()):
         raise InputError(f"model {spec.name!r}: {str(spec.file)!r} changed while it was copied")
-    stated = {key: getattr(spec, key) for key in _STATED if getattr(spec, key) is not None}
-    return {
-        "name": model.name,
-        "source": source,
-        "stated": stated,
-        "preprocessing": model.preprocessing.to_json(),
-        "feature_dim": model.feature_dim,
-        "precision": model.precision,
-        "fingerprint": model.fingerprint,
-        "files": files,
-    }
-
-
-def carried(entry: dict[str, Any], folder: Path) -> PredictorModel:
-    """The model that :func:`carry` wrote down."""
-    require_folder_name(entry["name"], str(folder / "predictor.json"))
-    if entry["source"].partition("/")[0] not in SOURCES:
-        raise ValueError(f"a model of the source {entry['source']!r}")
-    stated = {key: entry["stated"].get(key) for key in _STATED}
-    for key in ("mean", "std"):
-        stated[key] = None if stated[key] is None else tuple(stated[key])
-    spec = ModelSpec(name=entry["name"], source=entry["source"], folder=folder, **stated)
-    return PredictorModel(
-        spec,
-        Preprocessing.from_json(entry["preprocessing"]),
-        int(entry["feature_dim"]),
-        str(entry["precision"]),
-        str(entry["fingerprint"]),
+    return BundledModel(
+        spec.name,
+        source,
+        SpecFields(**{field.name: getattr(spec, field.name) for field in fields(SpecFields)}),
+        model.preprocessing,
+        model.feature_dim,
+        model.precision,
+        model.fingerprint,
+        files,
     )
 
 
-def _copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
-    """The source of a model once its files are in the folder, and which file goes where."""
+def bundled_model(entry: BundledModel, folder: Path) -> PredictorModel:
+    """Return the model of an entry of predictor.json."""
+    return PredictorModel(
+        ModelSpec(name=entry.name, source=entry.source, folder=folder, **vars(entry.stated)),
+        entry.preprocessing,
+        entry.feature_dim,
+        entry.precision,
+        entry.fingerprint,
+    )
+
+
+def _plan_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
+    """The source of a bundled model, and the files to copy by path within the bundle."""
     if spec.kind == "onnx":
-        return _onnx_copies(spec)
-    local = _local(spec)
+        return _plan_onnx_copies(spec)
+    local = _local_path(spec)
     if local is None:
         return spec.source, {}
-    home = f"{_FOLDER}/{spec.name}"
+    home = f"{FOLDER}/{spec.name}"
     found = sorted(local.iterdir()) if local.is_dir() else [local]
     wanted = [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
     if not any(file.suffix == ".safetensors" for file in wanted):
         raise InputError(
-            f"model {spec.name!r}: {str(local)!r} holds no .safetensors file, and a predictor "
-            "takes no pickle along; convert its weights"
+            f"model {spec.name!r}: {str(local)!r} holds no .safetensors file, and pickled weights "
+            "are not copied into a predictor; convert them to safetensors"
         )
     copies = {f"{home}/{file.name}": file for file in wanted}
     if not local.is_dir():
@@ -88,26 +110,27 @@ def _copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
     return f"{spec.kind}/./{home}" if spec.kind == "hf" else f"{spec.kind}/local-dir:{home}", copies
 
 
-def _onnx_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
-    first, *others = file_digests(spec)
-    if not others:
-        inside = f"{_FOLDER}/{spec.name}.onnx"
-        return f"onnx/{inside}", {inside: first}
-    # weights beside the file are found by name: two models may call theirs the same
-    home = f"{_FOLDER}/{spec.name}"
-    copies = {f"{home}/{spec.name}.onnx": first}
-    for file in others:
-        relative = file.relative_to(first.parent)
+def _plan_onnx_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
+    file, *external = file_digests(spec)
+    if not external:
+        path = f"{FOLDER}/{spec.name}.onnx"
+        return f"onnx/{path}", {path: file}
+    # a folder per model: external weight files of two models may have the same name
+    home = f"{FOLDER}/{spec.name}"
+    copies = {f"{home}/{spec.name}.onnx": file}
+    for weights in external:
+        relative = weights.relative_to(file.parent)
         if ".." in relative.parts:
             raise InputError(
-                f"model {spec.name!r}: its weights lie outside of its folder, in {str(file)!r}"
+                f"model {spec.name!r}: its weight file {str(weights)!r} is outside the folder of "
+                "the model; move it there"
             )
-        copies[f"{home}/{relative.as_posix()}"] = file
+        copies[f"{home}/{relative.as_posix()}"] = weights
     return f"onnx/{home}/{spec.name}.onnx", copies
 
 
-def _local(spec: ModelSpec) -> Path | None:
-    """The folder or file on disk that the source of a PyTorch model names, if it does."""
+def _local_path(spec: ModelSpec) -> Path | None:
+    """The local folder or file that the source of a PyTorch model names; None for a hub."""
     scheme, colon, path = spec.identifier.partition(":")
     if colon:
         return spec.folder / path if scheme == "local-dir" else None

@@ -1,21 +1,21 @@
 """A predictor as one ONNX file, from pixels to probabilities.
 
-The file has one input for each size in which models want their images (`pixels`, or
-`pixels_224x224` and so on where there are several): bytes (n, height, width, 3), resized and cut
-as :meth:`Predictor.preprocess <oodzoo.Predictor.preprocess>` does. Everything after that is in the
-graph: normalisation, the models up to their features, the kept columns, the head, the softmax.
-Resizing is not: Pillow's filters have no equal among the operators of ONNX.
+The file has one input per image size of its models (`pixels`, or `pixels_224x224` and so on if
+there are several): uint8 (n, height, width, 3), resized and cropped by
+:meth:`Predictor.preprocess <oodzoo.Predictor.preprocess>`. The graph does the rest: normalisation,
+the models up to their features, the selected columns, the head, the softmax. Resizing is not part
+of it, because no ONNX operator reproduces Pillow's filters.
 
-The output is `probabilities`, float32 (n, n_classes). Classes, geometries and the version of oodzoo
-are in the metadata of the file.
+The output is `probabilities`, float32 (n, n_classes). The metadata of the file has the classes, the
+geometries and the version of oodzoo.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,54 +24,62 @@ import oodzoo
 from oodzoo._io import write_bytes
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.predictor.images import features_of_pixels
+from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
-from oodzoo.zoo import Geometry
+from oodzoo.predictor.parts import PredictorParts
+from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.packages import optional_package
 
-if TYPE_CHECKING:
-    from oodzoo.predictor.predictor import Predictor
-
 TOLERANCE = 1e-5
-"""Between the probabilities of the file and those of the predictor."""
+"""Largest accepted difference between the probabilities of the file and of the predictor."""
 
-_OLDEST = 13  # opset in which a softmax is over one axis
-_LARGEST = 2_000_000_000  # bytes that a protobuf may have
+_MIN_OPSET = 13  # the first opset whose Softmax is over one axis
+_MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
 
-def export(predictor: Predictor, file: Path) -> Path:
-    """Write one ONNX file, after its probabilities were seen to equal the predictor's.
+def export_onnx(
+    parts: PredictorParts, load_models: Callable[[], Mapping[str, Model]], file: Path
+) -> Path:
+    """Write a predictor as one ONNX file, after verifying its probabilities.
+
+    Parameters
+    ----------
+    parts : PredictorParts
+    load_models : callable
+        Returns the loaded models by name, to compute the expected probabilities.
+    file : path
 
     Raises
     ------
     InputError
-        If a model is no ONNX file, or cannot be joined with the others.
+        If a model is not an ONNX file, or cannot be merged with the others.
     MissingPackageError
         If the package `onnx` is not installed.
     """
-    for network in predictor.models:
-        if network.spec.kind != "onnx":
+    for model in parts.models:
+        if model.spec.kind != "onnx":
             raise InputError(
-                f"model {network.name!r} comes from {network.spec.kind}; only models that are "
-                "ONNX files can be exported (fit with models= that are)"
+                f"model {model.name!r} comes from {model.spec.kind}; only models that are ONNX "
+                "files can be exported (fit with such models: models=)"
             )
     if file.is_dir():
         raise InputError(f"{str(file)!r} is a folder; name a file, such as model.onnx")
     onnx = optional_package("onnx", extra="onnx", purpose="exporting to ONNX")
-    model = _Graph(onnx, predictor).model()
-    if model.ByteSize() > _LARGEST:
+    proto = _GraphBuilder(onnx, parts).build()
+    if proto.ByteSize() > _MAX_BYTES:
         raise InputError(
-            f"the models together are {model.ByteSize() / 1e9:.1f} GB; one ONNX file holds 2"
+            f"the models together are {proto.ByteSize() / 1e9:.1f} GB; an ONNX file is limited to "
+            "2 GB"
         )
-    content: bytes = model.SerializeToString()
-    _require_equal(content, predictor)
+    content: bytes = proto.SerializeToString()
+    _require_equal(content, parts, load_models())
     write_bytes(file, content)
     return file
 
 
 def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
-    """The inputs of the file, and how an image becomes each of them."""
-    geometries = list(dict.fromkeys(network.preprocessing.geometry for network in models))
+    """Name the inputs of the file, with the geometry of each."""
+    geometries = list(dict.fromkeys(model.preprocessing.geometry for model in models))
     if len(geometries) == 1:
         return {"pixels": geometries[0]}
     names: dict[str, Geometry] = {}
@@ -81,102 +89,97 @@ def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
     return names
 
 
-class _Graph:
-    """The parts of the file as they come together."""
+class _GraphBuilder:
+    """Merges the graphs of the models, and adds normalisation and head."""
 
-    def __init__(self, onnx: Any, predictor: Predictor) -> None:
+    def __init__(self, onnx: Any, parts: PredictorParts) -> None:
         self.onnx = onnx
-        self.predictor = predictor
-        self.inputs = input_names(predictor.models)
+        self.parts = parts
+        self.inputs = input_names(parts.models)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.sparse: list[Any] = []
         self.batch: int | str = "n"
 
-    def model(self) -> Any:
-        helper = self.onnx.helper
-        parts = self._parts()
+    def build(self) -> Any:
+        """Return the checked ModelProto."""
+        helper, types = self.onnx.helper, self.onnx.TensorProto
+        protos = self._model_protos()
         features = [
-            self._features(network, part, f"oodzoo{at}_")
-            for at, (network, part) in enumerate(parts.items())
+            self._add_model(model, proto, f"oodzoo{number}_")
+            for number, (model, proto) in enumerate(protos.items())
         ]
-        self._head(features)
+        self._add_head(features)
         graph = helper.make_graph(
             self.nodes,
             "oodzoo",
             [
-                self._value(name, self.onnx.TensorProto.UINT8, (*geometry.crop, 3))
+                self._value_info(name, types.UINT8, (*geometry.crop, 3))
                 for name, geometry in self.inputs.items()
             ],
-            [
-                self._value(
-                    "probabilities",
-                    self.onnx.TensorProto.FLOAT,
-                    (len(self.predictor.classes_),),
-                )
-            ],
+            [self._value_info("probabilities", types.FLOAT, (len(self.parts.classes),))],
             self.constants,
             sparse_initializer=self.sparse,
         )
-        model = helper.make_model(
+        merged = helper.make_model(
             graph,
             producer_name="oodzoo",
             producer_version=oodzoo.__version__,
-            opset_imports=_opsets(helper, parts.values()),
-            functions=[function for part in parts.values() for function in part.functions],
-            ir_version=max(8, *(part.ir_version for part in parts.values())),
+            opset_imports=_merged_opsets(helper, protos.values()),
+            functions=[function for proto in protos.values() for function in proto.functions],
+            ir_version=max(8, *(proto.ir_version for proto in protos.values())),
         )
         helper.set_model_props(
-            model,
+            merged,
             {
                 "oodzoo": oodzoo.__version__,
-                "classes": json.dumps(self.predictor.classes_.tolist()),
+                "classes": json.dumps(self.parts.classes),
                 "inputs": json.dumps({name: vars(g) for name, g in self.inputs.items()}),
             },
         )
         try:
-            self.onnx.checker.check_model(model)
+            self.onnx.checker.check_model(merged)
         except Exception as error:
-            raise InputError(f"the models cannot be joined: {one_line(error)}") from error
-        return model
+            raise InputError(f"the models cannot be merged: {one_line(error)}") from error
+        return merged
 
-    def _parts(self) -> dict[PredictorModel, Any]:
-        """Each model up to its features, all of one opset, with names of its own."""
-        parts = {network: self._cut(network) for network in self.predictor.models}
-        newest = max(_OLDEST, *(_opset(part) for part in parts.values()))
-        for at, (network, part) in enumerate(parts.items()):
-            if _opset(part) != newest:
+    def _model_protos(self) -> dict[PredictorModel, Any]:
+        """Each model up to its features, all with one opset and with unique names."""
+        protos = {model: self._pruned(model) for model in self.parts.models}
+        opset = max(_MIN_OPSET, *(_opset(proto) for proto in protos.values()))
+        for number, (model, proto) in enumerate(protos.items()):
+            if _opset(proto) != opset:
                 try:
-                    part = self.onnx.version_converter.convert_version(part, newest)
+                    proto = self.onnx.version_converter.convert_version(proto, opset)
                 except Exception as error:
                     raise InputError(
-                        f"model {network.name!r} cannot be brought from opset {_opset(part)} to "
-                        f"{newest}, which the others need: {one_line(error)}"
+                        f"model {model.name!r} cannot be converted from opset {_opset(proto)} to "
+                        f"{opset}, which the others need: {one_line(error)}"
                     ) from error
-            parts[network] = self.onnx.compose.add_prefix(part, f"model{at}_")
-            self._keep_batch(network, part)
-        return parts
+            protos[model] = self.onnx.compose.add_prefix(proto, f"model{number}_")
+            self._set_batch_size(model, proto)
+        return protos
 
-    def _cut(self, network: PredictorModel) -> Any:
-        """A model without what its features do not need."""
-        model = self.onnx.load(network.spec.file)
-        graph = model.graph
-        makers = {name: node for node in graph.node for name in node.output}
+    def _pruned(self, model: PredictorModel) -> Any:
+        """Load a model, without the nodes that its features do not depend on."""
+        proto = self.onnx.load(model.spec.file)
+        graph = proto.graph
+        producers = {name: node for node in graph.node for name in node.output}
         needed: set[str] = set()
-        waiting = [network.spec.features or ""]
-        while waiting:
-            name = waiting.pop()
+        pending = [model.spec.features or ""]
+        while pending:
+            name = pending.pop()
             if name in needed:
                 continue
             needed.add(name)
-            if name in makers:
-                waiting += _read(makers[name])
+            if name in producers:
+                pending += _node_inputs(producers[name])
         nodes = [node for node in graph.node if needed & set(node.output)]
-        output = next(value for value in graph.output if value.name == network.spec.features)
+        output = next(value for value in graph.output if value.name == model.spec.features)
         constants = [tensor for tensor in graph.initializer if tensor.name in needed]
         sparse = [t for t in graph.sparse_initializer if t.values.name in needed]
         known = {tensor.name for tensor in constants}
-        # files of before IR 4 list their weights among the inputs
+        # before IR version 4, the weights are among the inputs
         inputs = [value for value in graph.input if value.name not in known]
         for field, values in (
             (graph.node, nodes),
@@ -189,38 +192,39 @@ class _Graph:
             del field[:]
             field.extend(copies)
         del graph.value_info[:]
-        return model
+        return proto
 
-    def _keep_batch(self, network: PredictorModel, part: Any) -> None:
-        """A model for batches of one size makes the whole file one for that size."""
-        size = part.graph.input[0].type.tensor_type.shape.dim[0].dim_value
+    def _set_batch_size(self, model: PredictorModel, proto: Any) -> None:
+        """Adopt the batch size of a model that has a fixed one."""
+        size = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if not size:
             return
         if self.batch not in ("n", size):
             raise InputError(
-                f"model {network.name!r} takes {size} images at a time and another one "
-                f"{self.batch}; they cannot be in one file"
+                f"model {model.name!r} has a fixed batch size of {size}, another one of "
+                f"{self.batch}; they cannot be merged into one file"
             )
         self.batch = size
 
-    def _features(self, network: PredictorModel, part: Any, prefix: str) -> str:
-        """Pixels to the kept features of a model; gives the name of the result."""
+    def _add_model(self, model: PredictorModel, proto: Any, prefix: str) -> str:
+        """Add normalisation, model and column selection; return the name of the result."""
         float32 = self.onnx.TensorProto.FLOAT
-        graph = part.graph
-        (pixels,) = (n for n, g in self.inputs.items() if g == network.preprocessing.geometry)
-        kind = graph.input[0].type.tensor_type.elem_type
-        mean, std = (np.array(v) for v in (network.preprocessing.mean, network.preprocessing.std))
-        last = graph.input[0].name
-        # the numbers and the order of Preprocessing.normalise
+        graph = proto.graph
+        preprocessing = model.preprocessing
+        (pixels,) = (n for n, g in self.inputs.items() if g == preprocessing.geometry)
+        mean, std = np.array(preprocessing.mean), np.array(preprocessing.std)
+        dtype = graph.input[0].type.tensor_type.elem_type
+        model_input = graph.input[0].name
+        # the same constants and order as in Preprocessing.normalise
         factor = self._constant(f"{prefix}factor", (1 / (255 * std)).reshape(1, 3, 1, 1))
         offset = self._constant(f"{prefix}offset", (mean / std).reshape(1, 3, 1, 1))
         self._add("Cast", [pixels], f"{prefix}float", to=float32)
         self._add("Transpose", [f"{prefix}float"], f"{prefix}planes", perm=[0, 3, 1, 2])
         self._add("Mul", [f"{prefix}planes", factor], f"{prefix}scaled")
-        normalised = last if kind == float32 else f"{prefix}normalised"
+        normalised = model_input if dtype == float32 else f"{prefix}normalised"
         self._add("Sub", [f"{prefix}scaled", offset], normalised)
-        if kind != float32:
-            self._add("Cast", [normalised], last, to=kind)
+        if dtype != float32:
+            self._add("Cast", [normalised], model_input, to=dtype)
         self.nodes += graph.node
         self.constants += graph.initializer
         self.sparse += graph.sparse_initializer
@@ -228,20 +232,20 @@ class _Graph:
         name = output.name
         if output.type.tensor_type.elem_type != float32:
             name = self._add("Cast", [name], f"{prefix}features32", to=float32)
-        if len(_known_shape(self.onnx, part)) == 4:
+        if _output_rank(self.onnx, proto) == 4:
             pooled = self._add("GlobalAveragePool", [name], f"{prefix}pooled")
             name = self._add("Flatten", [pooled], f"{prefix}flat", axis=1)
-        columns = self.predictor.columns.by_model[network.name]
+        columns = self.parts.columns.by_model[model.name]
         tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
         self.constants.append(tensor)
-        return self._add("Gather", [name, tensor.name], f"{prefix}kept", axis=1)
+        return self._add("Gather", [name, tensor.name], f"{prefix}selected", axis=1)
 
-    def _head(self, features: list[str]) -> None:
-        head = self.predictor.head
+    def _add_head(self, features: list[str]) -> None:
+        head = self.parts.head
         weights = self._constant("head_weights", head.weights.T)
         bias = self._constant("head_bias", head.bias)
-        together = self._add("Concat", features, "kept", axis=1)
-        logits = self._add("Gemm", [together, weights, bias], "logits")
+        concatenated = self._add("Concat", features, "concatenated", axis=1)
+        logits = self._add("Gemm", [concatenated, weights, bias], "logits")
         self._add("Softmax", [logits], "probabilities", axis=1)
 
     def _add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
@@ -253,65 +257,65 @@ class _Graph:
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
-    def _value(self, name: str, kind: int, shape: tuple[int, ...]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, kind, [self.batch, *shape])
+    def _value_info(self, name: str, dtype: int, shape: tuple[int, ...]) -> Any:
+        return self.onnx.helper.make_tensor_value_info(name, dtype, [self.batch, *shape])
 
 
-def _require_equal(content: bytes, predictor: Predictor) -> None:
-    """Refuse a file that says something else than the predictor, of images of noise."""
+def _require_equal(content: bytes, parts: PredictorParts, models: Mapping[str, Model]) -> None:
+    """Raise InputError if the file and the predictor differ on images of noise."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     batch = session.get_inputs()[0].shape[0]
+    n = batch if isinstance(batch, int) else 4
+    inputs = input_names(parts.models)
     rng = np.random.default_rng(0)
     pixels = {
-        name: rng.integers(
-            0, 256, (batch if isinstance(batch, int) else 4, *geometry.crop, 3), np.uint8
-        )
-        for name, geometry in input_names(predictor.models).items()
+        name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
+        for name, geometry in inputs.items()
     }
     found = session.run(["probabilities"], pixels)[0]
-    by_geometry = {g: pixels[n] for n, g in input_names(predictor.models).items()}
-    expected = predictor.head.probabilities(
-        features_of_pixels(by_geometry, predictor.loaded(), predictor.columns.by_model)
+    by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
+    expected = parts.head.probabilities(
+        compute_features(by_geometry, models, parts.columns.by_model)
     )
     difference = float(np.abs(found - expected).max())
     if not difference <= TOLERANCE:
         raise InputError(
-            f"the models in one ONNX file give probabilities that differ by {difference:.1g} "
-            f"from the predictor's, more than {TOLERANCE:.0e}; no file was written"
+            f"the probabilities of the ONNX file differ by {difference:.1g} from the predictor's, "
+            f"more than {TOLERANCE:.0e}; no file was written"
         )
 
 
-def _opset(model: Any) -> int:
-    return int(next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx")))
+def _opset(proto: Any) -> int:
+    return int(next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")))
 
 
-def _opsets(helper: Any, parts: Any) -> list[Any]:
-    """The operators that all models need together."""
+def _merged_opsets(helper: Any, protos: Iterable[Any]) -> list[Any]:
+    """The newest opset of each domain."""
     versions: dict[str, int] = {}
-    for part in parts:
-        for opset in part.opset_import:
+    for proto in protos:
+        for opset in proto.opset_import:
             domain = "" if opset.domain == "ai.onnx" else opset.domain
             versions[domain] = max(versions.get(domain, 0), opset.version)
     return [helper.make_opsetid(domain, version) for domain, version in versions.items()]
 
 
-def _read(node: Any) -> list[str]:
-    """What a node reads, in the graphs inside it too."""
+def _node_inputs(node: Any) -> list[str]:
+    """The inputs of a node, including those of its subgraphs."""
     names = list(node.input)
     for attribute in node.attribute:
         for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-            names += [name for inner in graph.node for name in _read(inner)]
+            names += [name for inner in graph.node for name in _node_inputs(inner)]
             names += [value.name for value in graph.output]
     return names
 
 
-def _known_shape(onnx: Any, part: Any) -> list[Any]:
-    """The dimensions of a model's features; inferred where the file does not state them."""
-    kind = part.graph.output[0].type.tensor_type
-    if not kind.HasField("shape"):
-        kind = onnx.shape_inference.infer_shapes(part).graph.output[0].type.tensor_type
-    return list(kind.shape.dim)
+def _output_rank(onnx: Any, proto: Any) -> int:
+    """Number of dimensions of the features; inferred if the file does not state them."""
+    output = proto.graph.output[0].type.tensor_type
+    if not output.HasField("shape"):
+        output = onnx.shape_inference.infer_shapes(proto).graph.output[0].type.tensor_type
+    return len(output.shape.dim)

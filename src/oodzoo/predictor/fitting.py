@@ -1,4 +1,4 @@
-"""From a store to a predictor: rank, select, train on all domains."""
+"""Fitting a predictor to a store: rank the models, select features, train on all domains."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
@@ -13,8 +14,9 @@ from oodzoo.features.source import StoreSource
 from oodzoo.features.store import FeatureStore
 from oodzoo.heads.linear import fit_head
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.models import model_of
-from oodzoo.predictor.predictor import Origin, Predictor
+from oodzoo.predictor.models import find_model
+from oodzoo.predictor.parts import Provenance
+from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.ranker import rank
 from oodzoo.selection.select import select_features
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -31,24 +33,24 @@ def fit(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Predictor:
-    """Make a predictor of the best models of a store, trained on all of its domains.
+    """Fit a predictor with the best models of a store, trained on all of its domains.
 
     Parameters
     ----------
     store : FeatureStore or path
     top_k : int
-        How many of the best models to put side by side.
+        Number of top-ranked models whose features are concatenated.
     select : bool
-        Whether to keep only features that say something about a class (:mod:`oodzoo.selection.selector`).
+        Whether to keep only informative features (:mod:`oodzoo.selection.selector`).
     models : sequence of str, optional
-        These models, whatever their rank.
+        Names of the models to use instead of the top-ranked ones.
     threshold : float
-        Keep features with a greater inclusion probability for any class.
+        Keep the features whose inclusion probability exceeds this for any class.
     zoo : str, path or sequence of ModelSpec, optional
-        What :func:`oodzoo.load_zoo` takes or gives: where the models lie, if not where they lay
-        when the store was made.
+        New location of the models, if they moved since the extraction: what
+        :func:`oodzoo.load_zoo` takes or returns.
     device : str, optional
-        Where to compute: NumPy if None, else PyTorch on this device ("cuda").
+        Device for ranking and selection: NumPy if None, else PyTorch on this device ("cuda").
     progress : callable, optional
         Called with (models ranked, models).
 
@@ -57,21 +59,10 @@ def fit(
     Predictor
     """
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
-    usable = [domain for domain in store.domains if len(store.labels(domain))]
-    if len(usable) < 2:
-        raise InputError(
-            f"the store {str(store.path)!r} has images of one domain, {', '.join(usable)!r}; a "
-            "predictor needs two or more, as all is chosen by leaving a domain out"
-        )
-    if len(store.classes) < 2:
-        raise InputError(
-            f"the store {str(store.path)!r} has one class, {store.classes[0]!r}; there is nothing "
-            "to tell apart"
-        )
-    names, scores = _chosen(store, top_k, models, device, progress)
-    known = _specs(zoo)
-    # Before the work: a model that is not there would make it vain.
-    networks = {name: model_of(store, name, known) for name in names}
+    _require_enough(store)
+    names, scores = _choose_models(store, top_k, models, device, progress)
+    specs = _specs(zoo)
+    found = {name: find_model(store, name, specs) for name in names}  # fails before the long work
     source = StoreSource(store, names)
     columns = Columns.all_of(source, names)
     n_features = len(columns)
@@ -80,17 +71,17 @@ def fit(
     if not len(columns):
         raise InputError(
             f"no feature of {', '.join(names)} has an inclusion probability above {threshold}; "
-            "give a smaller threshold, or keep all features"
+            "lower the threshold, or keep all features"
         )
     samples = columns.samples(source, source.domains)
     groups = [source.groups(domain) for domain in source.domains]
     return Predictor(
-        [networks[name] for name in columns.models],
+        [found[name] for name in columns.models],
         Columns({name: columns.by_model[name] for name in columns.models}),
         source.classes,
         fit_head(samples, len(source.classes)),
         fit_gaussian(samples, groups),
-        Origin(
+        Provenance(
             domains=source.domains,
             n_images=store.n_images,
             data=store.manifest["data"]["fingerprint"],
@@ -101,28 +92,40 @@ def fit(
     )
 
 
-def _chosen(
+def _require_enough(store: FeatureStore) -> None:
+    domains = [domain for domain in store.domains if len(store.labels(domain))]
+    if len(domains) < 2:
+        raise InputError(
+            f"the store {str(store.path)!r} has images of {count(len(domains), 'domain')} "
+            f"({', '.join(domains)}); a predictor needs two or more domains, because its models "
+            "and its regularisation are chosen by leaving one domain out"
+        )
+    if len(store.classes) < 2:
+        raise InputError(
+            f"the store {str(store.path)!r} has one class, {store.classes[0]!r}; a predictor needs "
+            "two or more classes"
+        )
+
+
+def _choose_models(
     store: FeatureStore,
     top_k: int,
     models: Sequence[str] | None,
     device: str | None,
     progress: Progress | None,
 ) -> tuple[list[str], dict[str, float]]:
-    """The models to take, and the scores by which they were chosen."""
+    """The models to use, and the scores of all models if they were ranked."""
     if models is not None:
         names = list(models)
         if not names or len(set(names)) < len(names):
-            raise InputError(f"models to put side by side: {names}; name each of them once")
+            raise InputError(f"models must name one or more models, each of them once, got {names}")
         for name in names:
             store.model(name)
         return names, {}
     if top_k < 1:
-        raise InputError(f"top_k must be 1 or more, and is {top_k}")
-    ranking = rank(store, device=device, progress=progress)
-    return (
-        [row.model for row in ranking.rows[:top_k]],
-        {row.model: row.score for row in ranking.rows},
-    )
+        raise InputError(f"top_k must be 1 or more, got {top_k}")
+    rows = rank(store, device=device, progress=progress).rows
+    return [row.model for row in rows[:top_k]], {row.model: row.score for row in rows}
 
 
 def _specs(zoo: str | Path | Sequence[ModelSpec] | None) -> list[ModelSpec]:

@@ -1,4 +1,4 @@
-"""From images to the kept features of several models, piece by piece."""
+"""From images to the selected features of several models, chunk by chunk."""
 
 from __future__ import annotations
 
@@ -22,58 +22,66 @@ from oodzoo.zoo.model import Pixels
 ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 """A file, a Pillow image, or pixels (height, width, 3) or (height, width)."""
 
-_PIECE = 64
-"""Images that are in memory at a time, unless a batch is larger; two pieces are under way."""
+_CHUNK_SIZE = 64
+"""Images per chunk, unless a batch is larger; at most two chunks are in memory."""
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Consecutive images: the features of those that can be used, and why others cannot."""
+class FeatureChunk:
+    """Features of consecutive images, and why some have none.
 
-    names: list[str | None]
-    """The path of each, None for an image in memory."""
+    Attributes
+    ----------
+    paths : list
+        Path of each image; None for an image in memory.
+    positions : list of int
+        Position in `paths` of each row of `features`.
+    features : array (n, d)
+    problems : dict
+        Why an image has no features, by position in `paths`.
+    """
+
+    paths: list[str | None]
     positions: list[int]
-    """Which images the rows of `features` belong to."""
     features: NDArray[np.float32]
     problems: dict[int, str]
 
 
-def features_of(
+def iter_features(
     images: Iterable[ImageLike],
     models: Mapping[str, Model],
     columns: Mapping[str, NDArray[np.int64]],
     batch_size: int,
-) -> Iterator[Piece]:
-    """Run models over images of any number; memory does not grow with it.
+) -> Iterator[FeatureChunk]:
+    """Compute the given columns of the models' features for any number of images.
 
-    The next piece is decoded while this one goes through the models.
+    The next chunk is decoded while this one goes through the models.
     """
-    geometries = dict.fromkeys(n.info.preprocessing.geometry for n in models.values())
+    geometries = dict.fromkeys(m.info.preprocessing.geometry for m in models.values())
     parts: list[NDArray[np.float32]] = []
 
     def jobs() -> Iterator[Job[tuple[list[str | None], Chunk]]]:
-        for names, chunk in _decoded(images, list(geometries), max(batch_size, _PIECE)):
+        for paths, chunk in _decode(images, list(geometries), max(batch_size, _CHUNK_SIZE)):
             for model in models.values():
                 pixels = chunk.pixels[model.info.preprocessing.geometry]
-                yield Job((names, chunk), model, pixels, batch_size)
+                yield Job((paths, chunk), model, pixels, batch_size)
 
     for done in run_jobs(jobs()):
-        model = done.job.model
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
-        parts.append(done.outputs.features[:, columns[model.info.name]])
+        parts.append(done.outputs.features[:, columns[done.job.model.info.name]])
         if len(parts) == len(models):
-            names, chunk = done.job.tag
-            yield _finite(names, chunk, np.concatenate(parts, axis=1))
+            paths, chunk = done.job.tag
+            yield _finite_rows(paths, chunk, np.concatenate(parts, axis=1))
             parts = []
 
 
-def features_of_pixels(
+def compute_features(
     pixels: Mapping[Geometry, Pixels],
     models: Mapping[str, Model],
     columns: Mapping[str, NDArray[np.int64]],
 ) -> NDArray[np.float32]:
-    """The kept features of images that are in the sizes of the models already."""
+    """Compute the given columns of the models' features for preprocessed images."""
     return np.concatenate(
         [
             model(pixels[model.info.preprocessing.geometry]).features[:, columns[name]]
@@ -83,87 +91,90 @@ def features_of_pixels(
     )
 
 
-def _finite(names: list[str | None], chunk: Chunk, features: NDArray[np.float32]) -> Piece:
-    """A piece in which an image with NaN or infinite features counts as unusable."""
-    good = np.asarray(np.isfinite(features).all(axis=1))
-    problems = dict(chunk.problems)
-    for row in np.flatnonzero(~good).tolist():
-        problems[chunk.positions[row]] = "a model gives NaN or infinite features for it"
-    positions = [chunk.positions[row] for row in np.flatnonzero(good).tolist()]
-    return Piece(names, positions, features[good], problems)
-
-
-def _decoded(
-    images: Iterable[ImageLike], geometries: Sequence[Geometry], size: int
-) -> Iterator[tuple[list[str | None], Chunk]]:
-    """Images in the sizes that are wanted; those of the next piece are under way."""
-    pieces = _pieces(images, size)
-    ahead = next(pieces, None)
-    decoding = None if ahead is None else Decoding(dict(enumerate(ahead)), geometries)
-    try:
-        while ahead is not None and decoding is not None:
-            piece, chunk = ahead, decoding.result()
-            ahead = next(pieces, None)
-            decoding = None if ahead is None else Decoding(dict(enumerate(ahead)), geometries)
-            yield [str(x) if isinstance(x, Path) else None for x in piece], chunk
-    finally:
-        if decoding is not None:
-            decoding.abandon()
-
-
-def preprocessed(images: Iterable[ImageLike], geometry: Geometry) -> Pixels:
-    """Images as (n, height, width, 3), all in memory."""
-    readable = dict(enumerate(_readable(image) for image in images))
-    chunk = Decoding(readable, [geometry]).result()
-    for at, reason in chunk.problems.items():
-        raise InputError(f"cannot read the image {str(readable[at])!r}: {reason}")
+def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels:
+    """Decode and resize images into one array (n, height, width, 3)."""
+    opened = dict(enumerate(_path_or_image(image) for image in images))
+    chunk = Decoding(opened, [geometry]).result()
+    for position, reason in chunk.problems.items():
+        raise InputError(f"cannot read the image {str(opened[position])!r}: {reason}")
     return chunk.pixels[geometry]
 
 
-def _pieces(images: Iterable[ImageLike], size: int) -> Iterator[list[Path | Image.Image]]:
-    coming = (_readable(image) for image in images)
-    while piece := list(islice(coming, size)):
-        yield piece
+def image_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
+    """List image files: files as given, folders walked recursively in sorted order.
+
+    Raises
+    ------
+    InputError
+        Immediately, if a path does not exist or a folder has no images.
+    """
+    given = [Path(path) for path in paths]
+    for path in given:
+        if not path.exists():
+            raise InputError(f"no such file or folder: {str(path)!r}")
+        if path.is_dir() and next(_walk(path), None) is None:
+            raise InputError(
+                f"the folder {str(path)!r} has no images ({', '.join(sorted(SUFFIXES))})"
+            )
+    return (file for path in given for file in (_walk(path) if path.is_dir() else [path]))
 
 
-def _readable(image: ImageLike) -> Path | Image.Image:
+def _decode(
+    images: Iterable[ImageLike], geometries: Sequence[Geometry], size: int
+) -> Iterator[tuple[list[str | None], Chunk]]:
+    """Decode images in chunks of this size, one chunk ahead."""
+    chunks = _split(images, size)
+    following = next(chunks, None)
+    decoding = None if following is None else Decoding(dict(enumerate(following)), geometries)
+    try:
+        while following is not None and decoding is not None:
+            current, chunk = following, decoding.result()
+            following = next(chunks, None)
+            decoding = (
+                None if following is None else Decoding(dict(enumerate(following)), geometries)
+            )
+            yield [str(x) if isinstance(x, Path) else None for x in current], chunk
+    finally:
+        if decoding is not None:
+            decoding.cancel()
+
+
+def _split(images: Iterable[ImageLike], size: int) -> Iterator[list[Path | Image.Image]]:
+    opened = (_path_or_image(image) for image in images)
+    while chunk := list(islice(opened, size)):
+        yield chunk
+
+
+def _path_or_image(image: ImageLike) -> Path | Image.Image:
     if isinstance(image, Image.Image):
         return image
     if isinstance(image, str | os.PathLike):
         return Path(image)
     if not isinstance(image, np.ndarray):
         raise InputError(
-            f"an image must be a path, a Pillow image or an array of bytes, not "
+            "an image must be a path, a Pillow image or a uint8 array, got "
             f"{type(image).__name__} {str(image)[:40]!r}"
         )
     if image.dtype != np.uint8 or not (
         image.ndim == 2 or (image.ndim == 3 and image.shape[2] in (3, 4))
     ):
         raise InputError(
-            "an image as an array must be uint8 (height, width, 3) or (height, width), and is "
+            "an image as an array must be uint8 (height, width, 3) or (height, width), got "
             f"{image.dtype} {image.shape}"
         )
     return Image.fromarray(image)
 
 
-def image_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    """The image files that paths stand for: files as given, folders walked in sorted order.
-
-    Raises
-    ------
-    InputError
-        Before the first file is given: for a path that does not exist, and for a folder in which
-        there is no image.
-    """
-    given = [Path(path) for path in paths]
-    for path in given:
-        if not path.exists():
-            raise InputError(f"there is no {str(path)!r}; give image files or folders of them")
-        if path.is_dir() and next(_walk(path), None) is None:
-            raise InputError(
-                f"the folder {str(path)!r} holds no image ({', '.join(sorted(SUFFIXES))})"
-            )
-    return (file for path in given for file in (_walk(path) if path.is_dir() else [path]))
+def _finite_rows(
+    paths: list[str | None], chunk: Chunk, features: NDArray[np.float32]
+) -> FeatureChunk:
+    """Report images with NaN or infinite features as problems."""
+    finite = np.asarray(np.isfinite(features).all(axis=1))
+    problems = dict(chunk.problems)
+    for row in np.flatnonzero(~finite).tolist():
+        problems[chunk.positions[row]] = "a model returns NaN or infinite features for it"
+    positions = [chunk.positions[row] for row in np.flatnonzero(finite).tolist()]
+    return FeatureChunk(paths, positions, features[finite], problems)
 
 
 def _walk(folder: Path) -> Iterator[Path]:

@@ -1,40 +1,48 @@
-"""The models of a predictor: found by what a store knows of them, and known again later."""
+"""The models of a predictor: found from what a store records, and verified when loaded."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 from pathlib import Path
 
-from oodzoo._io import file_digest
+from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
 from oodzoo.features.store import FeatureStore, StoredModel, read_local
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
-from oodzoo.zoo.onnx import external_files, fingerprint, output_names
+from oodzoo.zoo.onnx import external_files, fingerprint
+from oodzoo.zoo.spec import Triple
 
 
-class OtherModelError(InputError):
-    """What was loaded is not the model that made the features."""
+@dataclass(frozen=True)
+class SpecFields:
+    """The fields of a :class:`ModelSpec` that stores and predictors record as JSON."""
+
+    input_size: int | None = None
+    mean: Triple | None = None
+    std: Triple | None = None
+    features: str | None = None
+    logits: str | None = None
+    sha256: str | None = None
+    pretraining: str | None = None
+    licence: str | None = None
 
 
 @dataclass(frozen=True)
 class PredictorModel:
-    """A model that a predictor runs.
+    """A model of a predictor.
 
     Attributes
     ----------
     spec : ModelSpec
-        How to load it; of an ONNX file only the output that the features come from.
+        How to load it. For an ONNX file it names the output with the features, and no logits.
     preprocessing : Preprocessing
     feature_dim : int
     precision : str
-        In which a PyTorch model computes, as it did for the store.
+        Compute precision (PyTorch models), the same as for the store.
     fingerprint : str
-        Of what decides about the features, as the store has it.
+        Identifies the weights and the outputs in use, as recorded in the store.
     """
 
     spec: ModelSpec
@@ -48,143 +56,132 @@ class PredictorModel:
         return self.spec.name
 
     def load(self, device: str = "auto") -> Model:
-        """Load the weights, and make sure that it is this model and no other."""
-        where = resolve_device(device, self.spec.kind)
-        model = load_model(self.spec, device=where, precision=self.precision)
+        """Load the weights, and raise InputError if they are not those of the training features."""
+        device = resolve_device(device, self.spec.kind)
+        model = load_model(self.spec, device=device, precision=self.precision)
         info = model.info
-        # The fingerprint of an ONNX file is known from its bytes, checked before it was named.
+        # An ONNX file was verified before; its fingerprint includes the logits, not loaded here.
         if self.spec.kind != "onnx" and info.fingerprint != self.fingerprint:
-            raise OtherModelError(
+            raise InputError(
                 f"model {self.name!r}: {self.spec.source} has the fingerprint "
-                f"{info.fingerprint[:12]}…, the predictor was fitted with {self.fingerprint[:12]}…;"
-                " its weights have changed: fit again, or bring the old ones back"
+                f"{info.fingerprint[:12]}…, but the features were computed with "
+                f"{self.fingerprint[:12]}…: its weights have changed; restore the old weights, or "
+                "extract and fit again"
             )
         if info.feature_dim != self.feature_dim:
-            raise OtherModelError(
-                f"model {self.name!r} gives {info.feature_dim} features, the predictor was "
+            raise InputError(
+                f"model {self.name!r} returns {info.feature_dim} features, but the predictor was "
                 f"fitted with {self.feature_dim}; fit again"
             )
         if info.preprocessing != self.preprocessing:
-            raise OtherModelError(
-                f"model {self.name!r}: {self.spec.source} prepares images in another way than "
-                "when the predictor was fitted; install the versions of then, or fit again"
+            raise InputError(
+                f"model {self.name!r}: {self.spec.source} preprocesses images differently than "
+                "when the features were computed; install the versions used then, or extract and "
+                "fit again"
             )
         return model
 
 
-def model_of(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
-    """Find the model that made features of a store.
+def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
+    """Find the model that computed features of a store.
 
     Parameters
     ----------
     store : FeatureStore
     name : str
     zoo : sequence of ModelSpec
-        Where to look first; a store only knows where its models lay when it was made.
+        Searched before the location that the store recorded.
 
     Raises
     ------
     InputError
-        If it is not to be found, or what lies there is another model.
+        If the model is not found, or is not the one that computed the features.
     """
     stored = store.model(name)
     if stored.preprocessing is None or stored.source == "python":
         what = "a Python function" if stored.source == "python" else "imported as features"
         raise InputError(
-            f"model {name!r} of the store is {what}; a predictor needs a model that can be "
-            "loaded from a zoo: leave it out, or extract with such a model"
+            f"model {name!r} of the store is {what}; a predictor needs models that can be loaded "
+            "from a zoo: leave it out, or extract with such a model"
         )
-    spec = _spec(store, name, zoo)
+    spec = _find_spec(store, stored, zoo)
     preprocessing = Preprocessing.from_json(stored.preprocessing)
     if spec.kind == "onnx":
-        spec = _onnx_spec(spec, stored, preprocessing)
+        spec = _verified_onnx(spec, stored, preprocessing)
     model = PredictorModel(
         spec, preprocessing, stored.feature_dim, stored.precision, stored.fingerprint
     )
-    return model if spec.kind == "onnx" else _tried(model)
+    if spec.kind != "onnx":
+        model.load("cpu")  # verifies the weights
+    return model
 
 
-def _spec(store: FeatureStore, name: str, zoo: Sequence[ModelSpec]) -> ModelSpec:
-    """What is known of where a model lies."""
-    for spec in zoo:
-        if spec.name == name:
-            return spec
-    known = read_local(store.path).get(name, {})
-    source, folder = known.get("source"), known.get("folder")
+def _find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]) -> ModelSpec:
+    """The location from the zoo or the store; everything else as the store recorded it."""
+    spec = next((spec for spec in zoo if spec.name == stored.name), None)
+    if stored.spec is None:
+        if spec is None:
+            raise InputError(
+                f"the store {str(store.path)!r} was written by an older version and does not "
+                f"record how model {stored.name!r} is loaded; give the zoo it came from (--zoo, "
+                "or zoo=), or extract again"
+            )
+        return spec
+    spec = spec or _recorded_location(store, stored.name)
+    recorded = structured(
+        {"pretraining": spec.pretraining, "licence": spec.licence, **stored.spec},
+        SpecFields,
+        f"the manifest of the store {str(store.path)!r}",
+    )
+    return replace(spec, **vars(recorded))
+
+
+def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
+    recorded = read_local(store.path).get(name, {})
+    source, folder = recorded.get("source"), recorded.get("folder")
     if not isinstance(source, str) or not isinstance(folder, str):
-        where = f"the store {str(store.path)!r}" + (" and the zoo given" if zoo else "")
         raise InputError(
-            f"model {name!r}: {where} cannot tell where it lies; name the zoo it came from "
-            "(--zoo, or zoo=)"
+            f"model {name!r}: the store {str(store.path)!r} does not record its location, and no "
+            "zoo given has it; give the zoo it came from (--zoo, or zoo=)"
         )
     spec = ModelSpec(name=name, source=source, folder=Path(folder))
     if spec.kind == "onnx" and not spec.file.is_file():
         raise InputError(
-            f"model {name!r} is no longer at {str(spec.file)!r}; say where its zoo is now "
+            f"model {name!r} is no longer at {str(spec.file)!r}; give the new location of its zoo "
             "(--zoo, or zoo=)"
         )
     return spec
 
 
-def _onnx_spec(spec: ModelSpec, stored: StoredModel, preprocessing: Preprocessing) -> ModelSpec:
-    """How to load an ONNX file for its features alone.
-
-    A store does not write down the names of the outputs, but they are part of its fingerprint:
-    the ones that give it are the right ones, and the file is the right file.
-    """
+def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preprocessing) -> ModelSpec:
+    """A complete spec that loads only the features of an ONNX file; rejects any other file."""
+    outputs = [output for output in (spec.features, spec.logits) if output is not None]
+    if stored.spec is None:  # a zoo need not name the outputs
+        outputs = list(load_model(spec).info.outputs)
     digests = list(file_digests(spec).values())
-    n_outputs = 1 if stored.n_logits is None else 2
-    for outputs in permutations(output_names(spec.file.read_bytes()), n_outputs):
-        if fingerprint(digests, list(outputs)) == stored.fingerprint:
-            return replace(
-                spec,
-                input_size=preprocessing.geometry.crop[0],
-                mean=preprocessing.mean,
-                std=preprocessing.std,
-                features=outputs[0],
-                logits=None,
-                sha256=digests[0],
-            )
-    raise InputError(
-        f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
-        "come from; say where that one is (--zoo, or zoo=), or extract again"
+    if fingerprint(digests, outputs) != stored.fingerprint:
+        raise InputError(
+            f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
+            "were computed with; give the zoo with that file (--zoo, or zoo=), or extract again"
+        )
+    return replace(
+        spec,
+        input_size=preprocessing.geometry.crop[0],
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        features=outputs[0],
+        logits=None,
+        sha256=digests[0],
     )
 
 
 def file_digests(spec: ModelSpec) -> dict[Path, str]:
-    """SHA-256 of an ONNX file and of the files beside it that hold its weights."""
+    """SHA-256 of an ONNX file and of its external weight files."""
     try:
-        content = spec.file.read_bytes()
-        digests = {spec.file: hashlib.sha256(content).hexdigest()}
-        for name in external_files(content):
-            file = spec.file.parent / name
-            digests[file] = file_digest(file)
+        names = external_files(spec.file.read_bytes())
+        files = [spec.file, *(spec.file.parent / name for name in names)]
+        return {file: file_digest(file) for file in files}
     except OSError as error:
         raise InputError(
             f"model {spec.name!r}: cannot read {error.filename!r}: {error.strerror}"
         ) from error
-    return digests
-
-
-def _tried(model: PredictorModel) -> PredictorModel:
-    """The model with what a zoo file may have stated beside its source, found by trying."""
-    first, *others = _candidates(model)
-    try:
-        first.load("cpu")
-        return first
-    except OtherModelError:
-        for candidate in others:
-            with contextlib.suppress(OtherModelError):
-                candidate.load("cpu")
-                return candidate
-        raise  # what is wrong with the plain one
-
-
-def _candidates(model: PredictorModel) -> Iterator[PredictorModel]:
-    yield model
-    height, width = model.preprocessing.geometry.crop
-    stated = {"mean": model.preprocessing.mean, "std": model.preprocessing.std}
-    yield replace(model, spec=replace(model.spec, **stated))  # type: ignore[arg-type]
-    if height == width:
-        spec = replace(model.spec, **stated, input_size=height)  # type: ignore[arg-type]
-        yield replace(model, spec=spec)

@@ -1,4 +1,4 @@
-"""A model that labels images: models, the features kept of them, a head, and a warning."""
+"""Predictors: label images with the selected features of models and a linear head."""
 
 from __future__ import annotations
 
@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.export import export_onnx, input_names
+from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.images import ImageLike, features_of, preprocessed
+from oodzoo.predictor.images import ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
@@ -26,20 +30,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a predictor says of one image.
+    """The prediction for one image.
 
     Attributes
     ----------
     position : int
-        Which of the images that were given.
+        Position among the given images.
     path : str or None
         None for an image in memory.
     label
         The most probable class.
     probabilities : array (n_classes,)
-        In the order of `classes_`.
+        Probability of each class, in the order of `classes_`.
     distance : float
-        From the training images; above 1 the image is unlike them.
+        Distance from the training images; above 1 the image is unlike them.
     out_of_domain : bool
         Whether the distance is above 1.
     """
@@ -54,106 +58,78 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An image that nothing can be said of, and why."""
+    """An image without a prediction, and the reason."""
 
     position: int
     path: str | None
     reason: str
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Where a predictor comes from; told, never used.
-
-    Attributes
-    ----------
-    domains : tuple of str
-        The training domains.
-    n_images : int
-    data : str
-        Fingerprint of the training data.
-    scores : dict
-        Score of each model that was ranked; empty where the models were named.
-    n_features : int
-        Features of the models side by side, of which some are kept.
-    threshold : float or None
-        Of the inclusion probability; None where all features are kept.
-    """
-
-    domains: tuple[str, ...]
-    n_images: int
-    data: str
-    scores: dict[str, float]
-    n_features: int
-    threshold: float | None
-
-
 class Predictor:
     """Labels images; made by :func:`oodzoo.fit` or :func:`oodzoo.load`.
 
-    To scikit-learn it is a fitted classifier whose samples are images: `predict`,
-    `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. There is
-    no `fit`, so it does not go into a grid search or a cross-validation; a clone is itself.
+    For scikit-learn it is a fitted classifier whose samples are images: `predict`,
+    `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. It has no
+    `fit`, so it cannot be used in a grid search or cross-validation; `clone` returns it unchanged.
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     models : tuple of PredictorModel
-        Those that have a kept feature.
-    kept : Kept
-        Which features of them the head sees.
+        The models with at least one selected feature.
+    columns : Columns
+        The selected features of each model.
     head : LinearHead
     gaussian : TrainingGaussian
-        Of the kept features of the training images.
-    origin : Origin
+        Gaussians of the selected features of the training images.
+    provenance : Provenance
+        Training data, scores and options; informational only.
     """
 
     def __init__(
         self,
         models: Sequence[PredictorModel],
-        kept: Columns,
+        columns: Columns,
         classes: Sequence[Any],
         head: LinearHead,
         gaussian: TrainingGaussian,
-        origin: Origin,
+        provenance: Provenance,
         *,
         device: str = "auto",
         batch_size: int | None = None,
     ) -> None:
         require_device(device)
         if batch_size is not None and batch_size < 1:
-            raise InputError(f"the batch size must be at least 1, and is {batch_size}")
+            raise InputError(f"the batch size must be 1 or more, got {batch_size}")
         self.models = tuple(models)
-        self.columns = kept
-        self.classes_ = _column(classes)
+        self.columns = columns
+        self.classes_ = _label_array(classes)
         self.head = head
         self.gaussian = gaussian
-        self.origin = origin
+        self.provenance = provenance
         self.device = device
         self.batch_size = batch_size
         self._loaded: dict[str, Model] = {}
 
     def __repr__(self) -> str:
         names = ", ".join(model.name for model in self.models)
-        return (
-            f"Predictor({len(self.classes_)} classes from {len(self.columns)} features of {names})"
-        )
+        classes = count(len(self.classes_), "class", "classes")
+        return f"Predictor({classes} from {count(len(self.columns), 'feature')} of {names})"
 
     def stream(self, images: Iterable[ImageLike]) -> Iterator[Prediction | Unreadable]:
-        """Label images one after another, in the order in which they come.
+        """Label any number of images in order, with bounded memory.
 
-        Any number of them: some are in memory at a time. An image that cannot be read is
-        reported, and the others go on.
+        An image that cannot be read gives an :class:`Unreadable` instead of an error.
         """
         start = 0
         columns = self.columns.by_model
-        for piece in features_of(images, self.loaded(), columns, self._batch_size()):
-            probabilities = self.head.probabilities(piece.features)
-            distances = self.gaussian.distances(piece.features)
-            rows = dict(zip(piece.positions, range(len(piece.positions)), strict=True))
-            for at, path in enumerate(piece.names):
-                if at in piece.problems:
-                    yield Unreadable(start + at, path, piece.problems[at])
+        for chunk in iter_features(images, self.loaded(), columns, self._batch_size()):
+            probabilities = self.head.probabilities(chunk.features)
+            distances = self.gaussian.distances(chunk.features)
+            rows = {position: row for row, position in enumerate(chunk.positions)}
+            for at, path in enumerate(chunk.paths):
+                if at in chunk.problems:
+                    yield Unreadable(start + at, path, chunk.problems[at])
                     continue
                 row = rows[at]
                 yield Prediction(
@@ -164,37 +140,38 @@ class Predictor:
                     distance=float(distances[row]),
                     out_of_domain=bool(distances[row] > 1),
                 )
-            start += len(piece.names)
+            start += len(chunk.paths)
 
     def predict(self, images: Iterable[ImageLike]) -> NDArray[Any]:
-        """The most probable class of each image.
+        """Predict the most probable class of each image.
 
         Parameters
         ----------
         images : iterable
-            Paths, Pillow images or arrays of bytes (height, width, 3).
+            Paths, Pillow images or uint8 arrays (height, width, 3).
 
         Raises
         ------
         InputError
-            If one of them cannot be read; :meth:`stream` goes on with the others.
+            If an image cannot be read; :meth:`stream` continues with the others.
         """
-        return _column([found.label for found in self._all(images)], self.classes_.dtype)
+        labels = [prediction.label for prediction in self._predictions(images)]
+        return _label_array(labels, self.classes_.dtype)
 
     def predict_proba(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
-        """Probabilities (n, n_classes), columns in the order of `classes_`."""
-        rows = [found.probabilities for found in self._all(images)]
+        """Predict probabilities (n, n_classes), columns in the order of `classes_`."""
+        rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
 
     def domain_distance(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
-        """How far each image is from the training images; above 1 it is unlike them.
+        """Distance of each image from the training images; above 1 it is unlike them.
 
         See :class:`~oodzoo.predictor.gaussian.TrainingGaussian`.
         """
-        return np.array([found.distance for found in self._all(images)])
+        return np.array([prediction.distance for prediction in self._predictions(images)])
 
     def score(self, images: Iterable[ImageLike], y: Sequence[Any] | NDArray[Any]) -> float:
-        """The share of images whose class is predicted."""
+        """Accuracy: the share of images whose label is predicted."""
         truth = list(y.tolist() if isinstance(y, np.ndarray) else y)
         known = self.classes_.tolist()
         if truth and not any(label in known for label in truth):
@@ -204,57 +181,64 @@ class Predictor:
             )
         labels = self.predict(images).tolist()
         if len(labels) != len(truth):
-            raise InputError(f"there are {len(labels)} images and {len(truth)} labels")
+            raise InputError(
+                f"images and labels must have the same length, got "
+                f"{count(len(labels), 'image')} and {count(len(truth), 'label')}"
+            )
         return float(np.mean([a == b for a, b in zip(labels, truth, strict=True)]))
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the predictor and its models into a folder; :func:`oodzoo.load` reads it.
 
-        A predictor that is there already is replaced; any other folder is refused.
+        An existing predictor is replaced; any other existing folder is an error.
         """
-        from oodzoo.predictor.folder import save
-
-        return save(self, Path(folder))
+        return write_folder(self._parts(), Path(folder))
 
     def export(self, file: str | os.PathLike[str]) -> Path:
         """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`."""
-        from oodzoo.predictor.export import export
-
-        return export(self, Path(file))
+        return export_onnx(self._parts(), self.loaded, Path(file))
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
-        """What the exported ONNX file takes: images in the sizes of its models, all in memory.
+        """Prepare images for the exported ONNX file, as one array per input.
 
         Examples
         --------
         `session.run(["probabilities"], predictor.preprocess(["a.jpg"]))`, with a session of
-        onnxruntime, gives what `predictor.predict_proba(["a.jpg"])` gives.
+        onnxruntime, returns the same as `predictor.predict_proba(["a.jpg"])`.
         """
-        from oodzoo.predictor.export import input_names
-
         inputs = input_names(self.models)
-        return {name: preprocessed(images, geometry) for name, geometry in inputs.items()}
-
-    def _all(self, images: Iterable[ImageLike]) -> Iterator[Prediction]:
-        if isinstance(images, str | os.PathLike):
-            raise InputError(
-                f"predict takes a list of images and was given {os.fspath(images)!r}; put it in a "
-                "list, or list a folder with oodzoo.predictor.images.image_files"
-            )
-        for found in self.stream(images):
-            if isinstance(found, Unreadable):
-                what = f"number {found.position}" if found.path is None else repr(found.path)
-                raise InputError(
-                    f"cannot read the image {what}: {found.reason}; leave it out, or use stream"
-                )
-            yield found
+        return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
 
     def loaded(self) -> dict[str, Model]:
-        """The models, loaded where they are not yet."""
+        """The loaded models, by name; loads those that are not loaded yet."""
         for model in self.models:
             if model.name not in self._loaded:
                 self._loaded[model.name] = model.load(self.device)
         return self._loaded
+
+    def _predictions(self, images: Iterable[ImageLike]) -> Iterator[Prediction]:
+        if isinstance(images, str | os.PathLike):
+            raise InputError(
+                f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "
+                "folder with oodzoo.predictor.images.image_files"
+            )
+        for found in self.stream(images):
+            if isinstance(found, Unreadable):
+                name = f"number {found.position}" if found.path is None else repr(found.path)
+                raise InputError(
+                    f"cannot read the image {name}: {found.reason}; leave it out, or use stream"
+                )
+            yield found
+
+    def _parts(self) -> PredictorParts:
+        return PredictorParts(
+            self.models,
+            self.columns,
+            self.classes_.tolist(),
+            self.head,
+            self.gaussian,
+            self.provenance,
+        )
 
     def _batch_size(self) -> int:
         if self.batch_size is not None:
@@ -264,7 +248,7 @@ class Predictor:
             for model in self.models
         )
 
-    # --- what scikit-learn asks ------------------------------------------------------------------
+    # --- scikit-learn --------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Tags:
         from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
@@ -283,8 +267,26 @@ class Predictor:
         return self
 
 
-def _column(values: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
-    """Labels as an array; texts and numbers together stay what they are."""
+def load(
+    folder: str | os.PathLike[str], *, device: str = "auto", batch_size: int | None = None
+) -> Predictor:
+    """Read a predictor that :meth:`Predictor.save` or `oodzoo fit` wrote.
+
+    Every file is checked against its checksum. The models are loaded for the first image.
+
+    Parameters
+    ----------
+    folder : path
+    device : str, default "auto"
+        Device of the models: "cpu", "cuda", "cuda:1", "mps"; "auto" takes the fastest available.
+    batch_size : int, optional
+        Images per forward pass; by default it depends on the device.
+    """
+    return Predictor(**vars(read_folder(Path(folder))), device=device, batch_size=batch_size)
+
+
+def _label_array(labels: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
+    """Labels as an array; those of mixed types keep their types."""
     if dtype is None:
-        dtype = object if len({type(value) for value in values}) > 1 else None
-    return np.array(list(values), dtype=dtype)
+        dtype = object if len({type(label) for label in labels}) > 1 else None
+    return np.array(list(labels), dtype=dtype)

@@ -1,0 +1,51 @@
+"""The parts of a predictor, as they are fitted, saved and exported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oodzoo.features.columns import Columns
+from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.gaussian import TrainingGaussian
+from oodzoo.predictor.models import PredictorModel
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Provenance of a predictor; informational only.
+
+    Attributes
+    ----------
+    domains : tuple of str
+        The training domains.
+    n_images : int
+        Number of training images.
+    data : str
+        Fingerprint of the training data.
+    scores : dict
+        Score of each ranked model; empty if the models were named.
+    n_features : int
+        Number of concatenated features before the selection.
+    threshold : float or None
+        Threshold of the inclusion probability; None if all features are kept.
+    """
+
+    domains: tuple[str, ...]
+    n_images: int
+    data: str
+    scores: dict[str, float]
+    n_features: int
+    threshold: float | None
+
+
+@dataclass(frozen=True)
+class PredictorParts:
+    """Everything that determines the predictions; :class:`oodzoo.Predictor` has the same names."""
+
+    models: tuple[PredictorModel, ...]
+    columns: Columns
+    classes: list[Any]
+    head: LinearHead
+    gaussian: TrainingGaussian
+    provenance: Provenance

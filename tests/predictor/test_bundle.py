@@ -1,0 +1,119 @@
+"""Copying the files of models into the folder of a predictor."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.predictor.bundle import bundle_model, bundled_model
+from oodzoo.zoo import ModelSpec
+
+
+@pytest.fixture
+def external(zoo: list[ModelSpec], tmp_path: Path) -> ModelSpec:
+    """An ONNX model with an external weight file."""
+    onnx = pytest.importorskip("onnx", reason="writing external weights needs onnx")
+    (tmp_path / "zoo").mkdir()
+    file = tmp_path / "zoo" / "apart.onnx"
+    onnx.save(
+        onnx.load(zoo[0].file),
+        file,
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
+    )
+    return replace(zoo[0], folder=file.parent, source="onnx/apart.onnx", sha256=None)
+
+
+def test_a_bundled_model_is_read_back(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    model = predictor.models[0]
+    entry = bundle_model(model, tmp_path)
+    assert entry.source == f"onnx/models/{model.name}.onnx"
+    (path,) = entry.files
+    assert (tmp_path / path).read_bytes() == model.spec.file.read_bytes()
+    again = bundled_model(entry, tmp_path)
+    assert replace(again, spec=model.spec) == model
+    assert again.spec == replace(again.spec, features=model.spec.features, mean=model.spec.mean)
+
+
+def test_external_weights_are_copied(
+    digits: Path, unseen: list[Path], external: ModelSpec, extract: Any, tmp_path: Path
+) -> None:
+    fitted = oodzoo.fit(extract(digits, [external], tmp_path / "store"), top_k=1)
+    expected = fitted.predict_proba(unseen[:3])
+    folder = fitted.save(tmp_path / "model")
+    shutil.rmtree(external.folder)
+    np.testing.assert_array_equal(oodzoo.load(folder).predict_proba(unseen[:3]), expected)
+    (folder / "models" / external.name / "weights.bin").unlink()
+    with pytest.raises(InputError, match=r"lacks 'models/.*/weights.bin'"):
+        oodzoo.load(folder)
+
+
+def test_a_file_that_changes_during_the_copy(
+    predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from oodzoo.predictor import bundle
+
+    monkeypatch.setattr(bundle, "file_digest", lambda path: "0" * 64)
+    with pytest.raises(InputError, match="changed while it was copied"):
+        bundle_model(predictor.models[0], tmp_path)
+
+
+def test_a_timm_model_is_copied(
+    digits: Path,
+    unseen: list[Path],
+    timm_spec: Callable[..., ModelSpec],
+    extract: Any,
+    tmp_path: Path,
+) -> None:
+    spec = timm_spec()
+    store = extract(digits, [spec], tmp_path / "store")
+    fitted = oodzoo.fit(store, top_k=1)
+    expected = fitted.predict_proba(unseen[:3])
+    folder = fitted.save(tmp_path / "model")
+    assert not list(folder.rglob("*.bin"))
+    shutil.rmtree(spec.folder)
+    shutil.rmtree(store.path)
+    np.testing.assert_array_equal(oodzoo.load(folder).predict_proba(unseen[:3]), expected)
+    with pytest.raises(InputError, match="comes from timm; only models that are ONNX"):
+        oodzoo.load(folder).export(tmp_path / "model.onnx")
+    # a model from a hub has no files to check, only its fingerprint
+    path = folder / "predictor.json"
+    document = json.loads(path.read_text())
+    document["models"][0]["fingerprint"] = "0" * 64
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r"computed with 000000000000…: its weights have changed"):
+        oodzoo.load(folder).predict(unseen[:1])
+
+
+def test_a_hub_model_is_recorded_by_its_identifier(
+    digits: Path, timm_spec: Callable[..., ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    store = extract(digits, [timm_spec()], tmp_path / "store")
+    fitted = oodzoo.fit(store, top_k=1)
+    hub = ModelSpec(name="tiny", source="timm/hf-hub:owner/tiny")
+    fitted.models = (replace(fitted.models[0], spec=hub),)
+    folder = fitted.save(tmp_path / "model")
+    (entry,) = json.loads((folder / "predictor.json").read_text())["models"]
+    assert (entry["source"], entry["files"]) == ("timm/hf-hub:owner/tiny", {})
+    assert entry["fingerprint"] == store.model("tiny").fingerprint
+
+
+def test_pickled_weights_are_rejected(
+    digits: Path, timm_spec: Callable[..., ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    spec = timm_spec()
+    fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
+    (spec.folder / "tiny" / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=r"holds no .safetensors file, and pickled weights"):
+        fitted.save(tmp_path / "model")
+    assert not list(tmp_path.glob(".tmp*"))

@@ -1,0 +1,98 @@
+"""Fitting a predictor to a store."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.fixtures import draw_digits
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.features.importing import import_features
+from oodzoo.features.source import StoreSource
+from oodzoo.heads.linear import fit_head
+from oodzoo.zoo import ModelSpec
+
+
+def test_training_images_give_the_features_of_the_store(
+    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, digits: Path
+) -> None:
+    source = StoreSource(store, predictor.columns.models)
+    samples = predictor.columns.samples(source, store.domains)
+    paths = [digits / path for domain in store.domains for path in store.paths(domain)]
+    expected = fit_head(samples, len(store.classes)).probabilities(samples.features)
+    np.testing.assert_allclose(predictor.predict_proba(paths), expected, atol=1e-5)
+
+
+def test_only_models_with_a_selected_feature_are_kept(predictor: oodzoo.Predictor) -> None:
+    assert [model.name for model in predictor.models] == list(predictor.columns.by_model)
+    assert all(len(columns) for columns in predictor.columns.by_model.values())
+
+
+def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
+    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
+    assert [model.name for model in fitted.models] == ["mlp_glyphs_augmented"]
+    assert len(fitted.columns) == fitted.provenance.n_features == 48
+    assert fitted.provenance.scores == {}
+    assert fitted.provenance.threshold is None
+
+
+def test_a_class_with_one_sample(
+    digits: Path, zoo: list[ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    data = shutil.copytree(digits, tmp_path / "data")
+    lonely = data / "paper" / "nine" / "one.png"
+    lonely.parent.mkdir()
+    Image.new("RGB", (32, 32), (0, 99, 0)).save(lonely)
+    fitted = oodzoo.fit(extract(data, zoo[:2], tmp_path / "store"), top_k=1)
+    assert "nine" in fitted.classes_
+    probabilities = fitted.predict_proba([lonely])
+    assert np.isfinite(probabilities).all()
+    np.testing.assert_allclose(probabilities.sum(), 1)
+
+
+def test_one_usable_domain_is_rejected(zoo: list[ModelSpec], extract: Any, tmp_path: Path) -> None:
+    data = draw_digits(tmp_path / "data", 4, domains=("paper",))
+    for label in ("0", "1"):
+        (data / "damaged" / label).mkdir(parents=True)
+        (data / "damaged" / label / "1.png").write_text("no image")
+    store = extract(data, zoo[:1], tmp_path / "store")
+    for models in (None, [zoo[0].name]):
+        with pytest.raises(
+            InputError, match=r"images of 1 domain \(paper\); a predictor needs two"
+        ):
+            oodzoo.fit(store, models=models)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"top_k": 0}, "top_k must be 1 or more, got 0"),
+        ({"models": []}, "each of them once"),
+        ({"models": ["mlp_glyphs_augmented"] * 2}, "each of them once"),
+        ({"models": ["nobody"]}, "the store has no model 'nobody'"),
+        ({"threshold": 1.0}, "threshold"),
+    ],
+)
+def test_invalid_options(store: oodzoo.FeatureStore, options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        oodzoo.fit(store, **options)
+
+
+def test_imported_features_are_rejected(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    archive = tmp_path / "features.npz"
+    np.savez(
+        archive,
+        labels=np.tile(["a", "b"], 20),
+        domains=np.repeat(["one", "two"], 20),
+        numbers=rng.normal(size=(40, 5)),
+    )
+    imported = import_features([archive], tmp_path / "store")
+    with pytest.raises(InputError, match=r"'numbers' of the store is imported as features"):
+        oodzoo.fit(imported)

@@ -1,0 +1,109 @@
+"""From images to features, and listing image files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.predictor.images import (
+    compute_features,
+    image_files,
+    iter_features,
+    preprocess_images,
+)
+from oodzoo.zoo.model import Outputs
+
+
+def test_chunks_have_the_features_of_the_models(
+    predictor: oodzoo.Predictor, unseen: list[Path]
+) -> None:
+    images = unseen * 3  # more than one chunk
+    models, columns = predictor.loaded(), predictor.columns.by_model
+    chunks = list(iter_features(images, models, columns, 16))
+    assert len(chunks) == 2
+    assert [path for chunk in chunks for path in chunk.paths] == [str(path) for path in images]
+    geometry = predictor.models[0].preprocessing.geometry
+    expected = compute_features({geometry: preprocess_images(images, geometry)}, models, columns)
+    found = np.concatenate([chunk.features for chunk in chunks])
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_positions_skip_unreadable_images(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.png"
+    bad.write_text("no image")
+    images: list[Any] = [unseen[0], bad, Image.open(unseen[1])]
+    (chunk,) = iter_features(images, predictor.loaded(), predictor.columns.by_model, 16)
+    assert chunk.paths == [str(unseen[0]), str(bad), None]
+    assert chunk.positions == [0, 2]
+    assert chunk.features.shape == (2, len(predictor.columns))
+    assert chunk.problems == {1: "not an image that Pillow can identify"}
+    with pytest.raises(InputError, match=r"cannot read the image .*bad.png"):
+        preprocess_images(images, predictor.models[0].preprocessing.geometry)
+
+
+def test_infinite_features_are_a_problem(
+    predictor: oodzoo.Predictor, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    models = predictor.loaded()
+    model = next(iter(models.values()))
+    collect = model.collect
+
+    def infinite(launched: Any) -> Outputs:
+        outputs = collect(launched)
+        features = outputs.features.copy()
+        features[1] = np.inf
+        return Outputs(features, None)
+
+    monkeypatch.setattr(model, "collect", infinite)
+    (chunk,) = iter_features(unseen[:3], models, predictor.columns.by_model, 16)
+    assert chunk.positions == [0, 2]
+    assert chunk.problems == {1: "a model returns NaN or infinite features for it"}
+
+
+def test_files_images_and_arrays_are_equivalent(
+    predictor: oodzoo.Predictor, unseen: list[Path]
+) -> None:
+    geometry = predictor.models[0].preprocessing.geometry
+    expected = preprocess_images(unseen[:5], geometry)
+    images = [Image.open(path) for path in unseen[:5]]
+    arrays = [np.asarray(image) for image in images]
+    for given in ([str(path) for path in unseen[:5]], images, arrays):
+        np.testing.assert_array_equal(preprocess_images(given, geometry), expected)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (3, "an image must be a path, a Pillow image or a uint8 array, got int '3'"),
+        (np.zeros((4, 4)), r"must be uint8 .*, got float64 \(4, 4\)"),
+        (np.zeros((2, 4, 4, 3), np.uint8), r"must be uint8 .*, got uint8 \(2, 4, 4, 3\)"),
+    ],
+)
+def test_anything_else_is_rejected(predictor: oodzoo.Predictor, image: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        preprocess_images([image], predictor.models[0].preprocessing.geometry)
+    with pytest.raises(InputError, match=message):
+        predictor.predict([image])
+
+
+def test_folders_are_walked_in_order(tmp_path: Path, write_image: Callable[[Path], Path]) -> None:
+    for name in ("b/2.png", "b/1.PNG", "a/z/1.jpg", "c.png", ".hidden/1.png", "b/.2.png"):
+        write_image(tmp_path / name)
+    (tmp_path / "b" / "notes.txt").write_text("no image")
+    found = [p.relative_to(tmp_path).as_posix() for p in image_files([tmp_path])]
+    assert found == ["c.png", "a/z/1.jpg", "b/1.PNG", "b/2.png"]
+    assert list(image_files([tmp_path / "b" / "notes.txt"])) == [tmp_path / "b" / "notes.txt"]
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"empty' has no images"):
+        image_files([tmp_path / "empty"])
+    with pytest.raises(InputError, match=r"no such file or folder: .*nowhere'"):
+        image_files([tmp_path, tmp_path / "nowhere"])

@@ -1,0 +1,152 @@
+"""Finding the models of a store, and verifying them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.predictor import models
+from oodzoo.predictor.models import find_model
+from oodzoo.zoo import ModelSpec
+
+
+@pytest.fixture
+def copy(store: oodzoo.FeatureStore, tmp_path: Path) -> oodzoo.FeatureStore:
+    """A copy of the store that a test may change."""
+    return oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
+
+
+def _edit(store: oodzoo.FeatureStore, change: Callable[[dict[str, Any]], Any]) -> None:
+    """Change the entry of each model in the manifest."""
+    path = store.path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    for model in manifest["models"].values():
+        change(model)
+    path.write_text(json.dumps(manifest))
+
+
+def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[ModelSpec]:
+    """Record the specs that are loaded."""
+    loaded: list[ModelSpec] = []
+    load_model = models.load_model
+
+    def load(spec: ModelSpec, **options: Any) -> Any:
+        loaded.append(spec)
+        return load_model(spec, **options)
+
+    monkeypatch.setattr(models, "load_model", load)
+    return loaded
+
+
+def test_an_onnx_model_is_found_without_loading_it(
+    store: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = _count_loads(monkeypatch)
+    for given in ((), zoo):
+        model = find_model(store, zoo[0].name, given)
+        assert (model.spec.file, model.spec.mean) == (zoo[0].file, zoo[0].mean)
+        assert (model.spec.features, model.spec.logits) == ("features", None)
+        assert model.fingerprint == store.model(zoo[0].name).fingerprint
+    assert loaded == []
+
+
+def test_moved_models(copy: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path) -> None:
+    local = copy.path / "local.json"
+    local.write_text(local.read_text().replace(str(zoo[0].folder), str(tmp_path / "gone")))
+    name = zoo[0].name
+    with pytest.raises(InputError, match=r"no longer at .*gone.*new location of its zoo \(--zoo"):
+        find_model(copy, name)
+    assert find_model(copy, name, zoo).spec.folder == zoo[0].folder
+    local.unlink()
+    with pytest.raises(InputError, match=r"does not record its location.*give the zoo it came"):
+        find_model(copy, name)
+    with pytest.raises(InputError, match=r"location, and no zoo given has it"):
+        find_model(copy, name, zoo[1:])
+
+
+def test_another_file_with_the_name(store: oodzoo.FeatureStore, zoo: list[ModelSpec]) -> None:
+    other = replace(zoo[1], name=zoo[0].name)
+    with pytest.raises(InputError, match="is not the file that the store's features were computed"):
+        find_model(store, zoo[0].name, [other])
+
+
+def test_a_store_without_specs_needs_the_zoo(
+    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = find_model(copy, zoo[0].name, zoo)
+    _edit(copy, lambda model: model.pop("spec"))  # as version 0.2 wrote it
+    old = oodzoo.FeatureStore(copy.path)
+    for given in ([], zoo[1:]):
+        with pytest.raises(
+            InputError, match=r"older version and does not record how model 'resnet"
+        ):
+            find_model(old, zoo[0].name, given)
+    loaded = _count_loads(monkeypatch)
+    assert find_model(old, zoo[0].name, zoo) == expected
+    unnamed = replace(zoo[0], features=None, logits=None)
+    assert find_model(old, zoo[0].name, [unnamed]) == expected
+    assert len(loaded) == 2
+    other = replace(zoo[1], name=zoo[0].name)
+    with pytest.raises(InputError, match="is not the file that the store's features were computed"):
+        find_model(old, zoo[0].name, [other])
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        ({"source": "python"}, "a Python function"),
+        ({"preprocessing": None}, "imported as features"),
+    ],
+)
+def test_features_without_a_loadable_model(
+    copy: oodzoo.FeatureStore, zoo: list[ModelSpec], change: dict[str, Any], what: str
+) -> None:
+    _edit(copy, lambda model: model.update(change))
+    with pytest.raises(InputError, match=f"of the store is {what}; a predictor needs models that"):
+        find_model(oodzoo.FeatureStore(copy.path), zoo[0].name, zoo)
+
+
+def test_stated_preprocessing_is_recorded(
+    digits: Path,
+    unseen: list[Path],
+    timm_spec: Callable[..., ModelSpec],
+    extract: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    stated = {"input_size": 64, "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+    spec = timm_spec("test_resnet.r160_in1k", **stated)
+    store = extract(digits, [spec], tmp_path / "store")
+    loaded = _count_loads(monkeypatch)
+    assert find_model(store, "tiny").spec == spec
+    assert loaded == [spec]
+    fitted = oodzoo.fit(store, top_k=1)
+    assert fitted.models[0].preprocessing.geometry.crop == (64, 64)
+    again = oodzoo.load(fitted.save(tmp_path / "model"))
+    expected = fitted.predict_proba(unseen[:2])
+    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
+
+
+def test_a_model_that_does_not_match_is_rejected(
+    predictor: oodzoo.Predictor,
+) -> None:
+    model = predictor.models[0]
+    with pytest.raises(InputError, match=r"returns 56 features, but .* fitted with 57"):
+        replace(model, feature_dim=57).load("cpu")
+    other = replace(model.preprocessing, mean=(0.1, 0.2, 0.3))
+    with pytest.raises(InputError, match="preprocesses images differently"):
+        replace(model, preprocessing=other).load("cpu")
+
+
+def test_logits_are_not_computed(predictor: oodzoo.Predictor) -> None:
+    for model in predictor.models:
+        assert model.load("cpu").info.n_logits is None
