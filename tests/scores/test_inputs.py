@@ -145,11 +145,6 @@ def test_options(name: str, options: dict[str, Any], says: str) -> None:
         scores.get(name).function(X, Y, **options)
 
 
-def test_parc_needs_two_samples_of_a_class() -> None:
-    with pytest.raises(InputError, match="all 3 pairs of samples have different classes"):
-        scores.parc(X[:3], ["a", "b", "c"])
-
-
 @every_score
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64, np.uint8, bool, list])
 def test_kinds_of_numbers(name: str, kind: Any) -> None:

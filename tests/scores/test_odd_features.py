@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.scores.data import problem
-from tests.scores.test_properties import FEATURES
+from tests.scores.data import FEATURES, problem
 
 every_score = pytest.mark.parametrize("name", sorted(FEATURES))
 

@@ -1,4 +1,4 @@
-"""Scores that another installed package adds."""
+"""Scores added by other installed packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import oodzoo
 from oodzoo.features.importing import import_features
 
-ZOOD = Path(oodzoo.__file__).parents[1]
+SOURCE = Path(oodzoo.__file__).parents[1]
 RUN = "import sys; from oodzoo.cli import main; sys.argv[0] = 'oodzoo'; main()"
 
 SCORE = """
@@ -46,7 +46,7 @@ def install(site: Path, name: str, module: str, points: str) -> None:
 
 
 def command(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ZOOD), str(site)])}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(SOURCE), str(site)])}
     return subprocess.run(
         [sys.executable, "-c", RUN, *map(str, arguments)],
         env=environment,

@@ -75,7 +75,7 @@ def test_the_decorator_registers_and_leaves_the_function(monkeypatch: pytest.Mon
 def test_names_that_cannot_be_given() -> None:
     with pytest.raises(ValueError, match="letters, digits and underscores, got 'my own'"):
         scores.register(scores.Score("my own", len))
-    with pytest.raises(ValueError, match="must be one of features, .*, got 'logits'"):
+    with pytest.raises(ValueError, match=r"must be one of features, .*, got 'logits'"):
         scores.register(scores.Score("mine", len, "logits"))  # type: ignore[arg-type]
     for name in (*FOLD_SCORES, "parameters", "feature_dim", "source_accuracy"):
         with pytest.raises(ValueError, match="is reserved"):

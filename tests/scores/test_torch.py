@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.scores.data import SHAPES, problem
-from tests.scores.test_properties import FEATURES
+from tests.scores.data import FEATURES, SHAPES, problem
 
 from oodzoo import scores
 from oodzoo.errors import InputError

@@ -87,6 +87,6 @@ def _first_argument(
         raise MissingHeadError(f"{score.name} needs a classifier head, and the model has none")
     logits = np.concatenate(known)
     if score.needs == "source_labels":
-        return logits.argmax(axis=1)
+        return np.argmax(logits, axis=1)
     probabilities: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
     return probabilities
