@@ -1,4 +1,4 @@
-"""`oodzoo report`: the page of a run."""
+"""`oodzoo report`: write the report of a run."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ def report(
         Path, typer.Argument(metavar="DIR", help="Folder of a run, which holds run.json.")
     ],
     format: Annotated[  # noqa: A002 - the name of the option
-        str | None, typer.Option(help="Also write the pictures as files: png, svg or pdf.")
+        str | None, typer.Option(help="Also write the figures as files: png, svg or pdf.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Where to write the page; DIR/report.html by default.")
+        Path | None, typer.Option(help="File to write the page to; DIR/report.html by default.")
     ] = None,
 ) -> None:
-    """Write the report of a run: one HTML page that needs nothing beside itself."""
+    """Write the report of a run: one self-contained HTML page."""
+    from oodzoo.record import read_run
     from oodzoo.report import write_report
-    from oodzoo.report.document import read_run
-    from oodzoo.report.pictures import require_format, write_pictures
 
+    run = read_run(folder)
+    figures: list[Path] = []
     if format is not None:
-        require_format(format)
-    page = write_report(folder, out)
-    terminal.line(f"{page}")
-    pictures = []
-    if format is not None:
-        pictures = write_pictures(read_run(folder), folder / "pictures", format)
-        for picture in pictures:
-            terminal.line(f"{picture}")
-    terminal.document({"report": str(page), "pictures": [str(path) for path in pictures]})
+        from oodzoo.report.figures import write_figures
+
+        figures = write_figures(run, folder / "figures", format)
+    page = write_report(folder, out, run=run)
+    for path in (page, *figures):
+        terminal.line(f"{path}")
+    terminal.document({"report": str(page), "figures": [str(path) for path in figures]})

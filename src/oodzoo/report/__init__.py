@@ -1,4 +1,4 @@
-"""The report of a run: one self-contained page, and its pictures as files."""
+"""Reports of a run: one self-contained HTML page, and matplotlib figures."""
 
 from __future__ import annotations
 

@@ -1,19 +1,137 @@
-"""What a page is made of."""
+"""Building blocks of the page: sections, figures and tables with their CSV files."""
 
 from __future__ import annotations
 
+import base64
+import csv
+import io
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 from markupsafe import Markup
 
-from oodzoo.report.charts.frame import Chart
-from oodzoo.report.table import Table
+from oodzoo.report.chart import Chart
+from oodzoo.report.numbers import MISSING, is_number, number, significant, span
+
+LONG = 30
+"""Tables with more rows than this start collapsed."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table.
+
+    Attributes
+    ----------
+    title, key : str
+        Its name on the page and in the CSV file.
+    digits : int or None
+        Decimals of a number; None for three significant figures.
+    text : bool
+    interval : bool
+        Whether values are pairs (low, high); the CSV file has a column for each.
+    shown : bool
+        False for a column of the CSV file only.
+    """
+
+    title: str
+    key: str
+    digits: int | None = None
+    text: bool = False
+    interval: bool = False
+    shown: bool = True
+
+    def order(self, value: Any) -> float | None:
+        """The number that a cell is sorted by, if there is one."""
+        first = value[0] if self.interval and value else value
+        return float(first) if not self.text and is_number(first) else None
+
+    def show(self, value: Any) -> str:
+        """A cell as text."""
+        if value is None:
+            return MISSING
+        if isinstance(value, bool):
+            return "yes" if value else "no"
+        if self.interval:
+            return span(*value, digits=self.digits or 0)
+        if isinstance(value, tuple):
+            return ", ".join(map(str, value))
+        if self.text or isinstance(value, str):
+            return str(value)
+        return significant(value) if self.digits is None else number(value, self.digits)
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table that can be sorted and saved as CSV.
+
+    Attributes
+    ----------
+    ident : str
+        Also the name of the CSV file.
+    caption : str
+    columns : list of Column
+    rows : list of list
+    head : int
+        The column that names each row.
+    """
+
+    ident: str
+    caption: str
+    columns: list[Column]
+    rows: list[list[Any]]
+    head: int = 0
+
+    @property
+    def shown(self) -> list[tuple[int, Column]]:
+        return [(at, column) for at, column in enumerate(self.columns) if column.shown]
+
+    @property
+    def long(self) -> bool:
+        return len(self.rows) > LONG
+
+    def csv(self) -> str:
+        """All columns, with all digits."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\r\n")
+        keys = [
+            [f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
+            for column in self.columns
+        ]
+        writer.writerow(chain.from_iterable(keys))
+        for row in self.rows:
+            cells = zip(self.columns, row, strict=True)
+            writer.writerow(chain.from_iterable(_csv_cells(*cell) for cell in cells))
+        return text.getvalue()
+
+    def link(self) -> str:
+        """The CSV file as a data URL."""
+        # spreadsheets recognise UTF-8 by the byte-order mark
+        content = base64.b64encode(self.csv().encode("utf-8-sig")).decode()
+        return f"data:text/csv;charset=utf-8;base64,{content}"
+
+
+def _csv_cells(column: Column, value: Any) -> list[Any]:
+    if column.interval:
+        return [_csv_text(end) for end in value or (None, None)]
+    return [_csv_text(value)]
+
+
+def _csv_text(value: Any) -> Any:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ";".join(map(str, value))
+    return repr(value) if isinstance(value, float) else value
 
 
 @dataclass(frozen=True)
 class Key:
-    """An entry of a legend: the class of the mark, its shape, and what it stands for."""
+    """An entry of a legend: CSS class and shape of the mark, and its meaning."""
 
     kind: str
     shape: str
@@ -22,69 +140,71 @@ class Key:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart or several small ones, with what they show in words and their numbers.
+    """A table, with a chart or several small ones.
 
     Attributes
     ----------
     title : str
+    table : Table
     text : str
-        What is seen, and how it is read.
     chart : Chart, optional
     panels : sequence of Markup
-        Small pictures that flow in as many columns as there is room for.
+        Small charts in as many columns as fit.
     dense : bool
-        Whether two of them stand side by side even on a phone.
+        Whether two panels stand side by side on a phone.
     legend : sequence of Key
-    table : Table, optional
     folded : bool
-        Whether the table waits behind a summary.
+        Whether the table starts folded.
     """
 
     title: str
+    table: Table
     text: str = ""
     chart: Chart | None = None
     panels: Sequence[Markup] = ()
     dense: bool = False
     legend: Sequence[Key] = ()
-    table: Table | None = None
     folded: bool = True
     block: str = "figure"
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A thumbnail: a data address, and what it shows."""
+class Thumbnail:
+    """A small image as a data URL, with its alternative text."""
 
-    address: str
+    url: str
     text: str
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """A few images of each domain."""
+    """Example images of each domain."""
 
-    rows: Sequence[tuple[str, Sequence[Picture]]]
+    rows: Sequence[tuple[str, Sequence[Thumbnail]]]
     block: str = "gallery"
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Names and values."""
+    """A list of names and values, or a command line."""
 
-    pairs: Sequence[tuple[str, str]]
+    pairs: Sequence[tuple[str, str]] = ()
     title: str = ""
-    command: str | None = None
+    command: str = ""
     block: str = "facts"
+
+
+Block = Figure | Gallery | Facts
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page, with an entry in its navigation."""
+    """A section of the page; `short` is its title in the navigation."""
 
     ident: str
     title: str
     lead: str
-    blocks: Sequence[Figure | Gallery | Facts] = field(default_factory=tuple)
+    blocks: Sequence[Block]
     short: str = ""
 
     @property

@@ -1,17 +1,18 @@
-"""Numbers and names as a person reads them."""
+"""Numbers, durations and names as text."""
 
 from __future__ import annotations
 
 import math
 import unicodedata
-from typing import Any, TypeGuard
+from collections.abc import Sequence
+from typing import TypeGuard
 
-NOTHING = "–"
-"""What stands where a number is missing."""
+MISSING = "–"
+"""Stands for a number that is missing."""
 
 
-def number(value: Any, digits: int = 0) -> str:
-    """A number with a fixed count of decimals, a real minus sign, and thin groups of thousands.
+def number(value: float | None, digits: int = 0) -> str:
+    """A number with a fixed count of decimals, a minus sign, and groups of thousands.
 
     Examples
     --------
@@ -19,28 +20,31 @@ def number(value: Any, digits: int = 0) -> str:
     ('0.071', '1,400', '–', '0.0')
     """
     if not is_number(value):
-        return NOTHING
-    text = f"{value:,.{digits}f}"
-    if not text.strip("-0.,"):
-        text = text.lstrip("-")  # minus nothing is nothing
-    return text.replace("-", "\N{MINUS SIGN}")
+        return MISSING
+    return f"{value:z,.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether a value of a document is a number that can be drawn."""
+    """Whether a value is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def span(low: Any, high: Any, *, digits: int = 0) -> str:
-    """An interval: with an en dash, or the word "to" where a sign would be misread."""
+def span(low: float | None, high: float | None, *, digits: int = 0) -> str:
+    """An interval: with an en dash, or the word "to" next to a minus sign.
+
+    Examples
+    --------
+    >>> span(1, 3), span(None, 1), span(-0.5, 0.5, digits=1)[1:]
+    ('1–3', '–', '0.5 to 0.5')
+    """
     if not (is_number(low) and is_number(high)):
-        return NOTHING
+        return MISSING
     between = " to " if low < 0 or high < 0 else "–"
     return f"{number(low, digits)}{between}{number(high, digits)}"
 
 
-def significant(value: Any, figures: int = 3) -> str:
-    """A number of unknown size with a few significant figures.
+def significant(value: float | None, figures: int = 3) -> str:
+    """A number of unknown magnitude, rounded to a few significant figures.
 
     Examples
     --------
@@ -48,7 +52,7 @@ def significant(value: Any, figures: int = 3) -> str:
     ('1,234', '0.0123', '3.2e+09')
     """
     if not is_number(value):
-        return NOTHING
+        return MISSING
     if value == 0:
         return "0"
     power = math.floor(math.log10(abs(value)))
@@ -57,16 +61,14 @@ def significant(value: Any, figures: int = 3) -> str:
     return number(value, max(0, figures - 1 - power))
 
 
-def duration(seconds: Any) -> str:
-    """A time for people.
+def duration(seconds: float) -> str:
+    """A duration in the units that suit it.
 
     Examples
     --------
     >>> duration(0.034), duration(12.31), duration(75), duration(7300)
     ('0.03 s', '12.3 s', '1 min 15 s', '2 h 1 min')
     """
-    if not is_number(seconds):
-        return NOTHING
     if seconds < 1:
         return f"{seconds:.2f} s"
     if seconds < 60:
@@ -77,14 +79,14 @@ def duration(seconds: Any) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
-def ems(text: str) -> float:
-    """About how wide a text is, in units of its font size; on the safe side for a wide font."""
+def text_width(text: str, size: float) -> float:
+    """Estimate the width of a text in pixels; an upper bound for common fonts."""
     wide = sum(unicodedata.east_asian_width(sign) in "WF" for sign in text)
-    return 0.62 * (len(text) - wide) + 1.05 * wide
+    return (0.62 * (len(text) - wide) + 1.05 * wide) * size
 
 
 def shortened(text: str, room: float, size: float = 12) -> str:
-    """A name cut in its middle to fit a width: what tells names apart is often at their ends.
+    """Cut a name in its middle to fit a width: the ends usually distinguish names.
 
     Examples
     --------
@@ -94,17 +96,16 @@ def shortened(text: str, room: float, size: float = 12) -> str:
     'resnet50'
     """
     text = " ".join(text.split())
-    if ems(text) * size <= room:
+    if text_width(text, size) <= room or len(text) < 3:
         return text
-    keep = len(text) - 1
-    while (
-        keep > 2 and (ems(text[: keep - keep // 2]) + ems(text[-(keep // 2) :]) + 1) * size > room
-    ):
-        keep -= 1
-    return f"{text[: keep - keep // 2]}…{text[-(keep // 2) :]}"
+    for keep in range(len(text) - 1, 1, -1):
+        start, end = text[: keep - keep // 2], text[-(keep // 2) :]
+        if text_width(start + end, size) + size <= room:
+            break
+    return f"{start}…{end}"
 
 
-def listed(names: list[str], most: int = 3) -> str:
+def listed(names: Sequence[str], most: int = 3) -> str:
     """Names in a sentence.
 
     Examples

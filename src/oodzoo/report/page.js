@@ -3,11 +3,11 @@
   const root = document.documentElement;
   root.classList.add("js");
 
-  // Light or dark: as the system says, until the button is used. A page from a file may have no storage.
+  // Theme: that of the system until the button is used. A page opened from a file may have no storage.
   const button = document.getElementById("theme");
   const system = matchMedia("(prefers-color-scheme: dark)");
   const recall = () => { try { return localStorage.getItem("oodzoo-theme"); } catch { return null; } };
-  const keep = (theme) => { try { localStorage.setItem("oodzoo-theme", theme); } catch { /* this view only */ } };
+  const keep = (theme) => { try { localStorage.setItem("oodzoo-theme", theme); } catch { /* not remembered */ } };
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const label = () => { button.textContent = dark() ? "Light" : "Dark"; };
   if (["light", "dark"].includes(recall())) root.dataset.theme = recall();
@@ -20,8 +20,8 @@
   system.addEventListener("change", label);
   label();
 
-  // Sorting: numbers by their full value, texts as people sort them, intervals by their low end and then the
-  // high one, what is missing last.
+  // Sorting: numbers by their full value, text with numbers in natural order, intervals by their low end and
+  // then the high one; missing values come last.
   const collator = new Intl.Collator(undefined, { numeric: true });
   const sort = (header) => {
     const table = header.closest("table");
@@ -56,7 +56,7 @@
     });
   }
 
-  // Values of marks. The browser's own tip of a whole picture would hide them; its words stay as label.
+  // Tooltips of marks. The title of a chart would cover them; its text remains as the label.
   for (const title of document.querySelectorAll("svg > title")) title.remove();
   const tip = document.getElementById("tip");
   const place = (x, y) => {

@@ -1,46 +1,30 @@
-"""The page: one HTML file that needs nothing beside itself."""
+"""The report of a run: one self-contained HTML page."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from oodzoo._io import write_bytes
-from oodzoo.errors import InputError
-from oodzoo.record import NAME
+from oodzoo.record import Run, read_run
 from oodzoo.report.blocks import Section
-from oodzoo.report.document import Run, read_run, require_run
-from oodzoo.report.finding import finding
-from oodzoo.report.sections.combination import combination_section
-from oodzoo.report.sections.data import data_section
-from oodzoo.report.sections.domains import domains_section
-from oodzoo.report.sections.features import features_section
-from oodzoo.report.sections.made import made_section
-from oodzoo.report.sections.ranking import ranking_section
-from oodzoo.report.sections.testbed import testbed_section
+from oodzoo.report.combination import combination_section
+from oodzoo.report.data import data_section
+from oodzoo.report.domains import domains_section
+from oodzoo.report.headline import headline
+from oodzoo.report.provenance import provenance_section
+from oodzoo.report.ranking import ranking_section
+from oodzoo.report.scores import scores_section
+from oodzoo.report.selection import selection_section
 
-Result = TypeVar("Result")
-
-END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
-RANGE = re.compile(f"{END}(?:\N{EN DASH}| to ){END}(?:\N{NO-BREAK SPACE}%)?")
-
-SECTIONS: tuple[tuple[str, Callable[[dict[str, Any]], Section | None]], ...] = (
-    ("ranking", ranking_section),
-    ("evaluation", combination_section),
-    ("selection", features_section),
-    ("ranking", domains_section),
-    ("testbed", testbed_section),
-    ("data", data_section),
-)
-"""Which part of the document each section tells of, in the order of the page."""
+_END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
+_RANGE = re.compile(f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?")
 
 
 def page(run: Run) -> str:
@@ -48,24 +32,16 @@ def page(run: Run) -> str:
 
     Parameters
     ----------
-    run : dict
-        The document that `oodzoo run` writes as `run.json`. Parts that it lacks are left out of the
-        page.
+    run : Run
+        Sections of parts that are None are left out.
 
     Examples
     --------
-    >>> text = page({"schema": 1, "command": "oodzoo run photos --zoo demo --out job", "seed": 0})
+    >>> from oodzoo.record import Run
+    >>> text = page(Run(command="oodzoo run photos --zoo demo --out job"))
     >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
     (True, True)
     """
-    require_run(run, NAME)
-    sections = [
-        section
-        for part, build in SECTIONS
-        if _filled(run, part) and (section := _built(part, build, run[part])) is not None
-    ]
-    if (made := _built("stages", made_section, run)) is not None:
-        sections.append(made)
     script, style = _resource("page.js"), _resource("page.css")
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -73,9 +49,9 @@ def page(run: Run) -> str:
     environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
     template = environment.from_string(_resource("page.html.j2"))
     text = template.render(
-        finding=_built("ranking", finding, run),
-        sections=sections,
-        version=(run.get("versions") or {}).get("oodzoo"),
+        headline=headline(run),
+        sections=_sections(run),
+        version=run.versions.get("oodzoo"),
         script=Markup(script),
         style=Markup(style),
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
@@ -83,50 +59,60 @@ def page(run: Run) -> str:
     return f"{text.strip()}\n"
 
 
-def write_report(folder: str | Path, out: str | Path | None = None) -> Path:
-    """Write the page of a run beside its record, and say where.
+def write_report(
+    folder: str | Path, out: str | Path | None = None, *, run: Run | None = None
+) -> Path:
+    """Write the report of a run.
 
     Parameters
     ----------
     folder : path
-        Where `run.json` lies.
+        The folder of the run, with its `run.json`.
     out : path, optional
         The file to write; `report.html` in the folder by default.
+    run : Run, optional
+        The run, if it has been read already.
+
+    Returns
+    -------
+    Path
+        The file.
     """
     folder = Path(folder)
     target = Path(out) if out is not None else folder / "report.html"
-    # half of a pair of surrogates, as in names that are no UTF-8, cannot be written
-    write_bytes(target, page(read_run(folder)).encode("utf-8", "replace"))
+    # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
+    content = page(run or read_run(folder)).encode("utf-8", "replace")
+    write_bytes(target, content)
     return target
 
 
-def _filled(run: Run, part: str) -> bool:
-    content = run.get(part)
-    return bool(content and (part != "ranking" or content.get("ranking")))
-
-
-def _built(part: str, build: Callable[[dict[str, Any]], Result], content: Run) -> Result:
-    """Build a part of the page, or say which part of the record is not as oodzoo writes it."""
-    try:
-        return build(content)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
-        if isinstance(error, InputError):
-            raise
-        what = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise InputError(
-            f"the part {part!r} of {NAME} is not as oodzoo writes it: {what}; run it again"
-        ) from error
+def _sections(run: Run) -> list[Section]:
+    sections = []
+    if run.ranking:
+        sections.append(ranking_section(run.ranking))
+    if run.evaluation:
+        sections.append(combination_section(run.evaluation))
+    if run.selection:
+        sections.append(selection_section(run.selection))
+    if run.ranking:
+        sections.append(domains_section(run.ranking))
+    if run.testbed and run.testbed.scores:
+        sections.append(scores_section(run.testbed))
+    if run.data:
+        sections.append(data_section(run.data))
+    sections.append(provenance_section(run))
+    return sections
 
 
 def _breakable(name: str) -> Markup:
-    """A name that may be broken where its words end."""
+    """Allow line breaks between the words of a name."""
     return Markup(re.sub(r"([_./-]+)(?=\w)", r"\1<wbr>", str(escape(name))))
 
 
 def _unbroken(text: str) -> Markup:
-    """A text whose numbers stay with their unit, and both ends of a range together."""
+    """Prevent line breaks within ranges, and between a number and its percent sign."""
     joined = str(escape(text)).replace(" %", "\N{NO-BREAK SPACE}%")
-    return Markup(RANGE.sub(r'<span class="together">\g<0></span>', joined))
+    return Markup(_RANGE.sub(r'<span class="together">\g<0></span>', joined))
 
 
 def _resource(name: str) -> str:

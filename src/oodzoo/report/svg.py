@@ -1,4 +1,4 @@
-"""A small writer of SVG. Colours are classes, so that the page's light or dark mode decides."""
+"""A small SVG writer. Colours are CSS classes, so that charts follow the theme of the page."""
 
 from __future__ import annotations
 
@@ -11,27 +11,20 @@ from oodzoo.report.numbers import shortened
 
 
 class Drawing:
-    """A picture in pixels from the upper left, with words for those who do not see it.
+    """An SVG image; coordinates are pixels from the upper left.
 
     Parameters
     ----------
     width, height : float
-    title : str
-        What the picture is.
-    finding : str
-        What it shows, in words.
+    title, description : str
+        What the image is and what it shows, for screen readers.
     """
 
-    def __init__(self, width: float, height: float, title: str, finding: str) -> None:
+    def __init__(self, width: float, height: float, title: str, description: str) -> None:
         self.width = width
         self.height = height
-        self.title = title
-        self.finding = finding
+        self.label = f"{title}. {description}"
         self._parts: list[Markup] = []
-
-    @property
-    def words(self) -> str:
-        return f"{self.title}. {self.finding}"
 
     def _add(self, tag: str, /, **attributes: object) -> None:
         self._parts.append(_element(tag, "", attributes))
@@ -53,51 +46,52 @@ class Drawing:
     def text(
         self, x: float, y: float, text: str, kind: str = "", *, end: str = "start", **more: object
     ) -> None:
-        place = {
-            "x": x,
-            "y": y,
-            "class": kind or None,
-            "text_anchor": None if end == "start" else end,
-        }
+        anchor = None if end == "start" else end
+        place = {"x": x, "y": y, "class": kind or None, "text_anchor": anchor}
         self._parts.append(_element("text", text, place | more))
 
     def name(
-        self, x: float, y: float, name: str, room: float, *, size: float = 12, kind: str = "name"
+        self,
+        x: float,
+        y: float,
+        name: str,
+        room: float,
+        kind: str = "name",
+        *,
+        size: float = 12,
+        end: str = "start",
+        **more: object,
     ) -> None:
-        """A name that is cut to fit; the whole name is told when it is pointed at."""
+        """A name, shortened to fit; the tooltip then shows all of it."""
         short = shortened(name, room, size)
         tip = None if short == name else name
-        self.text(
-            x, y, short, kind, data_tip=tip, style=None if size == 12 else f"font-size:{size}px"
-        )
+        self.text(x, y, short, kind, end=end, data_tip=tip, **more)
 
     @contextmanager
-    def group(self, kind: str, **more: object) -> Iterator[None]:
+    def group(self, kind: str) -> Iterator[None]:
+        """Group everything that is drawn inside the `with` block."""
         outer, self._parts = self._parts, []
         try:
             yield
         finally:
             inner, self._parts = self._parts, outer
-            self._parts.append(_element("g", Markup("").join(inner), {"class": kind} | more))
+            self._parts.append(_element("g", Markup("").join(inner), {"class": kind}))
 
     def render(self) -> Markup:
-        """The picture as an element for a page; it may shrink, and hardly grow."""
-        described = Markup("").join([_element("title", self.words, {}), *self._parts])
-        return _element(
-            "svg",
-            described,
-            {
-                "viewBox": f"0 0 {_short(self.width)} {_short(self.height)}",
-                "role": "img",
-                "aria_label": self.words,
-                "style": f"max-width:{1.15 * self.width:.0f}px",
-            },
-        )
+        """The image as an HTML element; it may shrink, and grow by 15 %."""
+        content = Markup("").join([_element("title", self.label, {}), *self._parts])
+        attributes: dict[str, object] = {
+            "viewBox": f"0 0 {_rounded(self.width)} {_rounded(self.height)}",
+            "role": "img",
+            "aria_label": self.label,
+            "style": f"max-width:{1.15 * self.width:.0f}px",
+        }
+        return _element("svg", content, attributes)
 
 
 def _element(tag: str, content: str | Markup, attributes: dict[str, object]) -> Markup:
     written = "".join(
-        f' {name.rstrip("_").replace("_", "-")}="{escape(_short(value))}"'
+        f' {name.rstrip("_").replace("_", "-")}="{escape(_rounded(value))}"'
         for name, value in attributes.items()
         if value is not None
     )
@@ -106,6 +100,6 @@ def _element(tag: str, content: str | Markup, attributes: dict[str, object]) -> 
     return Markup(f"<{tag}{written}>{escape(content)}</{tag}>")
 
 
-def _short(value: object) -> object:
-    """Numbers with a tenth of a pixel; that keeps pages small."""
+def _rounded(value: object) -> object:
+    """Numbers with a tenth of a pixel, which keeps pages small."""
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else value

@@ -1,0 +1,143 @@
+"""Parts that charts share: scales, two sizes, axes and marks."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from oodzoo.report.numbers import is_number, number, text_width
+from oodzoo.report.svg import Drawing
+
+MOST_ROWS = 30
+"""Charts with a row per model show at most this many; their tables list all."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A linear map from [low, high] to pixels [start, end]; values outside are clipped."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value: float) -> float:
+        share = (value - self.low) / (self.high - self.low)
+        return self.start + min(max(share, 0.0), 1.0) * (self.end - self.start)
+
+    def ticks(self, most: int = 5) -> list[tuple[float, str]]:
+        """Round values and their labels."""
+        step = _step(self.high - self.low, most)
+        digits = max(0, -math.floor(math.log10(step) + 1e-9))
+        first = math.ceil(self.low / step - 1e-9)
+        last = math.floor(self.high / step + 1e-9)
+        return [(at * step, number(at * step, digits)) for at in range(first, last + 1)]
+
+
+def covering(
+    values: Iterable[float], start: float, end: float, *, zero: bool = False, margin: float = 0.0
+) -> Scale:
+    """A scale that covers all values, and zero where lengths are compared, as with bars."""
+    known = [float(value) for value in values if is_number(value)]
+    if zero or not known:
+        known.append(0.0)
+    low, high = min(known), max(known)
+    if low == high:
+        low, high = (low - 0.5, high + 0.5) if low or not zero else (0.0, 1.0)
+    room = margin * (high - low)
+    return Scale(low - room, high + room, start, end)
+
+
+def percent(values: Iterable[float], start: float, end: float) -> Scale:
+    """A scale for percentages, from one multiple of ten to another."""
+    known = [float(value) for value in values if is_number(value)]
+    low = math.floor(min(known, default=0) / 10) * 10
+    high = math.ceil(max(known, default=100) / 10) * 10
+    return Scale(max(low, 0), min(max(high, low + 10), 100) if low < 100 else 110, start, end)
+
+
+def _step(width: float, most: int) -> float:
+    rough = width / max(most - 1, 1)
+    power = 10.0 ** math.floor(math.log10(rough))
+    return next(unit * power for unit in (1, 2, 5, 10) if unit * power >= rough * (1 - 1e-9))
+
+
+@dataclass(frozen=True)
+class Size:
+    """The width that a chart is drawn for; text has the same size in both."""
+
+    width: float
+    narrow: bool
+
+
+WIDE = Size(960, narrow=False)
+NARROW = Size(340, narrow=True)
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, drawn for a wide screen and for a phone."""
+
+    wide: Markup
+    narrow: Markup
+
+
+def in_both_sizes(draw: Callable[[Size], Drawing]) -> Chart:
+    """Draw a chart in both sizes."""
+    return Chart(wide=draw(WIDE).render(), narrow=draw(NARROW).render())
+
+
+def axis_above(
+    drawing: Drawing,
+    scale: Scale,
+    top: float,
+    bottom: float,
+    *,
+    most: int = 5,
+    unit: str = "",
+    pieces: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Vertical grid lines with labels above them, as many as fit; the line at zero is darker.
+
+    Where names stand between the rows, the lines are drawn in pieces (top, bottom) around them.
+    """
+    while most > 2 and _crowded(scale, most, unit):
+        most -= 1
+    for value, label in scale.ticks(most):
+        x = scale(value)
+        for start, end in pieces or [(top, bottom)]:
+            drawing.line(x, start, x, end, "zero" if value == 0 else "grid")
+        drawing.text(x, top - 6, f"{label}{unit}", "tick", end="middle")
+
+
+def _crowded(scale: Scale, most: int, unit: str) -> bool:
+    ticks = [
+        (scale(value), text_width(f"{label}{unit}", 11) / 2) for value, label in scale.ticks(most)
+    ]
+    return any(
+        x + half + other_half + 4 > other
+        for (x, half), (other, other_half) in itertools.pairwise(ticks)
+    )
+
+
+def mark(drawing: Drawing, shape: str, x: float, y: float, kind: str, tip: str) -> None:
+    """A point: circle, square, diamond or vertical line."""
+    if shape == "circle":
+        drawing.circle(x, y, 5, kind, data_tip=tip)
+        return
+    data = {
+        "square": f"M{x - 4.5:.1f} {y - 4.5:.1f}h9v9h-9z",
+        "diamond": f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z",
+        "line": f"M{x - 1:.1f} {y - 6:.1f}h2v12h-2z",
+    }[shape]
+    drawing.path(data, kind, data_tip=tip)
+
+
+def whisker(drawing: Drawing, y: float, low: float, high: float, kind: str, tip: str) -> None:
+    """An interval, with a wide transparent line that is easy to point at."""
+    drawing.line(low, y, high, y, f"whisker {kind}")
+    drawing.line(low, y, high, y, "touch", data_tip=tip)

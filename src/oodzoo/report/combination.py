@@ -1,0 +1,318 @@
+"""The section "One model or several": accuracy on held-out domains, and over the number of models.
+
+:func:`comparison` and :func:`curves` prepare what the page and :mod:`oodzoo.report.figures` draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from oodzoo._text import count
+from oodzoo.evaluation.result import Evaluation, Row
+from oodzoo.report.blocks import Column, Figure, Key, Section, Table
+from oodzoo.report.chart import (
+    Chart,
+    Scale,
+    Size,
+    axis_above,
+    covering,
+    in_both_sizes,
+    mark,
+    percent,
+    whisker,
+)
+from oodzoo.report.numbers import number, shortened, span
+from oodzoo.report.svg import Drawing
+
+MAIN = {"single": "circle", "ensemble": "square", "selection": "diamond"}
+"""The methods under evaluation, and the shapes of their marks."""
+
+BASELINES = {"random_features": "Random features", "oracle": "Oracle"}
+BEST_BY = "best_by_"
+
+LANE = 19
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to choose features; `kind` and `shape` are those of its marks."""
+
+    key: str
+    title: str
+    kind: str
+    shape: str
+    row: Row
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The accuracy of a method, on average or on one domain, with its standard error."""
+
+    method: Method
+    value: float
+    error: float | None
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The average accuracy of a method for each number of models."""
+
+    title: str
+    kind: str
+    shape: str
+    values: Sequence[float]
+
+
+def methods(evaluation: Evaluation) -> list[Method]:
+    """The methods of an evaluation, then its baselines, scores in alphabetical order."""
+    rows = evaluation.rows
+    main = [Method(key, key.capitalize(), key, MAIN[key], rows[key]) for key in MAIN]
+    named = [key for key in BASELINES if key in rows]
+    others = sorted(evaluation.baselines.keys() - BASELINES)
+    titles = BASELINES | {key: key.replace(BEST_BY, "Best by ") for key in others}
+    return main + [
+        Method(key, titles[key], "baseline", "line", rows[key]) for key in [*named, *others]
+    ]
+
+
+def comparison(evaluation: Evaluation) -> dict[str, list[Lane]]:
+    """The accuracy of all methods on average, then of the main ones on each test domain."""
+    tried = methods(evaluation)
+    groups = {"Average": [_lane(method, None) for method in tried]}
+    for domain in evaluation.domains:
+        groups[domain] = [_lane(method, domain) for method in tried if method.key in MAIN]
+    return groups
+
+
+def _lane(method: Method, domain: str | None) -> Lane:
+    return Lane(method, _accuracy(method.row, domain), _error(method.row, domain))
+
+
+def curves(evaluation: Evaluation) -> list[Curve]:
+    """Accuracy over the number of models, which are the keys of `evaluation.ablation`."""
+    entries = evaluation.ablation.values()
+    values = {
+        "ensemble": [each.ensemble.average for each in entries],
+        "selection": [each.selection.average for each in entries],
+    }
+    return [Curve(key.capitalize(), key, MAIN[key], line) for key, line in values.items()]
+
+
+def combination_section(evaluation: Evaluation) -> Section:
+    """Accuracy of single and combined models on held-out domains."""
+    top = _top(evaluation.top_k)
+    lead = (
+        "Linear heads are trained on the other domains and tested on the held-out one. Single is "
+        f"the top model of a ranking made without the test domain, Ensemble concatenates the "
+        f"features of {top}, and Selection keeps the informative ones among them."
+    )
+    if "oracle" in evaluation.baselines:
+        lead += " Oracle picks the best model with the labels of the test domain: an upper bound."
+    if any(key.startswith(BEST_BY) for key in evaluation.baselines):
+        lead += " “Best by X”: the top model under score X."
+    blocks = [_comparison_figure(evaluation)]
+    if len(evaluation.ablation) > 1:
+        blocks.append(_curve_figure(evaluation))
+    return Section("combination", "One model or several", lead, blocks, short="Combination")
+
+
+def _top(top_k: int | dict[str, int]) -> str:
+    low, high = (
+        (min(top_k.values()), max(top_k.values())) if isinstance(top_k, dict) else (top_k, top_k)
+    )
+    if low != high:
+        return f"the top {span(low, high)} models"
+    return "the top model" if low == 1 else f"the top {low} models"
+
+
+# --- accuracy on each test domain ----------------------------------------------------------------
+
+
+def _comparison_figure(evaluation: Evaluation) -> Figure:
+    groups = comparison(evaluation)
+    averages = groups["Average"]
+    shown = ", ".join(
+        f"{lane.method.title} {number(lane.value, 1)} %"
+        for lane in averages
+        if lane.method.key in MAIN
+    )
+    summary = f"Average over test domains: {shown}."
+    text = " ".join([summary, *evaluation.findings()])
+    if any(lane.error is not None for lane in averages):
+        text += " Horizontal lines are standard errors over trials."
+    return Figure(
+        title="Accuracy on unseen domains",
+        text=text,
+        chart=_comparison_chart(groups, summary),
+        table=_comparison_table(evaluation),
+    )
+
+
+def _comparison_table(evaluation: Evaluation) -> Table:
+    columns = [
+        Column("Method", "method", text=True),
+        Column("Test domain", "domain", text=True),
+        Column("Accuracy %", "accuracy", 1),
+        Column("Standard error", "standard_error", 2),
+        Column("Balanced %", "balanced_accuracy", 1),
+        Column("Calibration error %", "calibration_error", 1),
+        Column("Features", "n_features", 0),
+        Column("Kept %", "kept_percent", 1),
+        Column("Models", "models", text=True),
+    ]
+    rows = [
+        _comparison_row(evaluation, method, domain)
+        for method in methods(evaluation)
+        for domain in (None, *evaluation.domains)
+    ]
+    return Table("accuracy", "Accuracy on each test domain", columns, rows)
+
+
+def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) -> list[Any]:
+    cell = None if domain is None else method.row.cells[domain]
+    return [
+        method.title,
+        domain or "average",
+        _accuracy(method.row, domain),
+        _error(method.row, domain),
+        _of(method.row.measure("balanced"), domain),
+        _of(method.row.measure("calibration_error"), domain),
+        cell.n_features if cell else None,
+        100 * _of(evaluation.feature_ratio, domain) if method.key == "selection" else None,
+        cell.models if cell else None,
+    ]
+
+
+def _of(values: dict[str, float], domain: str | None) -> float:
+    return fmean(values.values()) if domain is None else values[domain]
+
+
+def _accuracy(row: Row, domain: str | None) -> float:
+    return row.average if domain is None else row.measure("accuracy")[domain]
+
+
+def _error(row: Row, domain: str | None) -> float | None:
+    error = row.error
+    if error is None:
+        return None
+    value: float = error["average"] if domain is None else error["domains"][domain]
+    return value
+
+
+def _comparison_chart(groups: dict[str, list[Lane]], description: str) -> Chart:
+    ends = [
+        lane.value + sign * (lane.error or 0)
+        for lanes in groups.values()
+        for lane in lanes
+        for sign in (-1, 1)
+    ]
+
+    def draw(size: Size) -> Drawing:
+        gap, top = (30, 30) if size.narrow else (12, 40)
+        left, right = (146, size.width - 46) if size.narrow else (390, size.width - 60)
+        heights = [LANE * len(lanes) + gap for lanes in groups.values()]
+        bottom = top + sum(heights)
+        title = "Accuracy on each test domain"
+        drawing = Drawing(size.width, bottom + 6, title, description)
+        scale = percent(ends, left, right)
+        tops = [top + sum(heights[:at]) for at in range(len(heights))]
+        pieces = [(y + 26, y + height) for y, height in zip(tops, heights, strict=True)]
+        axis_above(
+            drawing,
+            scale,
+            top - 6,
+            bottom,
+            most=4 if size.narrow else 6,
+            unit=" %",
+            pieces=pieces if size.narrow else [],
+        )
+        for (name, lanes), y in zip(groups.items(), tops, strict=True):
+            if size.narrow:
+                drawing.name(0, y + 20, name, size.width - 10, kind="head")
+            else:
+                drawing.name(0, y + 16, name, 164, kind="head")
+                drawing.line(0, y - 2, size.width, y - 2, "rule")
+            start = y + (26 if size.narrow else 2)
+            for at, lane in enumerate(lanes):
+                _draw_lane(drawing, lane, name, start + LANE * at, scale, size, left)
+        return drawing
+
+    return in_both_sizes(draw)
+
+
+def _draw_lane(
+    drawing: Drawing, lane: Lane, group: str, y: float, scale: Scale, size: Size, left: float
+) -> None:
+    method = lane.method
+    tip = f"{group}\n{method.title}: {number(lane.value, 1)} %"
+    middle, x = y + LANE / 2, scale(lane.value)
+    if size.narrow:
+        short = method.title.removeprefix("Best by ")
+        title, style = shortened(short, left - 10, 11), "font-size:11px"
+    else:
+        title, style = shortened(method.title, 205), None
+    drawing.text(left - 10, middle + 4, title, "lane", end="end", data_tip=tip, style=style)
+    drawing.line(left, middle, x, middle, "stem")
+    end = x
+    if lane.error is not None:
+        tip += f" ± {number(lane.error, 1)}"
+        low, end = scale(lane.value - lane.error), scale(lane.value + lane.error)
+        whisker(drawing, middle, low, end, method.kind, tip)
+    mark(drawing, method.shape, x, middle, f"dot {method.kind}", tip)
+    drawing.text(max(x, end) + 10, middle + 4, number(lane.value, 1), "value")
+
+
+# --- accuracy over the number of models ----------------------------------------------------------
+
+
+def _curve_figure(evaluation: Evaluation) -> Figure:
+    numbers, lines = list(evaluation.ablation), curves(evaluation)
+    best = [
+        f"{line.title} is best with {count(numbers[line.values.index(max(line.values))], 'model')} "
+        f"({number(max(line.values), 1)} %)"
+        for line in lines
+    ]
+    summary = f"{', '.join(best)}."
+    columns = [Column("Models", "top_k", 0)]
+    columns += [Column(f"{line.title} %", line.kind, 1) for line in lines]
+    columns.append(Column("Features kept %", "kept_percent", 1))
+    rows = [
+        [k, *(line.values[at] for line in lines), 100 * _of(each.feature_ratio, None)]
+        for at, (k, each) in enumerate(evaluation.ablation.items())
+    ]
+    return Figure(
+        title="Accuracy over the number of models",
+        text=f"{summary} Averages over test domains.",
+        chart=_curve_chart(numbers, lines, summary),
+        legend=[Key(line.kind, line.shape, line.title) for line in lines],
+        table=Table("accuracy-over-k", "Accuracy over the number of models", columns, rows),
+    )
+
+
+def _curve_chart(numbers: Sequence[int], lines: Sequence[Curve], description: str) -> Chart:
+    def draw(size: Size) -> Drawing:
+        width = size.width if size.narrow else 620
+        drawing = Drawing(width, 280, "Accuracy over the number of models", description)
+        across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
+        up = covering([value for line in lines for value in line.values], 226, 22, margin=0.15)
+        for value, label in up.ticks(7):
+            drawing.line(46, up(value), width - 16, up(value), "grid")
+            drawing.text(38, up(value) + 4, label, "tick", end="end")
+        every = max(1, len(numbers) // (6 if size.narrow else 12))
+        for k in numbers[::every]:
+            drawing.text(across(k), 248, str(k), "tick", end="middle")
+        drawing.text(across((numbers[0] + numbers[-1]) / 2), 270, "models", "head", end="middle")
+        drawing.text(0, 12, "%", "head")
+        for line in lines:
+            points = [(across(k), up(v)) for k, v in zip(numbers, line.values, strict=True)]
+            data = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
+            drawing.path(data, f"curve {line.kind}")
+            for k, value, (x, y) in zip(numbers, line.values, points, strict=True):
+                tip = f"{line.title}, {count(k, 'model')}: {number(value, 1)} %"
+                mark(drawing, line.shape, x, y, f"dot {line.kind}", tip)
+        return drawing
+
+    return in_both_sizes(draw)

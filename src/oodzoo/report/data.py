@@ -1,0 +1,80 @@
+"""The section "Data": example images, and counts by class and domain."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+from PIL import Image, ImageOps
+
+from oodzoo._text import count
+from oodzoo.data.images import UnreadableImageError, read
+from oodzoo.record import DataSummary
+from oodzoo.report.blocks import Block, Column, Facts, Figure, Gallery, Section, Table, Thumbnail
+
+PER_DOMAIN = 6
+IN_TOTAL = 72
+SIDE = 72
+"""Pixels of a thumbnail."""
+
+
+def data_section(data: DataSummary) -> Section:
+    """The images of a run: how many of each class and domain, and a few examples."""
+    lead = f"{count(data.images, 'image')}, {dimensions(data)}."
+    if data.skipped:
+        lead += f" Skipped as unreadable: {count(data.skipped, 'image')}."
+    blocks: list[Block] = []
+    if rows := _thumbnails(data):
+        blocks.append(Gallery(rows))
+    blocks.append(Figure("Images by class and domain", table=_counts(data), folded=False))
+    blocks.append(Facts([("Path", data.path), ("Fingerprint", data.fingerprint)]))
+    return Section("data", "Data", lead, blocks)
+
+
+def dimensions(data: DataSummary) -> str:
+    """The number of domains and classes in words."""
+    return f"{count(len(data.domains), 'domain')}, {count(len(data.classes), 'class', 'classes')}"
+
+
+def _counts(data: DataSummary) -> Table:
+    columns = [Column("Class", "class", text=True)]
+    columns += [Column(domain, domain, 0) for domain in data.domains]
+    columns.append(Column("All", "all", 0))
+    by_domain = data.domains.values()
+    rows: list[list[str | int]] = []
+    for label in data.classes:
+        counts = [classes.get(label, 0) for classes in by_domain]
+        rows.append([label, *counts, sum(counts)])
+    totals = [sum(classes.values()) for classes in by_domain]
+    rows.append(["all classes", *totals, sum(totals)])
+    return Table("counts", "Images by class and domain", columns, rows)
+
+
+def _thumbnails(data: DataSummary) -> list[tuple[str, list[Thumbnail]]]:
+    """The first readable examples of each domain; none if the images have been removed."""
+    most = max(1, min(PER_DOMAIN, IN_TOTAL // max(len(data.examples), 1)))
+    rows = []
+    for domain, examples in list(data.examples.items())[:IN_TOTAL]:
+        thumbnails: list[Thumbnail] = []
+        for example in examples:
+            if len(thumbnails) == most:
+                break
+            try:
+                url = _data_url(Path(data.root) / example.path)
+            except UnreadableImageError:
+                continue
+            thumbnails.append(Thumbnail(url, f"{example.label}, {domain}"))
+        if thumbnails:
+            rows.append((domain, thumbnails))
+    return rows
+
+
+def _data_url(path: Path) -> str:
+    image = read(path)
+    # tiny images keep their pixels
+    method = Image.Resampling.NEAREST if min(image.size) < SIDE else Image.Resampling.LANCZOS
+    small = ImageOps.fit(image, (SIDE, SIDE), method)
+    content = io.BytesIO()
+    small.save(content, "JPEG", quality=72, optimize=True)
+    return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

@@ -1,0 +1,348 @@
+"""Figures of a ranking, a test bed and a run, drawn with matplotlib for notebooks and files.
+
+Figures are created without pyplot, so no global state or display is touched. The colours are close
+to those of Okabe and Ito, which colour-blind people can distinguish; shapes repeat what they say.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import warnings
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from oodzoo._io import write_bytes
+from oodzoo.errors import InputError
+from oodzoo.report.chart import MOST_ROWS
+from oodzoo.report.combination import comparison, curves
+from oodzoo.report.domains import domain_accuracies, term_by_domain
+from oodzoo.report.numbers import number, shortened
+from oodzoo.report.scores import by_weighted_tau
+
+if TYPE_CHECKING:
+    from oodzoo.evaluation.result import Evaluation
+    from oodzoo.ranking.result import Ranking
+    from oodzoo.record import Run
+    from oodzoo.selection.select import SelectionSummary
+    from oodzoo.testbed.bed import ScoreResult, TestBed
+
+FORMATS = ("png", "svg", "pdf")
+BLUE, ORANGE, GREEN, GREY, INK = "#0072b2", "#c2540a", "#00805d", "#6b7683", "#333333"
+COLOURS = {"single": BLUE, "ensemble": ORANGE, "selection": GREEN, "baseline": GREY}
+MARKERS = {"circle": "o", "square": "s", "diamond": "D", "line": "|"}
+PANELS = 5
+"""Panels in a row of a figure with many."""
+
+
+def save_figure(figure: Figure, path: str | Path) -> None:
+    """Write a figure to a .png, .svg or .pdf file."""
+    path = Path(path)
+    format = path.suffix.lower().removeprefix(".")  # noqa: A001 - as in matplotlib
+    if format not in FORMATS:
+        raise InputError(f"a figure must end in .png, .svg or .pdf, got {str(path)!r}")
+    write_bytes(path, _encoded(figure, format))
+
+
+def write_figures(run: Run, folder: str | Path, format: str) -> list[Path]:  # noqa: A002
+    """Write all figures of a run as files.
+
+    Parameters
+    ----------
+    run : Run
+    folder : path
+    format : str
+        "png", "svg" or "pdf".
+
+    Returns
+    -------
+    list of Path
+        The files.
+    """
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+    written = []
+    for name, draw in figures_of(run).items():
+        written.append(Path(folder) / f"{name}.{format}")
+        write_bytes(written[-1], _encoded(draw(), format))
+    return written
+
+
+def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:
+    """Functions that draw the figures of a run, by name."""
+    figures: dict[str, Callable[[], Figure]] = {}
+    if ranking := run.ranking:
+        top = dataclasses.replace(ranking, rows=ranking.rows[:MOST_ROWS])
+        figures["ranking"] = partial(plot_ranking, top)
+        for term in ("discriminability", "stability"):
+            figures[f"{term}-by-domain"] = partial(plot_term, top, term)
+        figures["held-out-domains"] = partial(plot_domains, ranking)
+    if evaluation := run.evaluation:
+        figures["accuracy"] = partial(plot_comparison, evaluation)
+        if len(evaluation.ablation) > 1:
+            figures["accuracy-over-k"] = partial(plot_curves, evaluation)
+    if run.selection:
+        figures["inclusion-probabilities"] = partial(plot_inclusion, run.selection)
+    if run.testbed and run.testbed.scores:
+        figures["scores"] = partial(plot_scores, [run.testbed])
+    return figures
+
+
+# --- a ranking -----------------------------------------------------------------------------------
+
+
+def plot_ranking(ranking: Ranking) -> Figure:
+    """Bars for the terms of the score, and the expected accuracy with its interval.
+
+    Ticks are single held-out domains. Labels show the rank and its 90 % interval.
+    """
+    rows = ranking.rows
+    places = np.arange(len(rows))
+    terms = ["discriminability", "stability"]
+    names = terms if ranking.score in ("zood", "accuracy", *terms) else ["score", *terms]
+    width = 2.4 * (len(names) + 1) + 2.6
+    figure, axes = _figure(width, 0.27 * len(rows) + 1.5, 1, len(names) + 1, sharey=True)
+    for ax, name in zip(axes, names, strict=False):
+        ax.barh(places, [getattr(row, name) for row in rows], height=0.7, color=BLUE, alpha=0.6)
+        if name in terms:
+            for place, row in enumerate(rows):
+                _ticks(ax, place, [getattr(fold, name) for fold in row.folds])
+        _title(ax, ranking.score if name == "score" else name)
+        ax.axvline(0, color=INK, linewidth=0.6)
+    for place, row in enumerate(rows):
+        axes[-1].plot(row.accuracy_interval, [place] * 2, color=ORANGE, linewidth=2, alpha=0.7)
+        axes[-1].plot(row.expected_accuracy, place, "o", color=ORANGE, markersize=5)
+        _ticks(axes[-1], place, [fold.accuracy for fold in row.folds])
+    _title(axes[-1], "expected accuracy, %")
+    axes[-1].grid(axis="x", color=GREY, alpha=0.3, linewidth=0.6)
+    _names(axes[0], [_label(row.rank, row.rank_interval, row.model) for row in rows])
+    axes[0].set_ylim(len(rows) - 0.4, -0.6)
+    figure.suptitle(f"Models by {ranking.score}, best first", fontsize=11, parse_math=False)
+    figure.supxlabel(
+        "ticks: single held-out domains; dots: their mean, with its 90 % interval", fontsize=8
+    )
+    return figure
+
+
+def _ticks(ax: Axes, place: float, values: Sequence[float]) -> None:
+    ax.plot(values, [place] * len(values), "|", color=INK, markersize=6, alpha=0.8)
+
+
+def _label(rank: int, interval: tuple[int, int] | None, model: str) -> str:
+    ranks = f"{rank}" if interval is None else f"{rank} ({interval[0]}–{interval[1]})"
+    return f"{_short(model)}   {ranks}"
+
+
+def plot_term(ranking: Ranking, term: str) -> Figure:
+    """A heat map of "discriminability" or "stability" by model and held-out domain."""
+    data = term_by_domain(ranking, term)
+    width, height = 4 + 0.8 * len(data.domains), 1.4 + 0.26 * len(data.models)
+    figure, (ax,) = _figure(width, height)
+    image = ax.imshow(data.values, cmap="Blues", aspect="auto")
+    figure.colorbar(image, ax=ax)
+    _names(ax, [_short(model) for model in data.models])
+    domains = [_short(domain) for domain in data.domains]
+    ax.set_xticks(range(len(domains)), domains, rotation=45, ha="right", parse_math=False)
+    _title(ax, data.title)
+    return figure
+
+
+def plot_domains(ranking: Ranking) -> Figure:
+    """Accuracy of every model on each held-out domain, the hardest domain first."""
+    domains = domain_accuracies(ranking)
+    figure, (ax,) = _figure(8, 1.3 + 0.4 * len(domains))
+    for place, each in enumerate(domains):
+        values = list(each.models.values())
+        ax.plot(values, [place] * len(values), "|", color=GREY, markersize=12, alpha=0.6)
+        ax.plot(each.mean, place, "D", color=GREY, markersize=6)
+        ax.plot(each.models[ranking.best], place, "o", color=GREEN, markersize=6)
+    _names(ax, [_short(each.domain) for each in domains])
+    ax.invert_yaxis()
+    _title(ax, "Accuracy % on each held-out domain (◆ mean, ● top-ranked model)")
+    return figure
+
+
+# --- evaluation and selection --------------------------------------------------------------------
+
+
+def plot_comparison(evaluation: Evaluation) -> Figure:
+    """Accuracy of all methods on average, and of the main ones on each test domain."""
+    groups = comparison(evaluation)
+    labels: list[str] = []
+    headings = []
+    figure, (ax,) = _figure(8, 1 + 0.2 * sum(1 + len(lanes) for lanes in groups.values()))
+    for name, lanes in groups.items():
+        headings.append(len(labels))
+        labels.append(_short(name))
+        for lane in lanes:
+            method = lane.method
+            ax.errorbar(
+                lane.value, len(labels), xerr=lane.error, fmt=MARKERS[method.shape],
+                color=COLOURS[method.kind], markersize=8 if method.shape == "line" else 5,
+            )  # fmt: skip
+            labels.append(method.title)
+    _names(ax, labels)
+    for at in headings:
+        ax.get_yticklabels()[at].set_fontweight("bold")
+    ax.set_ylim(len(labels) - 0.4, -0.6)
+    _title(ax, "Accuracy % on each test domain")
+    return figure
+
+
+def plot_curves(evaluation: Evaluation) -> Figure:
+    """Accuracy over the number of models."""
+    numbers = list(evaluation.ablation)
+    figure, (ax,) = _figure(6, 3.6)
+    for line in curves(evaluation):
+        style = {"marker": MARKERS[line.shape], "color": COLOURS[line.kind]}
+        ax.plot(numbers, line.values, label=line.title, **style)
+    ax.set_xticks(numbers)
+    ax.set_xlabel("models")
+    _title(ax, "Accuracy %")
+    ax.legend(frameon=False)
+    return figure
+
+
+def plot_inclusion(selection: SelectionSummary) -> Figure:
+    """Histograms of inclusion probabilities; the scale of the counts is a square root."""
+    models = selection.per_model
+    across = min(len(models), 3)
+    down = -(-len(models) // across)
+    figure, axes = _figure(3.4 * across, 2.4 * down, down, across)
+    for spare in axes[len(models) :]:
+        spare.remove()
+    for ax, each in zip(axes, models, strict=False):
+        bins = len(each.inclusion_histogram)
+        starts = np.arange(bins) / bins
+        ax.bar(starts, each.inclusion_histogram, width=0.9 / bins, align="edge", color=GREEN)
+        ax.set_yscale("function", functions=(_root, np.square))
+        _title(ax, shortened(each.model, 220, 10))
+        ax.set_xlabel("inclusion probability")
+    return figure
+
+
+def _root(values: Any) -> Any:
+    return np.sqrt(np.maximum(values, 0))
+
+
+# --- test beds -----------------------------------------------------------------------------------
+
+
+def plot_scores(beds: Sequence[TestBed]) -> Figure:
+    """Each score against accuracy, with its weighted tau.
+
+    A single test bed fills rows of panels, the best score first; several have a row each, with a
+    column for each score.
+    """
+    if len(beds) == 1:
+        order = by_weighted_tau(beds[0])
+        across = min(PANELS, len(order))
+        grid = [order[at : at + across] for at in range(0, len(order), across)]
+        owners = [beds[0]] * len(grid)
+    else:
+        names = list(dict.fromkeys(name for bed in beds for name in bed.scores))
+        across = len(names)
+        grid, owners = [names] * len(beds), list(beds)
+    size = (2.1 * across + 0.6, 2.15 * len(grid) + 0.9)
+    figure, axes = _figure(*size, len(grid), across)
+    for at, (bed, names) in enumerate(zip(owners, grid, strict=True)):
+        line = axes[across * at : across * (at + 1)]
+        for place, ax in enumerate(line):
+            if place < len(names) and names[place] in bed.scores:
+                _scatter(ax, bed, names[place])
+            else:
+                ax.set_axis_off()
+        label = "accuracy, %" if len(beds) == 1 else f"{bed.name}\naccuracy, %"
+        line[0].set_ylabel(label, fontsize=8, parse_math=False)
+    title = f"{beds[0].name}: scores" if len(beds) == 1 else "Scores"
+    figure.suptitle(f"{title} against accuracy", fontsize=11, parse_math=False)
+    figure.supxlabel(
+        "Each mark is a model; triangle: the first choice of the score; dashed line: the most\n"
+        "accurate model. τ: weighted tau, with its 90 % interval.",
+        fontsize=8,
+    )
+    return figure
+
+
+def _scatter(ax: Axes, bed: TestBed, name: str) -> None:
+    result = bed.scores[name]
+    _title(ax, f"{name}\n{_tau(result)}", fontsize=8.5)
+    known = {model: value for model, value in result.values.items() if value is not None}
+    if not known:
+        return
+    x = np.array(list(known.values()))
+    y = np.array([bed.accuracy[model] for model in known])
+    first = x == x.max()
+    ax.axhline(max(bed.accuracy.values()), color=GREY, linewidth=0.8, linestyle="--")
+    ax.plot(x[~first], y[~first], "o", color=BLUE, markersize=4, alpha=0.65, markeredgewidth=0)
+    ax.plot(x[first], y[first], "^", color=ORANGE, markersize=6)
+    if x.min() >= 1000:  # numbers of parameters, which differ by factors
+        ax.set_xscale("log")
+    else:
+        ax.xaxis.set_major_locator(MaxNLocator(3))
+        ax.ticklabel_format(axis="x", style="sci", scilimits=(-3, 4))
+    ax.tick_params(labelsize=7)
+    ax.xaxis.get_offset_text().set_fontsize(7)
+
+
+def _tau(result: ScoreResult) -> str:
+    if result.weighted_tau is None:
+        return "τ is undefined"
+    text = f"τ {number(result.weighted_tau, 2)}"
+    if result.interval is None:
+        return text
+    low, high = result.interval
+    return f"{text} [{number(low, 2)}, {number(high, 2)}]"
+
+
+# --- drawing and writing -------------------------------------------------------------------------
+
+
+class _NotebookFigure(Figure):
+    """A figure that notebooks show without pyplot."""
+
+    def _repr_png_(self) -> bytes:
+        return _encoded(self, "png")
+
+
+def _figure(
+    width: float, height: float, rows: int = 1, columns: int = 1, **shared: Any
+) -> tuple[Figure, list[Axes]]:
+    figure = _NotebookFigure(figsize=(width, height), layout="constrained")
+    axes: list[Axes] = figure.subplots(rows, columns, squeeze=False, **shared).ravel().tolist()
+    for ax in axes:
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(labelsize=8, length=2)
+        ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
+    return figure, axes
+
+
+def _title(ax: Axes, title: str, fontsize: float = 10) -> None:
+    ax.set_title(title, fontsize=fontsize, parse_math=False)
+
+
+def _names(ax: Axes, names: Sequence[str]) -> None:
+    """Label the rows; a dollar sign in a name does not start a formula."""
+    ax.set_yticks(range(len(names)), names, parse_math=False)
+
+
+def _short(name: str) -> str:
+    return shortened(name, 200, 8)
+
+
+def _encoded(figure: Figure, format: str) -> bytes:  # noqa: A002
+    """The content of a file; equal figures give equal bytes, without dates or random names."""
+    metadata = {"png": None, "svg": {"Date": None}, "pdf": {"CreationDate": None}}[format]
+    content = io.BytesIO()
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": "oodzoo"}):
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        figure.savefig(content, format=format, dpi=150, metadata=metadata)
+    return content.getvalue()

@@ -1,0 +1,20 @@
+"""The example run, and its page as a browser parses it."""
+
+from __future__ import annotations
+
+import pytest
+from tests.report.example import example_run
+from tests.report.reader import Reader
+
+from oodzoo.record import Run
+from oodzoo.report import page
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    return example_run()
+
+
+@pytest.fixture(scope="session")
+def read(run: Run) -> Reader:
+    return Reader(page(run))

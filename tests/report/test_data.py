@@ -1,0 +1,98 @@
+"""The section with the data, and its thumbnails."""
+
+from __future__ import annotations
+
+import base64
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from tests.report.example import CLASSES
+from tests.report.reader import Reader
+
+from oodzoo.record import DataSummary, Example, Run
+from oodzoo.report import page
+from oodzoo.report.data import data_section
+
+
+def summary(root: Path, examples: dict[str, list[str]]) -> DataSummary:
+    """Data of two domains and classes, with examples by domain."""
+    return DataSummary(
+        path=str(root),
+        root=str(root),
+        fingerprint="f",
+        images=8,
+        classes=("cat", "dog"),
+        domains={domain: {"cat": 2, "dog": 2} for domain in ("day", "night")},
+        examples={
+            domain: tuple(Example(path, path.split("/")[1]) for path in paths)
+            for domain, paths in examples.items()
+        },
+    )
+
+
+def shown(data: DataSummary) -> list[str | None]:
+    return [image["alt"] for image in Reader(page(Run("oodzoo run", data=data))).images]
+
+
+def test_csv_equals_the_data(run: Run, read: Reader) -> None:
+    assert run.data is not None
+    counts = read.table("counts")
+    assert [row["class"] for row in counts] == [*CLASSES, "all classes"]
+    assert int(counts[-1]["all"]) == run.data.images
+
+
+def test_thumbnails_are_small_copies(photos: Path) -> None:
+    data = summary(
+        photos, {"day": ["day/cat/1.png", "day/dog/1.png"], "night": ["night/cat/2.png"]}
+    )
+    images = Reader(page(Run("oodzoo run", data=data))).images
+    assert [image["alt"] for image in images] == ["cat, day", "dog, day", "cat, night"]
+    url = images[0]["src"]
+    assert url is not None
+    content = base64.b64decode(url.removeprefix("data:image/jpeg;base64,"))
+    with Image.open(io.BytesIO(content)) as image:
+        assert image.size == (72, 72)
+
+
+def test_only_images_of_the_run_are_shown(photos: Path) -> None:
+    """A run on a sample of the folder shows images of the sample."""
+    data = summary(photos, {"day": ["day/dog/2.png"]})
+    assert shown(data) == ["dog, day"]
+
+
+def test_unreadable_images_are_skipped(photos: Path) -> None:
+    (photos / "day" / "cat" / "1.png").write_bytes(b"no image")
+    data = summary(photos, {"day": ["day/cat/1.png", "day/cat/gone.png", "day/dog/1.png"]})
+    assert shown(data) == ["dog, day"]
+
+
+def test_no_thumbnails_if_the_images_are_gone(photos: Path) -> None:
+    data = summary(photos, {"day": ["day/cat/1.png"]})
+    assert shown(replace(data, root=str(photos / "gone"))) == []
+
+
+@pytest.mark.parametrize(
+    ("domains", "per_domain", "expected"), [(2, 9, 12), (24, 9, 72), (36, 9, 72), (100, 2, 72)]
+)
+def test_the_number_of_thumbnails_is_limited(
+    tmp_path: Path,
+    write_image: Callable[[Path], Path],
+    domains: int,
+    per_domain: int,
+    expected: int,
+) -> None:
+    write_image(tmp_path / "d" / "cat" / "1.png")
+    examples = {f"d{at}": ["d/cat/1.png"] * per_domain for at in range(domains)}
+    assert len(shown(summary(tmp_path, examples))) == expected
+
+
+def test_the_lead_counts_in_the_singular_too(photos: Path) -> None:
+    data = summary(photos, {})
+    assert data_section(data).lead == "8 images, 2 domains, 2 classes."
+    one = replace(data, images=1, classes=("cat",), domains={"day": {"cat": 1}}, skipped=1)
+    lead = "1 image, 1 domain, 1 class. Skipped as unreadable: 1 image."
+    assert data_section(one).lead == lead

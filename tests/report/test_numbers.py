@@ -1,0 +1,70 @@
+"""Numbers and names as text."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from oodzoo.report.numbers import (
+    duration,
+    is_number,
+    listed,
+    number,
+    shortened,
+    significant,
+    span,
+    text_width,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(1234567, 0, "1,234,567"), (-0.04, 1, "0.0"), (-1.5, 1, "\N{MINUS SIGN}1.5"),
+     (None, 2, "–"), (math.nan, 2, "–"), (math.inf, 2, "–")],
+)  # fmt: skip
+def test_numbers(value: float | None, digits: int, text: str) -> None:
+    assert number(value, digits) == text
+
+
+def test_booleans_are_not_numbers() -> None:
+    assert is_number(1)
+    assert not is_number(True)
+
+
+def test_intervals() -> None:
+    assert span(1, 3) == "1–3"
+    assert span(-1, 3) == "\N{MINUS SIGN}1 to 3"
+    assert span(1, None) == "–"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (1e-7, "1e\N{MINUS SIGN}07"),
+        (2_974_377, "2,974,377"),
+        (-0.5, "\N{MINUS SIGN}0.500"),
+    ],
+)
+def test_significant_figures(value: float, text: str) -> None:
+    assert significant(value) == text
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (59.9, 60, 3600)] == ["59.9 s", "1 min 0 s", "1 h 0 min"]
+
+
+@pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "ab", "a", ""])
+@pytest.mark.parametrize("room", [5, 40, 200])
+def test_shortened_names_fit(text: str, room: float) -> None:
+    short = shortened(text, room)
+    assert len(short) <= max(len(text), 3)
+    if room >= 40:
+        assert text_width(short.replace("…", ""), 12) + 12 * ("…" in short) <= room
+
+
+def test_lists_of_names() -> None:
+    assert listed([]) == ""
+    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert listed(["a", "b", "c"], 2) == "a, b and 1 more"
