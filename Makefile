@@ -1,74 +1,107 @@
-# `make demo` and `make test` do all set-up themselves; `make help` lists the rest.
+# `make demo` and `make test` set everything up themselves; `make help` lists the rest.
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 SHARED ?= ../shared
-PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq -c constraints.txt
+MODELS ?= all
+INSTALL = -m pip --disable-pip-version-check install -qq
+PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
+SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
-.PHONY: help demo test adapters page lint docs bench acceptance wheel clean
+.PHONY: help demo test coverage adapters page lint docs bench acceptance wheel slow versions \
+        lowest clean
 .DEFAULT_GOAL := help
 
-help:  ## this list
+help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/core  ## the whole job on embedded data (some minutes on two cores, set-up included)
+demo: $(VENV)/core  ## run everything on the embedded data; a few minutes, set-up included
 	$(BIN)/oodzoo demo --out oodzoo-demo
 
-test: $(VENV)/dev  ## all tests
+test: $(VENV)/dev  ## run the tests and doctests
 	$(BIN)/python -m pytest
 
-adapters: $(VENV)/adapters  ## PyTorch, timm, torchvision, transformers, open_clip: their tests run too
+coverage: $(VENV)/dev  ## run the tests and report their coverage
+	$(BIN)/python -m pytest --cov=oodzoo --cov-report=term:skip-covered
 
-page: $(VENV)/browser  ## the report in a real browser: Chromium must be installed
+adapters: $(VENV)/adapters  ## install PyTorch, timm, torchvision, transformers and open_clip
+
+page: $(VENV)/browser  ## test the report in Chromium, which must be installed
 	$(BIN)/python -m pytest tests/report/test_browser.py
 
-lint: $(VENV)/dev  ## style and types
+lint: $(VENV)/dev  ## check style, types, the direction of imports, and configuration files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(SCHEMA) vendor.github-workflows .github/workflows/*.yml
+	$(SCHEMA) vendor.github-issue-forms .github/ISSUE_TEMPLATE/*_*.yml
+	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
+	$(SCHEMA) vendor.readthedocs .readthedocs.yaml
+	$(SCHEMA) vendor.citation-file-format --default-filetype yaml CITATION.cff
 
-docs: $(VENV)/dev  ## the documentation, its examples run, in docs/_build/html
+docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its examples
 	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
 
-bench: $(VENV)/dev  ## ratios against a floor and against peers
+bench: $(VENV)/dev  ## run the benchmarks: ratios against lower bounds and other libraries
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
-acceptance: $(VENV)/dev  ## real networks on real images from $(SHARED), all of them
-	OODZOO_SHARED=$(SHARED) OODZOO_NETWORKS=all $(BIN)/python -m pytest tests/acceptance
+acceptance: $(VENV)/dev  ## test real models on the images in ../shared; MODELS=small for six
+	OODZOO_SHARED=$(SHARED) OODZOO_MODELS=$(MODELS) $(BIN)/python -m pytest tests/acceptance
 
-wheel: $(VENV)/dev  ## dist/*.whl, and the demo from it in an empty environment
+wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty environment
 	rm -rf dist build/wheel
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
 	$(BIN)/python -m venv build/wheel
-	build/wheel/bin/python -m pip --disable-pip-version-check install -qq -c constraints.txt dist/*.whl
+	build/wheel/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
-clean:  ## remove what make made
-	rm -rf $(VENV) build dist docs/_build oodzoo-demo
+slow: acceptance versions lowest  ## run what takes too long for CI; an hour or more
 
-# Set-up happens in two steps, so that the demo waits for no test tool. A stamp is made anew when
-# what decides about packages has changed.
+versions:  ## run all tests on Python 3.12 and 3.13, where they are installed
+	@for version in 3.12 3.13; do \
+	  export PYENV_VERSION=$$version; \
+	  if python$$version -c '' 2> /dev/null; then \
+	    $(MAKE) PYTHON=python$$version VENV=build/python$$version adapters test || exit 1; \
+	  else echo "Python $$version is not installed: skipped"; fi; \
+	done
+
+# Old versions of packages warn about each other, so warnings are not errors here.
+lowest: build/lowest/core  ## run all tests on the lowest versions allowed (Python 3.11 or 3.12)
+	build/lowest/bin/python -m pytest -W default
+
+clean:  ## remove everything that make has created
+	rm -rf $(VENV) build dist docs/_build oodzoo-demo .coverage
+
+# Set-up has several steps, so that the demo need not wait for test tools. A step is repeated when
+# the files that list the packages have changed.
 $(VENV)/core: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "oodzoo needs Python 3.11 or newer, and $(PYTHON) is `$(PYTHON) --version`;" \
-	       "name another with: make PYTHON=python3.12 ..."; exit 1; }
+	  echo "oodzoo needs Python 3.11 or newer, but $(PYTHON) is `$(PYTHON) --version`;" \
+	       "choose another with: make PYTHON=python3.12 ..."; exit 1; }
 	@echo "Setting up $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -e .
 	@touch $@
 
 $(VENV)/dev: $(VENV)/core
-	@echo "Adding what the tests need ..."
+	@echo "Installing test tools ..."
 	@$(PIP) -e '.[dev]'
 	@touch $@
 
 $(VENV)/adapters: $(VENV)/dev
-	@echo "Adding PyTorch and the libraries of networks ..."
+	@echo "Installing PyTorch and model libraries ..."
 	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas]'
 	@touch $@
 
 $(VENV)/browser: $(VENV)/dev
-	@echo "Adding what drives a browser ..."
+	@echo "Installing browser automation ..."
 	@$(PIP) -e '.[browser]'
+	@touch $@
+
+build/lowest/core: pyproject.toml constraints-lowest.txt
+	@echo "Setting up build/lowest ..."
+	@test -x build/lowest/bin/python || $(PYTHON) -m venv build/lowest
+	@build/lowest/bin/python $(INSTALL) -c constraints-lowest.txt -e '.[dev]'
 	@touch $@
