@@ -1,99 +1,26 @@
-"""fit, predict and export from the command line."""
+"""`oodzoo fit` and `oodzoo export`."""
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 import oodzoo
 
 Run = Callable[..., Any]
 
 
-@pytest.fixture
-def photos(unseen: list[Path], tmp_path: Path) -> Path:
-    """Two digits, a picture of noise and a file that is no image, in folders."""
-    for at, path in enumerate(unseen[:2]):
-        target = tmp_path / "photos" / "a" / f"{at}.png"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(path.read_bytes())
-    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
-    Image.fromarray(noise).save(tmp_path / "photos" / "noise.png")
-    (tmp_path / "photos" / "z.png").write_text("no image")
-    return tmp_path / "photos"
-
-
-def test_fit_and_predict(
-    run: Run, store: oodzoo.FeatureStore, photos: Path, tmp_path: Path
-) -> None:
+def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     out = tmp_path / "model"
     done = run("fit", store.path, "--out", out, "--top-k", "2", "--json")
     assert done.code == 0, done.err
     assert done.document["models"] == ["resnet_glyphs_augmented", "separable_glyphs_colour"]
     assert done.document["n_selected"] < done.document["n_features"] == 152
-    done = run("predict", out, photos, "--json")
-    assert done.code == 0
-    noise, first, second = done.document["predictions"]
-    assert [Path(p["path"]).name for p in (noise, first, second)] == ["noise.png", "0.png", "1.png"]
-    assert set(first) == {"path", "label", "probabilities", "distance", "out_of_domain"}
-    assert first["probabilities"].keys() == {"0", "1", "2"}
-    assert max(first["probabilities"], key=first["probabilities"].get) == first["label"]
-    assert (noise["out_of_domain"], first["out_of_domain"]) == (True, False)
-    (bad,) = done.document["unreadable"]
-    assert (Path(bad["path"]).name, bad["reason"]) == (
-        "z.png",
-        "not an image that Pillow can identify",
-    )
-    assert "cannot read" in done.err
-    assert "1 of 3 images are unlike those the model was trained on" in done.err
-
-
-def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
-    document = run("predict", saved, photos, "--json").document["predictions"]
-    lines = [
-        json.loads(line)
-        for line in run("predict", saved, photos, "--format", "jsonl").out.splitlines()
-    ]
-    assert lines == document
-    rows = list(csv.DictReader(io.StringIO(run("predict", saved, photos, "--format", "csv").out)))
-    assert [row["label"] for row in rows] == [p["label"] for p in document]
-    assert [row["out_of_domain"] for row in rows] == ["1", "0", "0"]
-    assert float(rows[1]["p(0)"]) == pytest.approx(document[1]["probabilities"]["0"], rel=1e-4)
-    head, *table = run("predict", saved, photos).out.splitlines()
-    assert head.split() == ["label", "prob.", "dist.", "image"]
-    assert [" far " in line for line in table] == [True, False, False]
-    for name in ("out.csv", "out.jsonl"):
-        assert run("predict", saved, photos, "--output", tmp_path / name).out == ""
-    assert list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines())) == rows
-    assert [json.loads(x) for x in (tmp_path / "out.jsonl").read_text().splitlines()] == document
-
-
-def test_nothing_that_can_be_read(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
-    done = run("predict", saved, photos / "z.png", "--output", tmp_path / "out.csv")
-    assert (done.code, done.out) == (2, "")
-    assert "none of the 1 images can be read; the first," in done.err.splitlines()[-1]
-    assert not (tmp_path / "out.csv").exists()
-
-
-def test_wrong_use(run: Run, saved: Path, store: oodzoo.FeatureStore, photos: Path) -> None:
-    assert "there is no 'nowhere.png'" in run("predict", saved, "nowhere.png").complaint
-    assert "there is no predictor 'nowhere'" in run("predict", "nowhere", photos).complaint
-    assert "'xml' is not known" in run("predict", saved, photos, "--format", "xml").complaint
-    together = run("predict", saved, photos, "--json", "--format", "csv").complaint
-    assert "--json prints one document" in together
-    assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
-    assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
-    assert "is a folder" in run("predict", saved, photos, "--output", photos).complaint
-    assert "no predictor" in run("fit", store.path, "--out", photos).complaint
-    assert "top_k" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
+    assert oodzoo.load(out).classes_.tolist() == done.document["classes"] == ["0", "1", "2"]
 
 
 def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
@@ -101,3 +28,23 @@ def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: P
     done = run("fit", store.path, *arguments)
     assert done.code == 0
     assert "3 classes from 48 features, trained on 108 images of 3 domains" in done.out
+
+
+def test_invalid_options(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    assert "is not a predictor" in run("fit", store.path, "--out", tmp_path).complaint
+    assert "top_k" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
+
+
+def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
+    import onnxruntime
+
+    file = tmp_path / "model.onnx"
+    done = run("export", saved, file, "--json")
+    assert done.document["inputs"] == {"pixels": [32, 32, 3]}
+    assert done.document["classes"] == ["0", "1", "2"]
+    predictor = oodzoo.load(saved)
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    found = session.run(["probabilities"], predictor.preprocess(unseen))[0]
+    np.testing.assert_allclose(found, predictor.predict_proba(unseen), atol=1e-5)

@@ -14,7 +14,7 @@ import pytest
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor.bundle import bundle_model, bundled_model
+from oodzoo.predictor.bundle import bundle_model
 from oodzoo.zoo import ModelSpec
 
 
@@ -40,9 +40,9 @@ def test_a_bundled_model_is_read_back(predictor: oodzoo.Predictor, tmp_path: Pat
     assert entry.source == f"onnx/models/{model.name}.onnx"
     (path,) = entry.files
     assert (tmp_path / path).read_bytes() == model.spec.file.read_bytes()
-    again = bundled_model(entry, tmp_path)
+    again = entry.model(tmp_path)
     assert replace(again, spec=model.spec) == model
-    assert again.spec == replace(again.spec, features=model.spec.features, mean=model.spec.mean)
+    assert again.spec == replace(model.spec, source=entry.source)
 
 
 def test_external_weights_are_copied(

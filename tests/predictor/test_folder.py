@@ -164,6 +164,7 @@ def test_invalid_values(folder: Path) -> None:
         "rest and limit must be positive": lambda d: d["out_of_domain"].update(rest=0),
         "the source 'weird/thing'": lambda d: d["models"][0].update(source="weird/thing"),
         "cannot be the name of a folder": lambda d: d["models"][0].update(name="../up"),
+        "of length 3": lambda d: d["models"][0]["stated"].update(mean=[0.5]),
         "Expected `int`": lambda d: d["models"][0].update(feature_dim="many"),
     }
     for message, change in changes.items():
@@ -227,7 +228,6 @@ def test_a_predictor_of_version_0_2(
                 name.replace("models/", "networks/"): digest
                 for name, digest in model["files"].items()
             }
-            model["stated"] = {k: v for k, v in model["stated"].items() if v is not None}
             del model["stated"]["sha256"]
 
     _edit(folder, downgrade)

@@ -16,7 +16,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import models
 from oodzoo.predictor.models import find_model
-from oodzoo.zoo import ModelSpec
+from oodzoo.zoo import ModelSpec, load_model
 
 
 @pytest.fixture
@@ -37,7 +37,6 @@ def _edit(store: oodzoo.FeatureStore, change: Callable[[dict[str, Any]], Any]) -
 def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[ModelSpec]:
     """Record the specs that are loaded."""
     loaded: list[ModelSpec] = []
-    load_model = models.load_model
 
     def load(spec: ModelSpec, **options: Any) -> Any:
         loaded.append(spec)

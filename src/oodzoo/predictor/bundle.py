@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from oodzoo._io import file_digest
+from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
-from oodzoo.predictor.models import PredictorModel, SpecFields, file_digests
+from oodzoo.predictor.models import PredictorModel, file_digests
 from oodzoo.zoo import ModelSpec, Preprocessing
-from oodzoo.zoo.spec import SOURCES, require_folder_name
+from oodzoo.zoo.spec import check_spec
 
 FOLDER = "models"
 
@@ -27,7 +28,7 @@ class BundledModel:
     ----------
     source : str
         Source of its :class:`ModelSpec`; paths are relative to the folder of the predictor.
-    stated : SpecFields
+    stated : dict
         The other fields of its spec.
     files : dict
         SHA-256 of each copied file, by path relative to the folder of the predictor.
@@ -35,7 +36,7 @@ class BundledModel:
 
     name: str
     source: str
-    stated: SpecFields
+    stated: dict[str, Any]
     preprocessing: Preprocessing
     feature_dim: int
     precision: str
@@ -43,12 +44,22 @@ class BundledModel:
     files: dict[str, str]
 
     def __post_init__(self) -> None:
-        require_folder_name(self.name, "predictor.json")
-        if self.source.partition("/")[0] not in SOURCES:
-            raise InputError(
-                f"the source {self.source!r} of model {self.name!r} is not one of "
-                f"{', '.join(SOURCES)}"
-            )
+        check_spec(self.spec, "predictor.json")
+
+    @property
+    def spec(self) -> ModelSpec:
+        fields = {**self.stated, "name": self.name, "source": self.source}
+        return structured(fields, ModelSpec, f"the spec of model {self.name!r}")
+
+    def model(self, folder: Path) -> PredictorModel:
+        """Return the model, with its files in the folder of the predictor."""
+        return PredictorModel(
+            replace(self.spec, folder=folder),
+            self.preprocessing,
+            self.feature_dim,
+            self.precision,
+            self.fingerprint,
+        )
 
 
 def bundle_model(model: PredictorModel, folder: Path) -> BundledModel:
@@ -69,23 +80,12 @@ def bundle_model(model: PredictorModel, folder: Path) -> BundledModel:
     return BundledModel(
         spec.name,
         source,
-        SpecFields(**{field.name: getattr(spec, field.name) for field in fields(SpecFields)}),
+        {k: v for k, v in spec.to_dict().items() if k not in ("name", "source")},
         model.preprocessing,
         model.feature_dim,
         model.precision,
         model.fingerprint,
         files,
-    )
-
-
-def bundled_model(entry: BundledModel, folder: Path) -> PredictorModel:
-    """Return the model of an entry of predictor.json."""
-    return PredictorModel(
-        ModelSpec(name=entry.name, source=entry.source, folder=folder, **vars(entry.stated)),
-        entry.preprocessing,
-        entry.feature_dim,
-        entry.precision,
-        entry.fingerprint,
     )
 
 

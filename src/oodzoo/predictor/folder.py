@@ -36,7 +36,7 @@ from oodzoo._io import (
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.bundle import BundledModel, bundle_model, bundled_model
+from oodzoo.predictor.bundle import BundledModel, bundle_model
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
@@ -167,7 +167,7 @@ def read_folder(folder: Path) -> PredictorParts:
     for digests in (document.files, *(entry.files for entry in document.models)):
         _require_files(folder, digests)
     head, gaussian = _read_tensors(folder / _HEAD), _read_tensors(folder / _GAUSSIAN)
-    models = tuple(bundled_model(entry, folder) for entry in document.models)
+    models = tuple(entry.model(folder) for entry in document.models)
     columns = Columns({model.name: _columns(head, model, folder / _HEAD) for model in models})
     n_classes, n_features = len(document.classes), len(columns)
     _require_shapes(

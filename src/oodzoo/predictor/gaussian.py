@@ -126,8 +126,8 @@ class TrainingGaussian:
         cls, tensors: dict[str, NDArray[Any]], scalars: GaussianScalars
     ) -> TrainingGaussian:
         """Inverse of :meth:`tensors` and :meth:`scalars`."""
-        arrays = (tensors[name] for name in _TENSORS)
-        return cls(*arrays, scalars.rest, scalars.limit, scalars.alarms)
+        arrays: dict[str, Any] = {name: tensors[name] for name in _TENSORS}
+        return cls(**arrays, rest=scalars.rest, limit=scalars.limit, alarms=scalars.alarms)
 
     @staticmethod
     def shapes(tensors: dict[str, NDArray[Any]], d: int) -> dict[str, tuple[int, ...]]:

@@ -12,21 +12,6 @@ from oodzoo.features.store import FeatureStore, StoredModel, read_local
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.onnx import external_files, fingerprint
-from oodzoo.zoo.spec import Triple
-
-
-@dataclass(frozen=True)
-class SpecFields:
-    """The fields of a :class:`ModelSpec` that stores and predictors record as JSON."""
-
-    input_size: int | None = None
-    mean: Triple | None = None
-    std: Triple | None = None
-    features: str | None = None
-    logits: str | None = None
-    sha256: str | None = None
-    pretraining: str | None = None
-    licence: str | None = None
 
 
 @dataclass(frozen=True)
@@ -128,12 +113,9 @@ def _find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec
             )
         return spec
     spec = spec or _recorded_location(store, stored.name)
-    recorded = structured(
-        {"pretraining": spec.pretraining, "licence": spec.licence, **stored.spec},
-        SpecFields,
-        f"the manifest of the store {str(store.path)!r}",
-    )
-    return replace(spec, **vars(recorded))
+    recorded = {**spec.to_dict(), **stored.spec}
+    what = f"the manifest of the store {str(store.path)!r}"
+    return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
 
 
 def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:

@@ -1,0 +1,86 @@
+"""`oodzoo predict`."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def photos(unseen: list[Path], tmp_path: Path) -> Path:
+    """Two digits, an image of noise and a file that is not an image, in folders."""
+    for at, path in enumerate(unseen[:2]):
+        target = tmp_path / "photos" / "a" / f"{at}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    noise = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(noise).save(tmp_path / "photos" / "noise.png")
+    (tmp_path / "photos" / "z.png").write_text("no image")
+    return tmp_path / "photos"
+
+
+def test_json(run: Run, saved: Path, photos: Path) -> None:
+    done = run("predict", saved, photos, "--json")
+    assert done.code == 0
+    noise, first, second = done.document["predictions"]
+    assert [Path(p["path"]).name for p in (noise, first, second)] == ["noise.png", "0.png", "1.png"]
+    assert set(first) == {"path", "label", "probabilities", "distance", "out_of_domain"}
+    assert first["probabilities"].keys() == {"0", "1", "2"}
+    assert max(first["probabilities"], key=first["probabilities"].get) == first["label"]
+    assert (noise["out_of_domain"], first["out_of_domain"]) == (True, False)
+    (bad,) = done.document["unreadable"]
+    assert (Path(bad["path"]).name, bad["reason"]) == (
+        "z.png",
+        "not an image that Pillow can identify",
+    )
+    assert "cannot read" in done.err
+    assert "1 of 3 images is unlike the training images" in done.err
+
+
+def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
+    document = run("predict", saved, photos, "--json").document["predictions"]
+    lines = [
+        json.loads(line)
+        for line in run("predict", saved, photos, "--format", "jsonl").out.splitlines()
+    ]
+    assert lines == document
+    rows = list(csv.DictReader(io.StringIO(run("predict", saved, photos, "--format", "csv").out)))
+    assert [row["label"] for row in rows] == [p["label"] for p in document]
+    assert [row["out_of_domain"] for row in rows] == ["1", "0", "0"]
+    assert float(rows[1]["p(0)"]) == pytest.approx(document[1]["probabilities"]["0"], rel=1e-4)
+    head, *table = run("predict", saved, photos).out.splitlines()
+    assert head.split() == ["label", "prob.", "dist.", "image"]
+    assert [" far " in line for line in table] == [True, False, False]
+    for name in ("out.csv", "out.jsonl"):
+        assert run("predict", saved, photos, "--output", tmp_path / name).out == ""
+    assert list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines())) == rows
+    assert [json.loads(x) for x in (tmp_path / "out.jsonl").read_text().splitlines()] == document
+
+
+def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
+    done = run("predict", saved, photos / "z.png", "--output", tmp_path / "out.csv")
+    assert (done.code, done.out) == (2, "")
+    assert "none of the 1 images can be read; the first," in done.err.splitlines()[-1]
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
+    nowhere = run("predict", saved, "nowhere.png").complaint
+    assert "no such file or folder: 'nowhere.png'" in nowhere
+    assert "no such predictor: 'nowhere'" in run("predict", "nowhere", photos).complaint
+    assert "unknown --format 'xml'" in run("predict", saved, photos, "--format", "xml").complaint
+    together = run("predict", saved, photos, "--json", "--format", "csv").complaint
+    assert "--json prints one JSON document" in together
+    assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
+    assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
+    assert "is a folder" in run("predict", saved, photos, "--output", photos).complaint
