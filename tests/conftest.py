@@ -12,12 +12,20 @@ from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image
+from threadpoolctl import threadpool_limits
 
 from oodzoo.cli import main
 
 pytest_plugins = ["tests.fixtures"]
 
 WriteImage = Callable[[Path], Path]
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """For small matrices: more threads than idle cores make the tests many times slower."""
+    with threadpool_limits(1):
+        yield
 
 
 @pytest.fixture

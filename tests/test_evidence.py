@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
 from tests.oracles import bayes
-from threadpoolctl import threadpool_limits
 
 from oodzoo.backend import backend, to_numpy
 from oodzoo.errors import InputError
@@ -25,12 +23,7 @@ from oodzoo.evidence import (
     maximise_evidence,
 )
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The matrices are small: more threads than idle cores make the tests many times slower."""
-    with threadpool_limits(1):
-        yield
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def spectrum_of(Phi: Any, Y: Any, device: str | None = None) -> Spectrum:

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from sklearn.covariance import oas
+from tests.oracles import scores as oracle
 
 from oodzoo import moments as module
 from oodzoo.backend import Backend, backend, to_numpy
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.moments import Moments, merge
+from oodzoo.moments import Moments, merge, oas_shrinkage
 
 FIELDS = ("feature_sum", "gram", "class_sums", "class_counts")
 
@@ -118,7 +120,18 @@ def test_pytorch_agrees(sample: Any, storage: str) -> None:
     assert_same(Moments.of(features, torch.asarray(y), 3), moments)
 
 
-# --- what a person can get wrong --------------------------------------------------------------
+@pytest.mark.parametrize(("n", "d"), [(40, 5), (20, 60)])
+def test_shrinkage_agrees_with_scikit_learn_and_with_the_publication(n: int, d: int) -> None:
+    X = np.random.default_rng(0).normal(size=(n, d)) * np.linspace(0.1, 2, d)
+    covariance = np.cov(X.T, ddof=0)
+    assert oas_shrinkage(covariance, n) == pytest.approx(oas(X)[1])
+    assert oas_shrinkage(covariance, n, c=2 / d) == pytest.approx(
+        oracle.oas_shrinkage(covariance, n)
+    )
+    assert oas_shrinkage(np.eye(d), n) == 1
+
+
+# --- invalid input ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("value", "said"), [(np.nan, "NaN"), (np.inf, "infinite")])
@@ -139,7 +152,9 @@ def test_features_that_are_not_finite(
 def test_labels_outside_the_classes(sample: Any, label: int) -> None:
     Phi, y = sample
     y[9] = label
-    with pytest.raises(InputError, match=f"label {label} of sample 9 is not in the range 0 to 2 of 3"):
+    with pytest.raises(
+        InputError, match=f"label {label} of sample 9 is not in the range 0 to 2 of 3"
+    ):
         Moments.of(Phi, y, 3)
 
 

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
 
-STRENGTHS = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]
+C_GRID = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]
 
 
 def accuracy(probabilities: Any, labels: Any) -> float:
@@ -51,7 +51,7 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
     scaler = StandardScaler().fit(features)
     features = scaler.transform(features)
     scores, likelihoods = [], []
-    for C in STRENGTHS:
+    for C in C_GRID:
         right, likelihood = [], []
         for domain in sorted(set(domains)):
             train, test = domains != domain, domains == domain
@@ -64,6 +64,6 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
     best = max(scores)
     least = best - np.sqrt(best * (1 - best) / len(labels)) - 1e-9
     good = [at for at, score in enumerate(scores) if score >= least]
-    C = STRENGTHS[max(good, key=lambda at: likelihoods[at])]
+    C = C_GRID[max(good, key=lambda at: likelihoods[at])]
     model = LogisticRegression(C=C, max_iter=300)
     return scaler, model.fit(features, labels)

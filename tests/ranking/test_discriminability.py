@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, combinations
 from typing import Any
 
@@ -12,79 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles import bayes
-from threadpoolctl import threadpool_limits
+from tests.ranking.data import CASES, Data, folds_of, simulate_domains
 
-from oodzoo import moments as moments_module
-from oodzoo.backend import Backend
-from oodzoo.errors import InputError
 from oodzoo.evidence import Spectrum, decompose, maximise_evidence
-from oodzoo.moments import Moments
 from oodzoo.ranking.discriminability import discriminability
-from oodzoo.ranking.folds import Fold, leave_one_domain_out, leave_two_domains_out
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The matrices are small: more threads than idle cores make the tests many times slower."""
-    with threadpool_limits(1):
-        yield
-
-
-Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
-
-
-def simulate(
-    sizes: Iterable[int], d: int, n_classes: int = 3, rank: int | None = None, seed: int = 0
-) -> Data:
-    """Domains that differ in mean, with labels that depend on the features."""
-    rng = np.random.default_rng(seed)
-    latent = rank or d
-    mix = np.eye(d) if rank is None else rng.normal(size=(latent, d))
-    W = rng.normal(size=(latent, n_classes))
-    data = {}
-    for number, n in enumerate(sizes):
-        Z = rng.normal(size=(n, latent)) + 0.5 * rng.normal(size=latent) + 1
-        y = (Z @ W + rng.normal(size=(n, n_classes))).argmax(1)
-        data["abcdef"[number]] = (Z @ mix, y)
-    return data
-
-
-def moments_of(data: Data, n_classes: int, device: str | None = None) -> dict[str, Moments]:
-    return {name: Moments.of(*data[name], n_classes, device=device) for name in data}
-
-
-def folds_of(data: Data, n_classes: int = 3, device: str | None = None) -> list[Fold]:
-    domains = moments_of(data, n_classes, device)
-    return leave_one_domain_out(domains, lambda name: [data[name]], device=device)
-
-
-def dominated() -> Data:
-    data = simulate([500, 12, 15], 6)
-    return {name: (Phi * (1e3 if name == "a" else 1), y) for name, (Phi, y) in data.items()}
-
-
-def lacking() -> Data:
-    data = simulate([60, 50, 40], 8)
-    keep = data["a"][1] != 2
-    data["a"] = (data["a"][0][keep], data["a"][1][keep])
-    data["b"] = (data["b"][0], np.where(data["b"][1] == 2, 1, data["b"][1]))
-    return data  # class 2 is in c alone
-
-
-CASES: dict[str, Callable[[], Data]] = {
-    "n > d": lambda: simulate([60, 50, 40], 8),
-    "n < d": lambda: simulate([20, 25, 15], 100),
-    "rank-deficient": lambda: simulate([60, 50, 40], 20, rank=4),
-    "a dominating domain": dominated,
-    "a class absent from some domains": lacking,
-    "four domains": lambda: simulate([30, 20, 40, 10], 5),
-    "two domains": lambda: simulate([30, 40], 5),
-    "a domain with one class": lambda: {
-        **simulate([60, 50], 8),
-        "c": (np.ones((9, 8)), np.zeros(9, int)),
-    },
-    "one sample": lambda: simulate([60, 50, 1], 8),
-}
+from oodzoo.ranking.folds import Fold
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -127,37 +58,9 @@ def test_equals_the_evidence_ratio_and_the_remark(case: str) -> None:
         assert fold.balanced_accuracy == pytest.approx(np.mean(recalls))
 
 
-def test_a_class_of_one_domain_alone_is_skipped_there() -> None:
-    folds = {fold.domain: fold for fold in folds_of(lacking())}
-    assert folds["a"].skipped == folds["b"].skipped == ()
-    fold = folds["c"]
-    assert fold.skipped == (2,)
-    assert np.isnan(fold.alpha[2])
-    assert not fold.correct[fold.labels == 2].any()
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-def test_does_not_depend_on_shards_and_blocks(shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = simulate([60, 50, 40], 8)
-    expected = folds_of(data)
-    monkeypatch.setattr(moments_module, "_MIN_ROWS", 7)
-    monkeypatch.setattr(Backend, "block_bytes", 0)
-
-    def pieces(name: str) -> Any:
-        Phi, y = data[name]
-        return zip(np.array_split(Phi, shards), np.array_split(y, shards), strict=True)
-
-    domains = {name: Moments.stream(pieces(name), 3) for name in data}
-    for fold, same in zip(leave_one_domain_out(domains, pieces), expected, strict=True):
-        assert fold.discriminability == pytest.approx(same.discriminability, rel=1e-11)
-        np.testing.assert_allclose(fold.label_log_density, same.label_log_density, rtol=1e-9)
-        np.testing.assert_allclose(fold.feature_log_density, same.feature_log_density, rtol=1e-9)
-
-
 # --- invariance ---------------------------------------------------------------------------------
 
-settings.register_profile("folds", max_examples=15, deadline=None)
-quick = settings.get_profile("folds")
+quick = settings(max_examples=15, deadline=None)
 seeds = st.integers(0, 10_000)
 
 
@@ -169,7 +72,7 @@ def discriminabilities(data: Data) -> dict[str, float]:
 @quick
 def test_invariant_to_the_order_of_samples_classes_and_domains(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    data = simulate([30, 20, 25], 6, seed=seed)
+    data = simulate_domains([30, 20, 25], 6, seed=seed)
     expected = discriminabilities(data)
     samples = {name: rng.permutation(len(y)) for name, (_, y) in data.items()}
     names = rng.permutation(3)
@@ -184,7 +87,7 @@ def test_invariant_to_the_order_of_samples_classes_and_domains(seed: int) -> Non
 @quick
 def test_invariant_to_rotation_and_to_a_common_scale(seed: int, d: int) -> None:
     rng = np.random.default_rng(seed)
-    data = simulate([30, 20, 25], d, seed=seed)
+    data = simulate_domains([30, 20, 25], d, seed=seed)
     rotation = np.linalg.qr(rng.normal(size=(d, d)))[0] * 10 ** rng.uniform(-3, 3)
     changed = {name: (Phi @ rotation, y) for name, (Phi, y) in data.items()}
     assert discriminabilities(changed) == pytest.approx(discriminabilities(data), rel=1e-8)
@@ -204,7 +107,7 @@ def noise_alone(y_i: NDArray[Any], y: NDArray[Any]) -> float:
 
 
 def test_zero_features_leave_noise_alone() -> None:
-    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate([60, 50, 40], 8).items()}
+    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate_domains([60, 50, 40], 8).items()}
     for fold in folds_of(data):
         y = np.concatenate([data[name][1] for name in data if name != fold.domain])
         expected = noise_alone(data[fold.domain][1], y)
@@ -213,15 +116,15 @@ def test_zero_features_leave_noise_alone() -> None:
 
 
 def test_zero_features_in_training_alone_ignore_those_left_out() -> None:
-    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate([60, 50, 40], 8).items()}
-    data["c"] = simulate([60, 50, 40], 8)["c"]
+    data = {name: (0 * Phi, y) for name, (Phi, y) in simulate_domains([60, 50, 40], 8).items()}
+    data["c"] = simulate_domains([60, 50, 40], 8)["c"]
     fold = folds_of(data)[2]
     y = np.concatenate([data["a"][1], data["b"][1]])
     assert fold.discriminability == pytest.approx(noise_alone(data["c"][1], y), rel=1e-9)
 
 
 def test_constant_features_are_worse_than_informative_ones() -> None:
-    data = simulate([60, 50, 40], 8)
+    data = simulate_domains([60, 50, 40], 8)
     flat = {name: (np.full_like(Phi, 3.0), y) for name, (Phi, y) in data.items()}
     informative, constant = discriminabilities(data), discriminabilities(flat)
     for name, (_, y_i) in data.items():
@@ -230,98 +133,12 @@ def test_constant_features_are_worse_than_informative_ones() -> None:
 
 
 def test_labels_as_features_are_as_good_as_the_noise_floor_allows() -> None:
-    labels = {name: y for name, (_, y) in simulate([60, 50, 40], 8).items()}
+    labels = {name: y for name, (_, y) in simulate_domains([60, 50, 40], 8).items()}
     folds = folds_of({name: (bayes.one_hot(y, 3), y) for name, y in labels.items()})
     for fold in folds:
         assert fold.accuracy == fold.balanced_accuracy == 1
         assert np.isfinite(fold.discriminability)
         assert fold.discriminability > 5
-
-
-# --- storage, backends --------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", ["float16", "float32"])
-def test_storage_type_changes_nothing_but_the_values_stored(dtype: str) -> None:
-    stored = {k: (Phi.astype(dtype), y) for k, (Phi, y) in simulate([60, 50, 40], 8).items()}
-    exact = {k: (Phi.astype(float), y) for k, (Phi, y) in stored.items()}
-    assert discriminabilities(stored) == pytest.approx(discriminabilities(exact), rel=1e-12)
-
-
-def assert_same(one: Fold, other: Fold) -> None:
-    for name, value in vars(one).items():
-        if name in ("alpha", "beta"):  # free along a flat maximum
-            continue
-        same = getattr(other, name)
-        if isinstance(value, float | np.ndarray):
-            np.testing.assert_allclose(value, same, rtol=1e-9, atol=1e-11, err_msg=name)
-        else:
-            assert value == same
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_pytorch_agrees(case: str) -> None:
-    pytest.importorskip("torch", reason="PyTorch is not installed")
-    data = CASES[case]()
-    for fold, same in zip(folds_of(data, device="cpu"), folds_of(data), strict=True):
-        assert_same(fold, same)
-
-
-# --- protocols ----------------------------------------------------------------------------------
-
-
-def test_setting_a_test_domain_aside_equals_never_having_seen_it() -> None:
-    data = simulate([30, 20, 40, 10], 5)
-    found = leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
-    assert list(found) == list(data)
-    for test, folds in found.items():
-        rest = {name: data[name] for name in data if name != test}
-        for fold, same in zip(folds, folds_of(rest), strict=True):
-            assert fold.domain == same.domain
-            assert_same(fold, same)
-
-
-def test_test_and_left_out_domain_share_a_decomposition(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def counted(*args: Any) -> Any:
-        calls.append(args)
-        return decompose(*args)
-
-    monkeypatch.setattr("oodzoo.ranking.folds.decompose", counted)
-    data = simulate([30, 20, 40, 10], 5)
-    leave_one_domain_out(moments_of(data, 3), lambda name: [data[name]])
-    assert len(calls) == 4 + 1
-    calls.clear()
-    leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
-    assert len(calls) == 6 + 4
-
-
-def test_too_few_domains() -> None:
-    data = simulate([30, 20], 5)
-    with pytest.raises(InputError, match="at least 3 domains are needed .* got 2: 'a', 'b'"):
-        leave_two_domains_out(moments_of(data, 3), lambda name: [data[name]])
-    with pytest.raises(InputError, match="at least 2 domains .* got 0: none"):
-        leave_one_domain_out({}, lambda name: [data[name]])
-
-
-def test_a_second_pass_that_differs_from_the_first() -> None:
-    data = simulate([30, 20], 5)
-    with pytest.raises(InputError, match="moments are of 30 samples, but the shards have 0"):
-        leave_one_domain_out(moments_of(data, 3), lambda name: [])
-    with pytest.raises(InputError, match="moments have 5 features, but the shards have 4"):
-        leave_one_domain_out(
-            moments_of(data, 3), lambda name: [(data[name][0][:, 1:], data[name][1])]
-        )
-
-
-def test_domains_that_do_not_fit_together() -> None:
-    domains = moments_of(simulate([30, 20], 5), 3) | {
-        "d": moments_of(simulate([9], 4), 3)["a"],
-    }
-    said = "domain 'a' has 5 features and 3 classes, but domain 'd' has 4 and 3"
-    with pytest.raises(InputError, match=said):
-        leave_one_domain_out(domains, lambda name: [])
 
 
 # --- the paper's Appendix B.5, simulated --------------------------------------------------------

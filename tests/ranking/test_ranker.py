@@ -10,40 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from tests.ranking.data import Arrays, saved, simulate_models
 
 import oodzoo
 from oodzoo.cli import main
-from oodzoo.features.importing import import_features
 from oodzoo.ranking.ranker import rank_for_test_domains
-
-Arrays = dict[str, NDArray[np.float64]]
-
-
-def simulate(
-    noise: dict[str, float], *, n: int = 40, n_domains: int = 4, d: int = 6, seed: int = 0
-) -> tuple[Arrays, NDArray[np.int64], NDArray[Any]]:
-    """Models whose features tell three classes apart through more or less noise."""
-    rng = np.random.default_rng(seed)
-    domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
-    y = np.tile(np.arange(n) % 3, n_domains)
-    shifts = dict(zip(np.unique(domains), rng.normal(size=(n_domains, d)), strict=True))
-    features = {}
-    for name, level in noise.items():
-        signal = np.eye(3)[y] @ rng.normal(size=(3, d))
-        moved = 0.3 * np.stack([shifts[domain] for domain in domains])
-        features[name] = signal + moved + level * rng.normal(size=(len(y), d))
-    return features, y, domains
-
-
-def saved(folder: Path, *data: Any, **logits: Any) -> oodzoo.FeatureStore:
-    features, y, domains = data
-    np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features, **logits)
-    return import_features([folder / "f.npz"], folder / "store")
 
 
 def test_less_noise_ranks_higher() -> None:
-    data = simulate({"poor": 4.0, "best": 0.3, "fair": 1.5})
+    data = simulate_models({"poor": 4.0, "best": 0.3, "fair": 1.5})
     ranking = oodzoo.rank(*data)
     assert [row.model for row in ranking.rows] == ["best", "fair", "poor"]
     assert [row.rank for row in ranking.rows] == [1, 2, 3]
@@ -56,7 +31,7 @@ def test_less_noise_ranks_higher() -> None:
 
 
 def test_score_is_made_of_its_two_terms() -> None:
-    ranking = oodzoo.rank(*simulate({"a": 0.5, "b": 2.0}))
+    ranking = oodzoo.rank(*simulate_models({"a": 0.5, "b": 2.0}))
     for row in ranking.rows:
         assert row.score == pytest.approx(row.discriminability + row.stability / 9)
         assert row.score == pytest.approx(np.mean([fold.score for fold in row.folds]))
@@ -65,7 +40,7 @@ def test_score_is_made_of_its_two_terms() -> None:
 
 @pytest.mark.parametrize("score", ["discriminability", "stability", "accuracy"])
 def test_its_parts_rank_too(score: str) -> None:
-    ranking = oodzoo.rank(*simulate({"a": 0.5, "b": 2.0, "c": 1.0}), score=score)
+    ranking = oodzoo.rank(*simulate_models({"a": 0.5, "b": 2.0, "c": 1.0}), score=score)
     scores = [row.score for row in ranking.rows]
     assert scores == sorted(scores, reverse=True)
     shown = {"accuracy": [row.expected_accuracy / 100 for row in ranking.rows]}.get(
@@ -78,7 +53,7 @@ def test_printed_formula() -> None:
     from oodzoo.moments import Moments
     from oodzoo.ranking.folds import leave_one_domain_out
 
-    features, y, domains = simulate({"a": 0.5})
+    features, y, domains = simulate_models({"a": 0.5})
     parts = {d: (features["a"][domains == d], y[domains == d]) for d in np.unique(domains)}
     folds = leave_one_domain_out(
         {d: Moments.of(*part, n_classes=3) for d, part in parts.items()},
@@ -93,7 +68,7 @@ def test_printed_formula() -> None:
 
 
 def test_the_same_model_twice_is_tied() -> None:
-    features, y, domains = simulate({"a": 0.5, "far": 8.0})
+    features, y, domains = simulate_models({"a": 0.5, "far": 8.0})
     ranking = oodzoo.rank({**features, "twin": features["a"].copy()}, y, domains)
     rows = {row.model: row for row in ranking.rows}
     assert rows["a"].tied == ("twin",)
@@ -104,7 +79,7 @@ def test_the_same_model_twice_is_tied() -> None:
 @pytest.mark.parametrize("seed", range(12))
 def test_a_rotated_model_is_tied_with_itself(seed: int) -> None:
     """Their scores differ by rounding alone."""
-    features, y, domains = simulate({"a": 0.5, "far": 8.0}, seed=seed)
+    features, y, domains = simulate_models({"a": 0.5, "far": 8.0}, seed=seed)
     rotation = np.linalg.qr(np.random.default_rng(seed).normal(size=(6, 6)))[0]
     ranking = oodzoo.rank({**features, "turned": features["a"] @ rotation}, y, domains)
     (row,) = (row for row in ranking.rows if row.model == "turned")
@@ -115,7 +90,7 @@ def test_a_rotated_model_is_tied_with_itself(seed: int) -> None:
 @settings(max_examples=15, deadline=None)
 def test_order_of_samples_models_and_names_does_not_matter(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    features, y, domains = simulate({"a": 0.5, "b": 1.5, "c": 1.0}, n=24, seed=seed)
+    features, y, domains = simulate_models({"a": 0.5, "b": 1.5, "c": 1.0}, n=24, seed=seed)
     order = rng.permutation(len(y))
     shuffled = {name: features[name][order] for name in rng.permutation(list(features))}
     classes = np.array(["z", "x", "y"])  # also another order of the classes
@@ -128,14 +103,14 @@ def test_order_of_samples_models_and_names_does_not_matter(seed: int) -> None:
 
 
 def test_a_model_more_changes_no_score() -> None:
-    features, y, domains = simulate({"a": 0.5, "b": 1.5})
+    features, y, domains = simulate_models({"a": 0.5, "b": 1.5})
     alone = oodzoo.rank({"a": features["a"]}, y, domains).rows[0]
     (beside,) = (row for row in oodzoo.rank(features, y, domains).rows if row.model == "a")
     assert alone.score == beside.score
 
 
 def test_groups_widen_the_intervals() -> None:
-    features, y, domains = simulate({"a": 1.0, "b": 1.2}, n=60, n_domains=2)
+    features, y, domains = simulate_models({"a": 1.0, "b": 1.2}, n=60, n_domains=2)
     repeated = {name: np.repeat(f, 4, axis=0) for name, f in features.items()}
     groups = [str(g) for g in np.repeat(np.arange(len(y)), 4)]
     data = (repeated, np.repeat(y, 4), np.repeat(domains, 4))
@@ -152,7 +127,7 @@ def test_groups_widen_the_intervals() -> None:
 
 def test_groups_are_taken_by_position() -> None:
     pandas = pytest.importorskip("pandas", reason="pandas is an extra")
-    features, y, domains = simulate({"a": 1.0}, n=30)
+    features, y, domains = simulate_models({"a": 1.0}, n=30)
     groups = np.random.default_rng(0).integers(0, 20, len(y)).astype(str)
     series = pandas.Series(groups, index=np.random.default_rng(1).permutation(len(y)))
     assert oodzoo.rank(features, y, domains, groups=series) == oodzoo.rank(
@@ -161,7 +136,7 @@ def test_groups_are_taken_by_position() -> None:
 
 
 def test_lists_and_frames_are_arrays_too() -> None:
-    features, y, domains = simulate({"a": 1.0})
+    features, y, domains = simulate_models({"a": 1.0})
     expected = oodzoo.rank(features, y, domains)
     assert oodzoo.rank({"a": features["a"].tolist()}, y.tolist(), domains.tolist()) == expected
     pandas = pytest.importorskip("pandas", reason="pandas is an extra")
@@ -170,7 +145,7 @@ def test_lists_and_frames_are_arrays_too() -> None:
 
 
 def test_a_class_of_one_domain_is_reported() -> None:
-    features, y, domains = simulate({"a": 0.5})
+    features, y, domains = simulate_models({"a": 0.5})
     y = y.copy()
     y[np.flatnonzero(domains == "d1")[:5]] = 7
     (row,) = oodzoo.rank(features, y, domains).rows
@@ -178,7 +153,7 @@ def test_a_class_of_one_domain_is_reported() -> None:
 
 
 def test_store_and_arrays_agree(tmp_path: Path) -> None:
-    data = simulate({"a": 0.5, "b": 1.5})
+    data = simulate_models({"a": 0.5, "b": 1.5})
     data = ({k: v.astype(np.float32) for k, v in data[0].items()}, *data[1:])
     from_arrays, from_store = oodzoo.rank(*data), oodzoo.rank(saved(tmp_path, *data))
     for row, same in zip(from_arrays.rows, from_store.rows, strict=True):
@@ -186,7 +161,7 @@ def test_store_and_arrays_agree(tmp_path: Path) -> None:
 
 
 def test_second_ranking_reads_the_cache(tmp_path: Path) -> None:
-    store = saved(tmp_path, *simulate({"a": 0.5, "b": 1.5}))
+    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5}))
     first = oodzoo.rank(store)
     files = sorted((store.path / "cache").rglob("*.npz"))
     before = [file.stat().st_mtime_ns for file in files]
@@ -197,7 +172,7 @@ def test_second_ranking_reads_the_cache(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", [b"", b"not a zip file"])
 def test_damaged_cache_is_made_anew(tmp_path: Path, damage: bytes) -> None:
-    store = saved(tmp_path, *simulate({"a": 0.5}))
+    store = saved(tmp_path, *simulate_models({"a": 0.5}))
     first = oodzoo.rank(store)
     for file in (store.path / "cache").rglob("*.npz"):
         file.write_bytes(damage)
@@ -205,7 +180,7 @@ def test_damaged_cache_is_made_anew(tmp_path: Path, damage: bytes) -> None:
 
 
 def test_cache_does_not_outlive_the_labels(tmp_path: Path) -> None:
-    features, y, domains = simulate({"a": 0.5})
+    features, y, domains = simulate_models({"a": 0.5})
     store = saved(tmp_path, features, y, domains)
     oodzoo.rank(store)
     index = json.loads((store.path / "images.json").read_text())
@@ -219,7 +194,7 @@ def test_cache_does_not_outlive_the_labels(tmp_path: Path) -> None:
 
 
 def test_ranking_without_each_test_domain() -> None:
-    features, y, domains = simulate({"a": 0.5, "b": 1.5, "c": 4.0})
+    features, y, domains = simulate_models({"a": 0.5, "b": 1.5, "c": 4.0})
     rankings = rank_for_test_domains(features, y, domains)
     for test, ranking in rankings.items():
         keep = domains != test
@@ -229,8 +204,8 @@ def test_ranking_without_each_test_domain() -> None:
             assert row.score == pytest.approx(same.score, rel=1e-9)
 
 
-def test_peer_scores_rank_a_store(tmp_path: Path) -> None:
-    features, y, domains = simulate({"a": 0.5, "b": 3.0})
+def test_other_scores_rank_a_store(tmp_path: Path) -> None:
+    features, y, domains = simulate_models({"a": 0.5, "b": 3.0})
     good = 4 * np.eye(3)[y]
     store = saved(tmp_path, features, y, domains, **{"a.logits": good})
     for name in oodzoo.scores.names():
@@ -248,25 +223,18 @@ def test_peer_scores_rank_a_store(tmp_path: Path) -> None:
     assert row.score == pytest.approx(oodzoo.scores.logme(X, labels))
 
 
-def test_models_on_the_front_are_not_beaten(tmp_path: Path) -> None:
-    store = saved(tmp_path, *simulate({"good": 0.3, "bad": 5.0, "middle": 1.0}))
+def test_pareto_optimal_models(tmp_path: Path) -> None:
+    store = saved(tmp_path, *simulate_models({"good": 0.3, "bad": 5.0, "middle": 1.0}))
     speeds = {"good": 10.0, "bad": 20.0, "middle": 1.0}
     local = {"models": {k: {"milliseconds_per_image": v} for k, v in speeds.items()}}
     (store.path / "local.json").write_text(json.dumps(local))
-    front = {row.model for row in oodzoo.rank(store).rows if row.pareto_optimal}
-    assert front == {"good", "middle"}
-
-
-def test_frame(tmp_path: Path) -> None:
-    pytest.importorskip("pandas", reason="pandas is an extra")
-    frame = oodzoo.rank(*simulate({"a": 0.5, "b": 1.5})).to_frame()
-    assert list(frame["model"]) == ["a", "b"]
-    assert "accuracy d0" in frame.columns
+    optimal = {row.model for row in oodzoo.rank(store).rows if row.pareto_optimal}
+    assert optimal == {"good", "middle"}
 
 
 def test_pytorch_agrees() -> None:
     pytest.importorskip("torch", reason="PyTorch is an extra")
-    data = simulate({"a": 0.5, "b": 1.5})
+    data = simulate_models({"a": 0.5, "b": 1.5})
     for row, same in zip(
         oodzoo.rank(*data).rows, oodzoo.rank(*data, device="cpu").rows, strict=True
     ):
@@ -275,7 +243,7 @@ def test_pytorch_agrees() -> None:
 
 
 def test_domain_with_one_class_and_class_of_one_domain() -> None:
-    features, y, domains = simulate({"a": 0.5})
+    features, y, domains = simulate_models({"a": 0.5})
     y = y.copy()
     y[domains == "d0"] = 2
     y[np.flatnonzero(domains == "d1")[:5]] = 7
@@ -288,7 +256,7 @@ def test_domain_with_one_class_and_class_of_one_domain() -> None:
 
 
 def features_with(value: float) -> Arrays:
-    features = simulate({"a": 0.5})[0]
+    features = simulate_models({"a": 0.5})[0]
     features["a"][3, 2] = value
     return features
 
@@ -296,8 +264,8 @@ def features_with(value: float) -> Arrays:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda f, y, d: ({}, y, d), "the dict is empty"),
-        (lambda f, y, d: (f, y[:-1], d), "y has 159 rows, and 'domains' has 160"),
+        (lambda f, y, d: ({}, y, d), "got an empty dict"),
+        (lambda f, y, d: (f, y[:-1], d), "y has 159 rows, 'domains' has 160"),
         (lambda f, y, d: (f, y, None), "need the label"),
         (lambda f, y, d: (f["a"], y, d), "leave them out"),
         (lambda f, y, d: ({"a": f["a"][:, 0]}, y, d), r"must be \(n, d\)"),
@@ -307,21 +275,21 @@ def features_with(value: float) -> Arrays:
             lambda f, y, d: (f, y, np.full(len(y), "x")),
             "at least 2 domains are needed .* got 1: 'x'",
         ),
-        (lambda f, y, d: (f, y + 0.5, d), "texts or integers, and holds 0.5"),
-        (lambda f, y, d: (f, [None, *y.astype(str)[1:]], d), "holds None"),
+        (lambda f, y, d: (f, y + 0.5, d), "strings or integers, got 0.5"),
+        (lambda f, y, d: (f, [None, *y.astype(str)[1:]], d), "got None"),
         (lambda f, y, d: ({"a": None}, y, d), r"must be \(n, d\)"),
-        (lambda f, y, d: ({"a": [[1.0], [1.0, 2.0]]}, y, d), "are no array"),
+        (lambda f, y, d: ({"a": [[1.0], [1.0, 2.0]]}, y, d), "are not an array"),
         (lambda f, y, d: ({"domains": f["a"]}, y, d[:-1]), "'domains' has 159"),
     ],
 )
 def test_bad_input_gets_one_clear_line(change: Any, message: str) -> None:
     with pytest.raises(oodzoo.InputError, match=message) as caught:
-        oodzoo.rank(*change(*simulate({"a": 0.5})))
+        oodzoo.rank(*change(*simulate_models({"a": 0.5})))
     assert "\n" not in str(caught.value)
 
 
 def test_unknown_score_and_stability() -> None:
-    data = simulate({"a": 0.5})
+    data = simulate_models({"a": 0.5})
     with pytest.raises(oodzoo.InputError, match="unknown score 'logmee'; did you mean logme"):
         oodzoo.rank(*data, score="logmee")
     with pytest.raises(oodzoo.InputError, match="unknown score 'acuracy'; did you mean accuracy"):
@@ -336,7 +304,7 @@ def test_unknown_score_and_stability() -> None:
 def test_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = saved(tmp_path, *simulate({"a": 0.5, "b": 1.5}))
+    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5}))
     monkeypatch.setattr("sys.argv", ["oodzoo", "rank", str(store.path), "--json"])
     with pytest.raises(SystemExit) as ended:
         main()

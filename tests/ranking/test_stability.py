@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.covariance import oas
 from tests.oracles import bayes
-from threadpoolctl import threadpool_limits
 
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
 from oodzoo.ranking.folds import Fold, Stability, leave_one_domain_out
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    """The matrices are small: more threads than idle cores make the tests many times slower."""
-    with threadpool_limits(1):
-        yield
-
 
 Data = dict[str, tuple[NDArray[Any], NDArray[Any]]]
 quick = settings(max_examples=15, deadline=None)

@@ -1,20 +1,16 @@
-"""Inputs that the tests of the scores share."""
+"""Fixtures shared by the tests of scores."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 
-@pytest.fixture(autouse=True, scope="session")
-def one_thread() -> Iterator[None]:
-    """The matrices are small: more threads than idle cores make the tests many times slower."""
-    with threadpool_limits(1):
-        yield
+@pytest.fixture(autouse=True, scope="module")
+def small_matrices(one_thread: None) -> None:
+    """Run all tests of scores on one thread."""
 
 
 @pytest.fixture(scope="session")
