@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,8 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
-    run = example_run(4) | {"testbed": None, "selection": None}
-    write_json(tmp_path / "run.json", run)
+    run = replace(example_run(4), testbed=None, selection=None)
+    write_json(tmp_path / "run.json", run.to_dict())
     return tmp_path
 
 
@@ -41,12 +42,12 @@ def test_the_page(run: Run, job: Path) -> None:
     assert "model_000_imagenet" in (job / "report.html").read_text(encoding="utf-8")
 
 
-def test_page_elsewhere_and_pictures(run: Run, job: Path) -> None:
+def test_page_elsewhere_and_figures(run: Run, job: Path) -> None:
     code, out, _ = run("report", job, "--format", "svg", "--out", job / "page.html", "--json")
     document = json.loads(out)
     assert (code, document["report"]) == (0, str(job / "page.html"))
-    assert str(job / "pictures" / "ranking.svg") in document["pictures"]
-    assert all(Path(path).is_file() for path in document["pictures"])
+    assert str(job / "figures" / "ranking.svg") in document["figures"]
+    assert all(Path(path).is_file() for path in document["figures"])
     assert not (job / "report.html").exists()
 
 
@@ -54,7 +55,7 @@ def test_page_elsewhere_and_pictures(run: Run, job: Path) -> None:
     ("arguments", "message"),
     [
         (["report", "gone"], "'gone' has no run.json; give the folder that"),
-        (["report", "JOB", "--format", "gif"], "format 'gif': known are png, svg, pdf"),
+        (["report", "JOB", "--format", "gif"], "unknown format 'gif'; choose one of png, svg, pdf"),
         (["report", "JOB", "--out", "JOB/run.json/page.html"], "cannot write"),
     ],
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from oodzoo.evaluation.metrics import Measures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation
@@ -55,6 +57,12 @@ def example_run(
         evaluation=_evaluation(rng, names, domains),
         testbed=_testbed(rng, ranking),
     )
+
+
+def without(run: Run, part: str) -> Run:
+    """The run without one of its parts."""
+    absent: dict[str, Any] = {part: None}
+    return replace(run, **absent)
 
 
 def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -> Ranking:

@@ -1,4 +1,4 @@
-// What a person would see as a fault of the layout: texts on top of each other, and texts cut off.
+// Finds faults of the layout: overlapping text, and text outside of its chart or of the page.
 () => {
   const faults = [];
   const shown = [];
@@ -11,7 +11,7 @@
     const svg = text.closest("svg");
     const frame = svg.getBoundingClientRect();
     add(box, text.textContent, svg, true);
-    if (box.left < frame.left - 2 || box.right > frame.right + 2) faults.push(`leaves its picture: ${text.textContent}`);
+    if (box.left < frame.left - 2 || box.right > frame.right + 2) faults.push(`outside of its chart: ${text.textContent}`);
   }
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
@@ -23,10 +23,10 @@
     const scrolls = element.closest(".scroll, nav, pre");
     for (const box of range.getClientRects()) {
       add(box, node.textContent, scrolls, false);
-      if (!scrolls && (box.right > innerWidth + 1 || box.left < -1)) faults.push(`leaves the page: ${node.textContent}`);
+      if (!scrolls && (box.right > innerWidth + 1 || box.left < -1)) faults.push(`outside of the page: ${node.textContent}`);
     }
   }
-  // What scrolls within its own frame is cut there, so it meets only what is in the same frame.
+  // Text in a scrolling region can only overlap text in the same region.
   const room = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left);
   const rise = (a, b) => Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
   for (let i = 0; i < shown.length; i += 1) {

@@ -1,4 +1,4 @@
-"""The page in a real browser, opened from a file with the model off."""
+"""The page in a real browser, opened from a file and offline."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import csv
 import itertools
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.report.example import example_run
 
+from oodzoo.record import Run
 from oodzoo.report import page as make_page
 
 playwright = pytest.importorskip(
@@ -21,7 +23,7 @@ playwright = pytest.importorskip(
 ARGUMENTS = [
     "--no-sandbox",
     "--disable-gpu",
-    "--disable-background-modeling",
+    "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
@@ -45,16 +47,15 @@ ALIKE = [
 ]
 
 
-def _alike_run() -> dict[str, Any]:
+def _alike_run() -> Run:
     run = example_run(models=ALIKE)
-    row = run["evaluation"]["baselines"]["oracle"]
-    run["evaluation"]["baselines"] |= dict.fromkeys(
-        ["best_by_h_score", "best_by_regularized_h_score"], row
-    )
-    return run
+    assert run.evaluation is not None
+    baselines = run.evaluation.baselines
+    more = dict.fromkeys(["best_by_h_score", "best_by_regularized_h_score"], baselines["oracle"])
+    return replace(run, evaluation=replace(run.evaluation, baselines=baselines | more))
 
 
-RUNS: dict[str, Callable[[], dict[str, Any]]] = {
+RUNS: dict[str, Callable[[], Run]] = {
     "27": example_run,
     "odd": lambda: example_run(
         models=[*ODD, *(f"m{at}" for at in range(5))],
@@ -96,7 +97,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def view(browser: Any, pages: dict[str, Path]) -> Iterator[Callable[..., Any]]:
-    """Open a page; whatever the browser complains of fails the test."""
+    """Open a page; any message of the browser fails the test."""
     complaints: list[str] = []
     contexts = []
 
@@ -131,9 +132,9 @@ def column(shown: Any, table: str, at: int) -> list[str]:
     return [str(text) for text in cells.all_inner_texts()]
 
 
-def test_first_screen_says_the_finding(view: Callable[..., Any]) -> None:
+def test_the_headline_is_on_the_first_screen(view: Callable[..., Any]) -> None:
     heading = view().locator("h1")
-    assert heading.inner_text().startswith("Take model_000_imagenet:")
+    assert heading.inner_text().startswith("Use model_000_imagenet:")
     assert heading.bounding_box()["y"] < 400
 
 
@@ -150,7 +151,7 @@ def test_nothing_overlaps_and_the_page_does_not_scroll_sideways(
 
 
 @pytest.mark.parametrize("width", [1280, 390])
-def test_labels_of_pictures_tell_rows_apart(view: Callable[..., Any], width: int) -> None:
+def test_labels_of_charts_distinguish_rows(view: Callable[..., Any], width: int) -> None:
     shown = view("alike", width)
     size = "narrow" if width < 760 else "wide"
     for at in (1, 2):
@@ -162,7 +163,7 @@ def test_labels_of_pictures_tell_rows_apart(view: Callable[..., Any], width: int
     assert {f"{best}{score}" for score in ("h_score", "regularized_h_score")} <= set(lanes)
 
 
-def test_names_stand_free_of_lines_on_a_phone(view: Callable[..., Any]) -> None:
+def test_no_grid_line_crosses_a_name_on_a_phone(view: Callable[..., Any]) -> None:
     crossed = view(width=390).evaluate(
         """() => [...document.querySelectorAll('.narrow svg')].flatMap((svg) => {
           const lines = [...svg.querySelectorAll('line.zero, line.grid')]
@@ -204,15 +205,15 @@ def test_sorting_by_mouse_and_by_keyboard(view: Callable[..., Any]) -> None:
 
 def test_intervals_are_sorted_by_both_ends(view: Callable[..., Any]) -> None:
     shown = view()
-    header = shown.locator("#table-ranking thead th", has_text="Place")
+    header = shown.locator("#table-ranking thead th", has_text="Rank 90 %")
     for reverse in (True, False):
         header.get_by_role("button").click()
-        places = [tuple(map(int, text.split("–"))) for text in column(shown, "ranking", 3)]
-        assert len({low for low, _ in places}) < len(places)
-        assert places == sorted(places, reverse=reverse)
+        intervals = [tuple(map(int, text.split("–"))) for text in column(shown, "ranking", 3)]
+        assert len({low for low, _ in intervals}) < len(intervals)
+        assert intervals == sorted(intervals, reverse=reverse)
 
 
-def test_what_is_missing_is_sorted_last(view: Callable[..., Any]) -> None:
+def test_missing_values_are_sorted_last(view: Callable[..., Any]) -> None:
     shown = view()
     shown.locator("summary").last.click()
     header = shown.locator("#table-score-values thead th", has_text="leep")
@@ -222,10 +223,9 @@ def test_what_is_missing_is_sorted_last(view: Callable[..., Any]) -> None:
         assert column(shown, "score-values", at)[-1] == "–"
 
 
-def test_csv_downloads_hold_the_figures_of_the_record(
-    view: Callable[..., Any], tmp_path: Path
-) -> None:
-    run = example_run()
+def test_csv_downloads_equal_the_run(view: Callable[..., Any], tmp_path: Path) -> None:
+    ranking = example_run().ranking
+    assert ranking is not None
     shown = view()
     links = shown.locator("a.csv")
     assert links.count() >= 10
@@ -236,12 +236,11 @@ def test_csv_downloads_hold_the_figures_of_the_record(
     download.value.save_as(path)
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file))
-    for row, given in zip(rows, run["ranking"]["ranking"], strict=True):
-        assert row["model"] == given["model"]
-        assert float(row["discriminability"]) == given["discriminability"]
-        assert [float(row["accuracy_low"]), float(row["accuracy_high"])] == given[
-            "accuracy_interval"
-        ]
+    for row, given in zip(rows, ranking.rows, strict=True):
+        assert row["model"] == given.model
+        assert float(row["discriminability"]) == given.discriminability
+        interval = (float(row["accuracy_low"]), float(row["accuracy_high"]))
+        assert interval == given.accuracy_interval
 
 
 def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -> None:
@@ -255,7 +254,7 @@ def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -
     assert shown.locator("#theme").inner_text() == "Dark"
 
 
-def test_a_mark_tells_its_value_when_pointed_at(view: Callable[..., Any]) -> None:
+def test_marks_have_tooltips(view: Callable[..., Any]) -> None:
     shown = view()
     mark = shown.locator("#ranking .wide .bar.discriminability").last
     mark.scroll_into_view_if_needed()
@@ -267,6 +266,11 @@ def test_a_mark_tells_its_value_when_pointed_at(view: Callable[..., Any]) -> Non
     assert tip.inner_text().startswith("model_026_imagenet\ndiscriminability \N{MINUS SIGN}0.")
     shown.keyboard.press("Escape")
     assert tip.is_hidden()
+
+
+def test_the_ranking_table_fits_the_page(view: Callable[..., Any]) -> None:
+    table = view().locator(".scroll:has(#table-ranking)")
+    assert table.evaluate("region => region.scrollWidth <= region.clientWidth")
 
 
 def test_long_tables_start_collapsed(view: Callable[..., Any]) -> None:

@@ -8,9 +8,10 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.report.example import DOMAINS, example_run
+from tests.report.example import DOMAINS, example_run, without
 from tests.report.reader import Reader
 
 from oodzoo._io import write_json
@@ -37,7 +38,7 @@ def test_all_sections(read: Reader) -> None:
 
 @pytest.mark.parametrize("part", SECTIONS)
 def test_a_part_that_is_absent_is_left_out(run: Run, part: str) -> None:
-    read = Reader(page(replace(run, **{part: None})))
+    read = Reader(page(without(run, part)))
     assert not set(SECTIONS[part]) & set(read.sections)
     assert len(read.sections) == 7 - len(SECTIONS[part])
     assert f"#{SECTIONS[part][0]}" not in [a.get("href") for _, a in read.tags]
@@ -152,7 +153,7 @@ def test_one_model_one_domain_one_class() -> None:
 
 def test_constant_values(run: Run) -> None:
     assert run.ranking is not None
-    zero = {"discriminability": 0.0, "stability": 0.0}
+    zero: dict[str, Any] = {"discriminability": 0.0, "stability": 0.0}
     rows = [
         replace(
             row,

@@ -202,8 +202,8 @@ def plot_curves(evaluation: Evaluation) -> Figure:
     numbers = list(evaluation.ablation)
     figure, (ax,) = _figure(6, 3.6)
     for line in curves(evaluation):
-        style = {"marker": MARKERS[line.shape], "color": COLOURS[line.kind]}
-        ax.plot(numbers, line.values, label=line.title, **style)
+        marker, colour = MARKERS[line.shape], COLOURS[line.kind]
+        ax.plot(numbers, line.values, marker=marker, color=colour, label=line.title)
     ax.set_xticks(numbers)
     ax.set_xlabel("models")
     _title(ax, "Accuracy %")

@@ -122,16 +122,16 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
     bottom = top + height * len(rows)
     drawing = Drawing(size.width, bottom + 6, "Ranking of the models", description)
     scales = discriminability, stability, accuracy = _scales(ranking, rows, size)
+    titles = ("Discriminability", "Stability", "Expected accuracy %")
+    starts, most = [scale.start for scale in scales], (5, 3, 6)
     if size.narrow:
-        heads = (("Discriminability", 0.0), ("Stability", 124.0), ("Accuracy %", 212.0))
-        most = (4, 2, 3)
+        titles = ("Discriminability", "Stability", "Accuracy %")
+        starts, most = [0, 124, 212], (4, 2, 3)
     else:
-        titles = ("Discriminability", "Stability", "Expected accuracy %")
-        starts = (scale.start for scale in scales)
-        heads = (("Model", 34.0), ("Rank", 292.0), *zip(titles, starts, strict=True))
-        most = (5, 3, 6)
+        drawing.text(34, 24, "Model", "head")
+        drawing.text(292, 24, "Rank", "head")
         drawing.text(292, 44, f"1–{n_models}", "tick")
-    for title, x in heads:
+    for title, x in zip(titles, starts, strict=True):
         drawing.text(x, 22 if size.narrow else 24, title, "head")
     # the grid leaves room for the names
     tops = [top + height * at for at in range(len(rows))] if size.narrow else []
