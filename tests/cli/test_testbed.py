@@ -1,4 +1,4 @@
-"""`oodzoo testbed`, as a person and as a script meet it."""
+"""`oodzoo testbed`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from tests.testbed.data import store
 
+from oodzoo.testbed.published import read
+
 Run = Callable[..., Any]
+
+PUBLISHED = {
+    "weighted_tau": "weighted_tau_feature_based",
+    "weighted_tau_with_head": "weighted_tau_classifier_based",
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,13 +33,13 @@ def test_a_store(run: Run, folder: Path, tmp_path: Path) -> None:
     assert max(map(len, lines)) <= 80
     shown = [line.split()[0] for line in lines if line and line[0].isalpha()]
     assert {"zood", "logme", "feature_dim"} <= set(shown)
-    assert "leep: 5 models do not have it" in outcome.err
+    assert "leep: not available for 5 models" in outcome.err
     document = run("testbed", folder, "--json").document
     assert json.loads(out.read_text()) == document
     assert picture.read_text().startswith("<?xml")
 
 
-def test_results_side_by_side(run: Run, folder: Path, tmp_path: Path) -> None:
+def test_results_are_compared(run: Run, folder: Path, tmp_path: Path) -> None:
     one, two = tmp_path / "one.json", tmp_path / "two.json"
     run("testbed", folder, "--out", one)
     content = json.loads(one.read_text())
@@ -68,7 +75,7 @@ def test_many_results_are_shown_in_several_tables(run: Run, folder: Path, tmp_pa
         assert outcome.out.count(f"number {number}") == 1
 
 
-def test_results_of_the_same_data_are_told_apart_by_their_files(
+def test_results_of_the_same_data_are_labelled_by_their_files(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
     for name in ("one", "two"):
@@ -77,24 +84,19 @@ def test_results_of_the_same_data_are_told_apart_by_their_files(
     document = run("testbed", "compare", *files, "--json").document
     assert set(document["results"]) == {"store (one)", "store (two)"}
     complaint = run("testbed", "compare", files[0], files[0]).complaint
-    assert "two results are called 'store (one)'" in complaint
+    assert "two results are named 'store (one)'" in complaint
 
 
-def test_scores_from_a_table(run: Run, folder: Path, tmp_path: Path) -> None:
+def test_external_scores(run: Run, folder: Path, tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text("model,source_accuracy,size\nbest,80,1\ngood,70,2\n\nfair,60,\n")
     document = run("testbed", folder, "--values", table, "--json").document
     assert document["scores"]["source_accuracy"]["models"] == 3
     assert document["scores"]["size"]["values"]["fair"] is None
     for content, complaint in (
-        ("", "must begin with the line model,SCORE"),
-        ("name,a\nbest,1\n", "and not 'name,a'"),
-        ("model,a,a\nbest,1,2\n", "names a score twice"),
-        ("model,a\nbest,1,2\n", "row 2: 3 cells, not 2"),
-        ("model,a\nbest,x\n", "row 2: 'x' is no number"),
-        ("model,a\nbest,1\nbest,1\n", "row 3: the model 'best' comes twice"),
-        ("model,a\nother,1\n", "no model 'other'"),
-        ("model,zood\nbest,1\n", "'zood' is computed already"),
+        ("", "must start with the line model,SCORE"),
+        ("model,a\nother,1\n", "no such model: 'other'"),
+        ("model,zood\nbest,1\n", "'zood' is reserved"),
     ):
         table.write_text(content)
         assert complaint in run("testbed", folder, "--values", table).complaint
@@ -104,23 +106,23 @@ def test_scores_from_a_table(run: Run, folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["paper", "x.json"], "testbed paper takes no RESULT, and got x.json"),
-        (["paper", "--out", "x.json"], "testbed paper takes no --out, and got x.json"),
-        (["paper", "--protocol", "unseen"], "takes no --protocol, and got unseen"),
+        (["paper", "x.json"], "testbed paper does not take RESULT, got x.json"),
+        (["paper", "--out", "x.json"], "testbed paper does not take --out, got x.json"),
+        (["paper", "--protocol", "unseen"], "does not take --protocol, got unseen"),
         (["compare"], "testbed compare needs results"),
         (["compare", "absent.json"], "cannot read the result 'absent.json'"),
-        (["compare", "a", "--values", "b"], "testbed compare takes no --values"),
+        (["compare", "a", "--values", "b"], "testbed compare does not take --values"),
         (["absent"], "there is no feature store 'absent'"),
-        (["absent", "x.json"], "testbed absent takes no RESULT"),
+        (["absent", "x.json"], "testbed absent does not take RESULT"),
         (["paper", "--plot", "x.gif"], "must end in .png, .svg or .pdf"),
     ],
 )
-def test_wrong_use(run: Run, arguments: list[str], complaint: str) -> None:
+def test_invalid_use(run: Run, arguments: list[str], complaint: str) -> None:
     assert complaint in run("testbed", *arguments).complaint
 
 
 def test_unknown_protocol(run: Run, folder: Path) -> None:
-    assert "known are all, unseen" in run("testbed", folder, "--protocol", "x").complaint
+    assert "available: all, unseen" in run("testbed", folder, "--protocol", "x").complaint
 
 
 def test_a_picture_of_a_ranking(run: Run, folder: Path, tmp_path: Path) -> None:
@@ -134,3 +136,33 @@ def test_help_names_the_registered_scores(run: Run) -> None:
 
     shown = run("rank", "--help").out
     assert all(name in shown for name in ("discriminability", *names()))
+
+
+def test_the_published_values(run: Run) -> None:
+    document = run("testbed", "paper", "--json").document
+    for name, table in PUBLISHED.items():
+        for row in read(table):
+            dataset = row.pop("dataset")
+            for score, value in row.items():
+                assert f"{document[name][dataset][score]:.2f}" == value, (name, dataset, score)
+
+
+def test_intervals_are_separate_and_contain_the_value(run: Run) -> None:
+    document = run("testbed", "paper", "--json").document
+    for name in ("weighted_tau", "tau", "weighted_tau_with_head", "tau_with_head"):
+        for dataset, values in document[name].items():
+            for score, value in values.items():
+                low, high = document["intervals"][name][dataset][score]
+                assert -1 <= low <= value <= high <= 1, (name, dataset, score)
+    low, high = document["intervals"]["means"]["weighted_tau"]["zood"]
+    assert low <= document["means"]["weighted_tau"]["zood"] <= high
+    assert ["logme", "zood"] in document["indistinguishable"]["weighted_tau"]["PACS"]
+    assert ["h_score", "zood"] not in document["indistinguishable"]["weighted_tau"]["PACS"]
+
+
+def test_the_published_tables_fit_80_columns(run: Run) -> None:
+    outcome = run("testbed", "paper")
+    assert outcome.code == 0
+    lines = outcome.out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.split() == ["PACS", "0.57", "0.76", "0.88~", "0.91"] for line in lines)

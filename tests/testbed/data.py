@@ -1,4 +1,4 @@
-"""A small test bed with models of known quality."""
+"""Small test beds with models of known quality."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ from numpy.typing import NDArray
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import ArraySource
 from oodzoo.features.store import FeatureStore
+from oodzoo.testbed import Column
 
 NOISE = {"best": 0.4, "good": 1.0, "fair": 2.0, "poor": 4.0, "none": 40.0}
+
+
+ACCURACY = {f"m{i}": 50.0 + i for i in range(12)}
+
+
+def column(values: list[float]) -> Column:
+    """A score of the models in ACCURACY."""
+    return Column(dict(zip(ACCURACY, values, strict=True)))
+
+
+PERFECT = column([float(i) for i in range(12)])
+REVERSED = column([-float(i) for i in range(12)])
+NEARLY = column([0.0, 2.0, 1.0, *map(float, range(3, 12))])
 
 
 def arrays(
     n_domains: int = 3, seed: int = 0
 ) -> tuple[dict[str, NDArray[np.float64]], NDArray[Any], NDArray[Any]]:
-    """Models whose features tell three classes apart through more or less noise."""
+    """Models whose features separate three classes with different amounts of noise."""
     rng = np.random.default_rng(seed)
     n = 45
     y = np.tile(np.arange(n) % 3, n_domains)

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from tests.oracles import correlation as oracle
 
-from oodzoo.testbed.correlation import Kind, apart, correlation, draw, interval, resampled
+from oodzoo.testbed.correlation import Kind, correlation, differ, draw_counts, interval, resampled
 
 KINDS: list[Kind] = ["weighted_tau", "tau"]
 THEIRS = {"weighted_tau": scipy.stats.weightedtau, "tau": scipy.stats.kendalltau}
@@ -53,7 +53,9 @@ def test_a_resample_is_the_models_drawn(kind: Kind, counted: list[tuple[int, int
 
 
 @given(pairs=pairs)
-def test_correlation_is_symmetric_and_turns_with_the_score(pairs: list[tuple[int, int]]) -> None:
+def test_correlation_is_symmetric_and_changes_sign_with_the_score(
+    pairs: list[tuple[int, int]],
+) -> None:
     x, y = (np.array(column) for column in zip(*pairs, strict=True))
     for kind in KINDS:
         value = correlation(kind, x, y)
@@ -64,7 +66,7 @@ def test_correlation_is_symmetric_and_turns_with_the_score(pairs: list[tuple[int
         assert turned == pytest.approx(-(correlation("tau", x, y) or 0.0), abs=1e-12)
 
 
-def test_weighted_tau_looks_at_the_top() -> None:
+def test_weighted_tau_weights_the_top() -> None:
     accuracy = [1, 2, 3, 4, 5, 6]
     wrong_at_top, wrong_at_bottom = [1, 2, 3, 4, 6, 5], [2, 1, 3, 4, 5, 6]
     top = correlation("weighted_tau", wrong_at_top, accuracy)
@@ -86,23 +88,23 @@ def test_no_order_no_correlation(kind: Kind) -> None:
 
 
 def test_draws_are_seeded_and_shared_by_the_same_models() -> None:
-    one = draw(["a", "b", "c"], 50, seed=0)
+    one = draw_counts(["a", "b", "c"], 50, seed=0)
     assert (one.sum(axis=1) == 3).all()
-    assert (one == draw(["a", "b", "c"], 50, seed=0)).all()
-    assert (one != draw(["a", "b", "c"], 50, seed=1)).any()
-    assert (one != draw(["a", "b", "d"], 50, seed=0)).any()
+    assert (one == draw_counts(["a", "b", "c"], 50, seed=0)).all()
+    assert (one != draw_counts(["a", "b", "c"], 50, seed=1)).any()
+    assert (one != draw_counts(["a", "b", "d"], 50, seed=0)).any()
 
 
-def test_interval_holds_nine_tenths_and_leaves_nan_out() -> None:
+def test_interval_holds_nine_tenths_and_ignores_nan() -> None:
     draws = np.concatenate([np.arange(101.0), [np.nan]])
     assert interval(draws) == pytest.approx((5, 95))
     assert interval(np.full(3, np.nan)) is None
-    assert apart(draws + 1000, draws)
-    assert not apart(draws, draws[::-1])
-    assert not apart(np.full(3, np.nan), np.zeros(3))
+    assert differ(draws + 1000, draws)
+    assert not differ(draws, draws[::-1])
+    assert not differ(np.full(3, np.nan), np.zeros(3))
 
 
-def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
+def test_interval_has_about_its_nominal_coverage() -> None:
     # Kendall's tau of two normals with correlation r is 2/pi arcsin(r)
     rng = np.random.default_rng(0)
     r, covered, trials = 0.7, 0, 200
@@ -110,7 +112,7 @@ def test_interval_covers_the_truth_about_as_often_as_it_says() -> None:
     for trial in range(trials):
         x, noise = rng.normal(size=(2, 35))
         y = r * x + np.sqrt(1 - r * r) * noise
-        counts = draw([str(i) for i in range(35)], 400, seed=trial)
+        counts = draw_counts([str(i) for i in range(35)], 400, seed=trial)
         between = interval(resampled("tau", x, y, counts))
         assert between is not None
         covered += between[0] <= truth <= between[1]

@@ -1,4 +1,4 @@
-"""Result files: written, read, refused."""
+"""Result files: written, read, verified."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.testbed import Column, from_dict, judge, load, save, to_dict
+from oodzoo.testbed import Column, judge, load, save
+from oodzoo.testbed.results import verified
 
 BED = judge(
     {"name": "toy", "domains": ["a", "b"]},
@@ -19,7 +20,7 @@ BED = judge(
         "one": Column({"z": 1.0, "y": 2.0, "x": 3.0}, "One", 1.5),
         "two": Column({"z": 1.0, "y": None, "x": 3.0}),
     },
-    left_out={"two": {"y": "it has no head"}},
+    left_out={"two": {"y": "no classifier head"}},
     resamples=50,
     seed=3,
 )
@@ -32,8 +33,8 @@ def test_a_result_survives_a_file(tmp_path: Path) -> None:
     assert again.models == ("z", "y", "x")
 
 
-def test_the_to_dict_has_what_others_rely_on() -> None:
-    content = to_dict(BED)
+def test_the_document_has_the_documented_keys() -> None:
+    content = BED.to_dict()
     assert content["schema"] == 1
     assert content["models"] == ["z", "y", "x"]
     assert content["accuracy"]["x"] == 75.5
@@ -47,7 +48,7 @@ def test_the_to_dict_has_what_others_rely_on() -> None:
 
 
 def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(json.dumps(to_dict(BED)))
+    content: dict[str, Any] = json.loads(json.dumps(BED.to_dict()))
     change(content)
     return content
 
@@ -56,50 +57,50 @@ Change = Callable[[dict[str, Any]], Any]
 
 
 @pytest.mark.parametrize(
-    ("change", "complaint"),
+    ("change", "message"),
     [
-        (lambda c: c.update(schema=2), "schema 2, this oodzoo reads 1; upgrade"),
-        (lambda c: c.pop("schema"), "schema None, .* make it with"),
-        (lambda c: c["data"].pop("name"), "'data' needs the 'name'"),
-        (lambda c: c.update(data=3), "needs an object 'data', and has 3"),
-        (lambda c: c.pop("accuracy"), "needs an object 'accuracy', and has None"),
-        (lambda c: c["accuracy"].update(z=101), "accuracy of 'z' must be a percentage, and is 101"),
-        (lambda c: c["accuracy"].update(z="50"), "must be a percentage, and is '50'"),
-        (lambda c: c["accuracy"].update(z=float("nan")), "must be a percentage, and is nan"),
-        (lambda c: c["accuracy"].update(z=True), "must be a percentage, and is True"),
+        (lambda c: c.update(schema=2), "schema 2, .* reads 1; upgrade"),
+        (lambda c: c.pop("schema"), "schema None, .* write it again with"),
+        (lambda c: c["data"].pop("name"), "'data' must have the 'name'"),
+        (lambda c: c.update(data=3), "must have an object 'data', got 3"),
+        (lambda c: c.pop("accuracy"), "must have an object 'accuracy', got None"),
+        (lambda c: c["accuracy"].update(z=101), "accuracy of 'z' must be a percentage, got 101"),
+        (lambda c: c["accuracy"].update(z="50"), "must be a percentage, got '50'"),
+        (lambda c: c["accuracy"].update(z=float("nan")), "must be a percentage, got nan"),
+        (lambda c: c["accuracy"].update(z=True), "must be a percentage, got True"),
         (lambda c: c["models"].pop(), "'models' must list the models"),
         (lambda c: c.update(models=[1, 2, 3]), "'models' must list the models"),
-        (lambda c: c.update(models=["z"], accuracy={"z": 1}), "has 1 models"),
+        (lambda c: c.update(models=["z"], accuracy={"z": 1}), "has 1 model; at least 2"),
         (lambda c: c.update(scores={}), "'scores' is empty"),
-        (lambda c: c["scores"].update(one=7), "score 'one' must be an object, and is 7"),
-        (lambda c: c["scores"]["one"].pop("values"), "score 'one' needs an object 'values'"),
-        (lambda c: c["scores"]["one"]["values"].update(w=1), "the unknown model 'w'"),
-        (lambda c: c["scores"]["one"]["values"].update(z="a"), "a number or null, and is 'a'"),
-        (lambda c: c["scores"]["one"]["values"].update(z=float("inf")), "null, and is inf"),
-        (lambda c: c["scores"]["one"].update(title=4), "title of 'one' must be a text"),
+        (lambda c: c["scores"].update(one=7), "score 'one' must be an object, got 7"),
+        (lambda c: c["scores"]["one"].pop("values"), "score 'one' must have an object 'values'"),
+        (lambda c: c["scores"]["one"]["values"].update(w=1), "an unknown model 'w'"),
+        (lambda c: c["scores"]["one"]["values"].update(z="a"), "a number or null, got 'a'"),
+        (lambda c: c["scores"]["one"]["values"].update(z=float("inf")), "null, got inf"),
+        (lambda c: c["scores"]["one"].update(title=4), "title of 'one' must be a string"),
         (lambda c: c["scores"]["one"].update(seconds="4"), "seconds of 'one' must be a number"),
-        (lambda c: c["scores"]["one"].update(tau=0.5), "tau of 'one' is 0.5, and its values give"),
+        (lambda c: c["scores"]["one"].update(tau=0.5), "tau of 'one' is 0.5, but its values give"),
         (lambda c: c["scores"]["one"].update(weighted_tau=None), "weighted_tau of 'one' is None"),
-        (lambda c: c["scores"]["one"]["values"].update(z=9), "one of them was changed"),
+        (lambda c: c["scores"]["one"]["values"].update(z=9), "the file was edited"),
         (lambda c: c.update(resamples=0), "'resamples' must be an integer from 1"),
         (lambda c: c.update(seed=-1), "'seed' must be an integer from 0"),
-        (lambda c: c.update(left_out=[1]), "needs an object 'left_out'"),
+        (lambda c: c.update(left_out=[1]), "must have an object 'left_out'"),
         (lambda c: c.update(left_out={"two": 1}), "'left_out' of 'two'"),
     ],
 )
-def test_a_wrong_result_is_refused_in_one_line(change: Change, complaint: str) -> None:
-    with pytest.raises(InputError, match=complaint) as refused:
-        from_dict(changed(change), "the result 'r.json'")
-    assert str(refused.value).startswith("the result 'r.json'")
-    assert "\n" not in str(refused.value)
+def test_an_invalid_result_is_rejected_in_one_line(change: Change, message: str) -> None:
+    with pytest.raises(InputError, match=message) as rejected:
+        verified(changed(change), "the result 'r.json'")
+    assert str(rejected.value).startswith("the result 'r.json'")
+    assert "\n" not in str(rejected.value)
 
 
-def test_what_follows_from_values_need_not_be_stated() -> None:
+def test_computed_keys_are_optional() -> None:
     content = changed(lambda c: [s.pop("tau") and s.pop("interval") for s in c["scores"].values()])
-    assert from_dict(content) == BED
+    assert verified(content) == BED
 
 
-def test_a_file_that_is_no_result(tmp_path: Path) -> None:
+def test_a_missing_or_damaged_file(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the result"):
         load(tmp_path / "absent.json")
     (tmp_path / "r.json").write_text("{")

@@ -1,4 +1,4 @@
-"""`oodzoo testbed`: how well scores order models, on the paper's data and on yours."""
+"""`oodzoo testbed`: judge scores by the accuracy of models on left-out domains."""
 
 from __future__ import annotations
 
@@ -23,56 +23,53 @@ def judge_scores(
         str,
         typer.Argument(
             metavar="paper|STORE|compare",
-            help="The paper's figures; a feature store; or compare, and then results. "
-            "(A store named paper is ./paper.)",
+            help="paper: the published figures; STORE: a feature store; compare: several results. "
+            "(For a store named paper, pass ./paper.)",
         ),
     ],
     results: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="RESULT", help="For compare: files made with --out."),
+        typer.Argument(metavar="RESULT", help="compare only: files written with --out."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="For a store: write the result to this JSON file.")
+        Path | None, typer.Option(help="STORE only: write the result to this JSON file.")
     ] = None,
     plot: PlotOption = None,
     protocol: Annotated[
         str,
         typer.Option(
-            help="For a store: all computes scores on all domains, unseen for each domain on "
-            "the others."
+            help="STORE only: all computes scores on all domains; unseen computes them without "
+            "the test domain, for each test domain."
         ),
     ] = "all",
     values: Annotated[
         Path | None,
         typer.Option(
-            help="For a store: CSV of further scores, such as model,source_accuracy.",
+            help="STORE only: CSV file of external scores, such as model,source_accuracy.",
         ),
     ] = None,
 ) -> None:
-    """Judge scores by the accuracy that models reach."""
+    """Judge scores by their rank correlation with the accuracy of models."""
     if target not in ("paper", "compare"):
-        _refuse(target, {"RESULT": results})
+        _reject(target, {"RESULT": results})
         bed = _run(terminal, Path(target), protocol, values, out)
         save_plot(terminal, bed, plot)
         return
     computed = protocol if protocol != "all" else None
-    _refuse(target, {"--out": out, "--values": values, "--protocol": computed})
+    _reject(target, {"--out": out, "--values": values, "--protocol": computed})
     if target == "paper":
-        _refuse(target, {"RESULT": results})
+        _reject(target, {"RESULT": results})
         _paper(terminal, plot)
     else:
         _compare(terminal, results or [], plot)
 
 
-def _refuse(target: str, given: dict[str, object]) -> None:
-    """What has no meaning here is said and not passed over."""
+def _reject(target: str, given: dict[str, object]) -> None:
+    """Reject options that do not apply."""
     for option, value in given.items():
         if value:
-            raise InputError(f"oodzoo testbed {target} takes no {option}, and got {_shown(value)}")
-
-
-def _shown(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+            shown = " ".join(map(str, value)) if isinstance(value, list) else value
+            raise InputError(f"oodzoo testbed {target} does not take {option}, got {shown}")
 
 
 def _run(
@@ -84,18 +81,18 @@ def _run(
     from oodzoo.testbed.external import read_values
 
     opened = FeatureStore(store)
-    given = {} if values is None else read_values(values)
+    external = {} if values is None else read_values(values)
     with terminal.progress("Judging") as progress:
         bed = run(
             opened,
             protocol=protocol,  # type: ignore[arg-type]
-            values=given,
+            values=external,
             progress=progress,
         )
     show_bed(terminal, bed)
     if out is not None:
         save(bed, out)
-        terminal.say(f"the result is in {out}")
+        terminal.say(f"Result: {out}")
     terminal.document(bed.to_dict())
     return bed
 
@@ -116,7 +113,7 @@ def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None
 
     if not results:
         raise InputError(
-            "oodzoo testbed compare needs results; make them with: oodzoo testbed STORE --out FILE"
+            "oodzoo testbed compare needs results; write them with: oodzoo testbed STORE --out FILE"
         )
     beds = [load(path) for path in results]
     names = [bed.name for bed in beds]
@@ -126,11 +123,11 @@ def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None
     ]
     for label in labels:
         if labels.count(label) > 1:
-            raise InputError(f"two results are called {label!r}; rename one of the files")
+            raise InputError(f"two results are named {label!r}; rename one of the files")
     protocols = dict.fromkeys(str(bed.data.get("protocol", "unknown")) for bed in beds)
     if len(protocols) > 1:
-        terminal.warn(f"the results are made by different protocols: {', '.join(protocols)}")
-    together = compare(dict(zip(labels, beds, strict=True)))
-    show_comparison(terminal, together)
-    terminal.document(comparison_document(together))
-    save_plot(terminal, together, plot)
+        terminal.warn(f"the results use different protocols: {', '.join(protocols)}")
+    comparison = compare(dict(zip(labels, beds, strict=True)))
+    show_comparison(terminal, comparison)
+    terminal.document(comparison_document(comparison))
+    save_plot(terminal, comparison, plot)

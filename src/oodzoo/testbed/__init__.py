@@ -1,16 +1,16 @@
-"""How good scores are: their order of the models against the accuracy that these reach."""
+"""Test beds: rank correlation of scores with the accuracy of models on left-out domains."""
 
-from oodzoo.testbed.bed import Column, Judged, TestBed, judge
-from oodzoo.testbed.comparing import Comparison, Means, compare
+from oodzoo.testbed.bed import Column, ScoreResult, TestBed, judge
+from oodzoo.testbed.comparison import Comparison, Means, compare
 from oodzoo.testbed.published import paper
 from oodzoo.testbed.results import load, save
-from oodzoo.testbed.running import run
+from oodzoo.testbed.runner import run
 
 __all__ = [
     "Column",
     "Comparison",
-    "Judged",
     "Means",
+    "ScoreResult",
     "TestBed",
     "compare",
     "judge",

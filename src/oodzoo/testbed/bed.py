@@ -1,4 +1,4 @@
-"""Scores of models judged by the accuracy that the models reach in the end."""
+"""Judge scores by their rank correlation with the accuracy of models."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
-from oodzoo.testbed.correlation import Kind, apart, correlation, draw, interval, resampled
+from oodzoo.testbed.correlation import Kind, correlation, differ, draw_counts, interval, resampled
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,16 +28,16 @@ Interval = tuple[float, float] | None
 
 @dataclass(frozen=True)
 class Column:
-    """A score of each model, as it was computed.
+    """Values of a score.
 
     Attributes
     ----------
     values : mapping
-        None for a model that has no such score.
+        Value for each model; None if the model has none.
     title : str
-        The name in full.
+        Full name of the score.
     seconds : float, optional
-        How long it took for all models together.
+        Total computing time for all models.
     """
 
     values: Values
@@ -46,24 +46,24 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """How well a score orders the models that have it.
+class ScoreResult:
+    """Rank correlation of a score with accuracy, on the models that have the score.
 
     Attributes
     ----------
     values, title, seconds
         As in :class:`Column`.
     models : int
-        How many models have the score.
+        Number of models that have the score.
     weighted_tau, tau : float or None
-        None where the score, or the accuracy, is the same for all of them.
+        None if all models have the same score or the same accuracy.
     interval, tau_interval : (float, float) or None
-        90 % intervals of the two, by resampling models.
+        90 % bootstrap intervals of the two, from resampling models.
     common : float or None
-        The weighted tau on the models that have every score.
-    regret : float
-        Percentage points between the most accurate model of all and the score's first choice
-        (their mean, if several come first).
+        Weighted tau on the models that have every score.
+    regret : float or None
+        Percentage points of accuracy between the best model of all and the top model under this
+        score (the mean of several that are tied).
     """
 
     values: Values
@@ -80,28 +80,30 @@ class Judged:
 
 @dataclass(frozen=True)
 class TestBed:
-    """The accuracy of models, and scores judged by it.
+    """Accuracy of models, and scores judged by it.
 
     Attributes
     ----------
     data : dict
-        What it was made from: its `name`, and whatever else is known.
+        Provenance of the data: its `name`, and optionally more.
     accuracy : dict
-        Percent, for each model.
+        Accuracy of each model, in percent.
     scores : dict
-        A :class:`Judged` for each score.
+        A :class:`ScoreResult` for each score.
     indistinguishable : tuple of (str, str)
-        Scores whose weighted taus cannot be told apart: the 90 % interval of their difference, over
-        resamples of the models that have both, holds zero.
+        Pairs of scores that are statistically tied: the 90 % interval of the difference of their
+        weighted taus, over resamples of the models that have both, contains zero.
     left_out : dict
-        For a score, why some models do not have it.
+        For each score, the models that lack it and the reason.
     resamples, seed : int
-        Of the intervals.
+        Number and seed of the bootstrap resamples.
     """
+
+    __test__: ClassVar[bool] = False  # not a pytest class
 
     data: dict[str, Any]
     accuracy: dict[str, float]
-    scores: dict[str, Judged]
+    scores: dict[str, ScoreResult]
     indistinguishable: tuple[tuple[str, str], ...]
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     resamples: int = RESAMPLES
@@ -109,6 +111,7 @@ class TestBed:
 
     @property
     def name(self) -> str:
+        """Name of the data set."""
         return str(self.data["name"])
 
     @property
@@ -121,29 +124,29 @@ class TestBed:
         return max(self.scores, key=lambda name: _or_lowest(self.scores[name].weighted_tau))
 
     def tied(self, one: str, two: str) -> bool:
-        """Whether two scores cannot be told apart."""
+        """Whether two scores are statistically tied."""
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
 
-    def resampled(self, score: str, *beside: str) -> NDArray[np.float64]:
-        """The weighted tau of a score in each resample of the models.
+    def resampled(self, score: str, *others: str) -> NDArray[np.float64]:
+        """Return the weighted tau of a score in each bootstrap resample of the models.
 
-        Only models that have the scores `beside` it count, too, so that those can be compared.
+        Restricted to models that also have the scores `others`, so that they can be compared.
         """
-        return self._resampling.of("weighted_tau", score, *beside)
+        return self._bootstrap.draws("weighted_tau", score, *others)
 
     @functools.cached_property
-    def _resampling(self) -> _Resampling:
-        values = {name: judged.values for name, judged in self.scores.items()}
-        return _Resampling(self.accuracy, values, self.resamples, self.seed)
+    def _bootstrap(self) -> _Bootstrap:
+        values = {name: result.values for name, result in self.scores.items()}
+        return _Bootstrap(self.accuracy, values, self.resamples, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
-        """The test bed as a JSON document."""
+        """Convert the test bed to a JSON document."""
         return {
             "schema": SCHEMA,
             "data": self.data,
             "models": list(self.models),
             "accuracy": self.accuracy,
-            "scores": {name: dataclasses.asdict(judged) for name, judged in self.scores.items()},
+            "scores": {name: dataclasses.asdict(result) for name, result in self.scores.items()},
             "indistinguishable": [list(pair) for pair in self.indistinguishable],
             "left_out": self.left_out,
             "resamples": self.resamples,
@@ -152,12 +155,12 @@ class TestBed:
 
     @classmethod
     def from_dict(cls, document: dict[str, Any]) -> TestBed:
-        """The test bed that :meth:`to_dict` was called on; nothing is computed again."""
+        """Restore a test bed from :meth:`to_dict`, without recomputing anything."""
         return structured(document, cls, "the test bed")
 
     def plot(self) -> Figure:
-        """Each score against accuracy, one panel for each, as a matplotlib figure."""
-        from oodzoo.report.plots import plot_scores
+        """Plot each score against accuracy, one panel per score, with matplotlib."""
+        from oodzoo.report.figures import plot_scores
 
         return plot_scores([self])
 
@@ -171,20 +174,20 @@ def judge(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> TestBed:
-    """Compare scores of models with their accuracy.
+    """Judge scores by the accuracy of the models.
 
     Parameters
     ----------
     data : dict
-        Its `name` is what tables show.
+        Provenance of the data; needs a `name`, which is shown in tables.
     accuracy : mapping
-        Percent, for each model.
+        Accuracy of each model, in percent.
     columns : mapping
         Scores by name.
     left_out : mapping, optional
-        For a score, why models do not have it.
+        For each score, the models that lack it and the reason.
     resamples, seed : int
-        For the intervals.
+        Number and seed of the bootstrap resamples.
 
     Examples
     --------
@@ -196,34 +199,34 @@ def judge(
     """
     accuracy = dict(accuracy)
     values = {name: {m: c.values.get(m) for m in accuracy} for name, c in columns.items()}
-    resampling = _Resampling(accuracy, values, resamples, seed)
-    common = having(accuracy, *values.values())
+    bootstrap = _Bootstrap(accuracy, values, resamples, seed)
+    common = models_with(accuracy, *values.values())
     scores = {}
     for name, column in columns.items():
-        own = having(accuracy, values[name])
-        scores[name] = Judged(
+        own = models_with(accuracy, values[name])
+        scores[name] = ScoreResult(
             values=values[name],
             title=column.title or name,
             seconds=column.seconds,
             models=len(own),
             weighted_tau=_correlation("weighted_tau", values[name], accuracy, own),
             tau=_correlation("tau", values[name], accuracy, own),
-            interval=interval(resampling.of("weighted_tau", name)),
-            tau_interval=interval(resampling.of("tau", name)),
+            interval=interval(bootstrap.draws("weighted_tau", name)),
+            tau_interval=interval(bootstrap.draws("tau", name)),
             common=_correlation("weighted_tau", values[name], accuracy, common),
             regret=_regret(accuracy, values[name]),
         )
     pairs = tuple(
         (one, two)
         for one, two in itertools.combinations(sorted(scores), 2)
-        if not resampling.apart(one, two)
+        if not bootstrap.differ(one, two)
     )
     reasons = {name: dict(why) for name, why in (left_out or {}).items()}
     return TestBed(dict(data), accuracy, scores, pairs, reasons, resamples, seed)
 
 
-class _Resampling:
-    """Resamples of the models of a test bed."""
+class _Bootstrap:
+    """Bootstrap resamples of the models of a test bed."""
 
     def __init__(
         self,
@@ -234,26 +237,26 @@ class _Resampling:
     ) -> None:
         self._accuracy = accuracy
         self._values = values
-        self._counts = draw(tuple(accuracy), resamples, seed)
-        self._known: dict[tuple[Kind, str, tuple[str, ...]], NDArray[np.float64]] = {}
+        self._counts = draw_counts(tuple(accuracy), resamples, seed)
+        self._cache: dict[tuple[Kind, str, tuple[str, ...]], NDArray[np.float64]] = {}
 
-    def of(self, kind: Kind, score: str, *beside: str) -> NDArray[np.float64]:
-        """The correlation of a score, on the models that have it, and those beside it."""
-        models = having(self._accuracy, *(self._values[name] for name in (score, *beside)))
+    def draws(self, kind: Kind, score: str, *others: str) -> NDArray[np.float64]:
+        """Correlation of a score in each resample, on the models that have it and the others."""
+        models = models_with(self._accuracy, *(self._values[name] for name in (score, *others)))
         key = (kind, score, models)
-        if key not in self._known:
-            at = [place for place, m in enumerate(self._accuracy) if m in models]
+        if key not in self._cache:
+            at = [position for position, m in enumerate(self._accuracy) if m in models]
             x = np.array([self._values[score][m] for m in models], np.float64)
             y = np.array([self._accuracy[m] for m in models], np.float64)
-            self._known[key] = resampled(kind, x, y, self._counts[:, at])
-        return self._known[key]
+            self._cache[key] = resampled(kind, x, y, self._counts[:, at])
+        return self._cache[key]
 
-    def apart(self, one: str, two: str) -> bool:
-        return apart(self.of("weighted_tau", one, two), self.of("weighted_tau", two, one))
+    def differ(self, one: str, two: str) -> bool:
+        return differ(self.draws("weighted_tau", one, two), self.draws("weighted_tau", two, one))
 
 
-def having(accuracy: Mapping[str, float], *columns: Values) -> tuple[str, ...]:
-    """The models that have all of some scores."""
+def models_with(accuracy: Mapping[str, float], *columns: Values) -> tuple[str, ...]:
+    """Return the models that have all of some scores."""
     return tuple(m for m in accuracy if all(values.get(m) is not None for values in columns))
 
 

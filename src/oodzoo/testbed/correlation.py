@@ -1,4 +1,4 @@
-r"""How well the order of a score agrees with that of accuracy, and how sure that is.
+r"""Rank correlations and their bootstrap intervals.
 
 Kendall's tau and the weighted tau of Vigna (A Weighted Correlation Index for Rankings with Ties,
 WWW 2015), as ``scipy.stats.kendalltau`` and ``scipy.stats.weightedtau`` define them:
@@ -7,13 +7,13 @@ WWW 2015), as ``scipy.stats.kendalltau`` and ``scipy.stats.weightedtau`` define 
    \langle x, y\rangle = \sum_{i,j} \operatorname{sign}(x_i-x_j)\operatorname{sign}(y_i-y_j)\,
    (w_i + w_j),
 
-with :math:`w_i = 1` for Kendall's and :math:`w_i = 1/(1+r_i)` for the weighted one, where
-:math:`r_i` is the place of model i from the best, by x and then y; the mean is taken with that by
-y and then x. The best models weigh most: who chooses a model looks at the top.
+with :math:`w_i = 1` for Kendall's tau and :math:`w_i = 1/(1+r_i)` for the weighted tau, where
+:math:`r_i` is the rank of model i from the top, by x and then y; the result is averaged with that
+for the rank by y and then x. The best models have the largest weights.
 
-Resamples of models are described by how often each was drawn. Copies of a model stand beside
-each other in every order and are tied with each other, so the order of the models is found once,
-and all resamples together are a product of matrices.
+A bootstrap resample is given by the number of times each model was drawn. Copies of a model are
+adjacent in every order and tied with each other, so the models are sorted once and all resamples
+are computed by one matrix product.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Counts = NDArray[np.int64]
 
 
 def correlation(kind: Kind, x: ArrayLike, y: ArrayLike) -> float | None:
-    """The correlation of two orders; None where one of them has no order at all.
+    """Compute a rank correlation; None if all values of x or of y are tied.
 
     Examples
     --------
@@ -47,19 +47,19 @@ def correlation(kind: Kind, x: ArrayLike, y: ArrayLike) -> float | None:
 
 
 def resampled(kind: Kind, x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
-    """The correlation in each resample.
+    """Compute a rank correlation in each bootstrap resample.
 
     Parameters
     ----------
     kind : {"weighted_tau", "tau"}
     x, y : array (n,)
     counts : array (B, n)
-        How often each model is in each resample.
+        Number of times each model was drawn in each resample.
 
     Returns
     -------
     array (B,)
-        NaN where all that was drawn is tied.
+        NaN where all models drawn are tied.
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if kind == "tau":
@@ -71,7 +71,7 @@ def resampled(kind: Kind, x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
 
 
 def _hyperbolic(order: NDArray[np.intp], counts: Counts) -> Floats:
-    """For each model the sum of 1/(1 + place) over the places that its copies take."""
+    """Sum of 1/(1 + rank) over the copies of each model."""
     ends = counts[:, order].cumsum(axis=1)
     most = int(ends[:, -1].max(initial=0)) if len(order) else 0
     sums = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, most + 1))])
@@ -88,20 +88,20 @@ def _ratio(x: Floats, y: Floats, weights: Floats, counts: Counts) -> Floats:
         return total
 
     of_x = product(in_x * in_x)
-    # mostly nothing is tied but a model with itself
+    # usually the same, as no two models are tied
     of_y = of_x if np.array_equal(in_x == 0, in_y == 0) else product(in_y * in_y)
     scale = np.sqrt(of_x * of_y)
     ratio = np.divide(
         product(in_x * in_y), scale, out=np.full(len(counts), np.nan), where=scale > 0
     )
-    clipped: Floats = np.clip(ratio, -1.0, 1.0)  # rounding can lead out of the interval
+    clipped: Floats = np.clip(ratio, -1.0, 1.0)  # rounding errors
     return clipped
 
 
-def draw(models: Sequence[str], resamples: int, seed: int) -> Counts:
-    """How often each model is drawn, with replacement, in each resample.
+def draw_counts(models: Sequence[str], resamples: int, seed: int) -> Counts:
+    """Draw bootstrap resamples: how often each model is drawn, with replacement.
 
-    The same models get the same resamples, whatever the data set: what is compared is paired.
+    The same models give the same resamples for any data set, so that comparisons are paired.
     """
     names = hashlib.sha256("\n".join(models).encode()).digest()
     rng = np.random.default_rng([seed, int.from_bytes(names[:8], "big")])
@@ -110,7 +110,7 @@ def draw(models: Sequence[str], resamples: int, seed: int) -> Counts:
 
 
 def interval(draws: Floats) -> tuple[float, float] | None:
-    """The central part of resampled values; None where no resample has any."""
+    """Return the central 90 % interval of resampled values; None if none is finite."""
     draws = draws[np.isfinite(draws)]
     if not len(draws):
         return None
@@ -118,7 +118,7 @@ def interval(draws: Floats) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-def apart(one: Floats, two: Floats) -> bool:
-    """Whether the interval of a paired difference leaves zero out."""
-    between = interval(one - two)
-    return between is not None and (between[0] > 0 or between[1] < 0)
+def differ(one: Floats, two: Floats) -> bool:
+    """Whether the interval of the paired difference excludes zero."""
+    difference = interval(one - two)
+    return difference is not None and (difference[0] > 0 or difference[1] < 0)

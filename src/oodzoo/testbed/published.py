@@ -1,4 +1,4 @@
-"""The figures of the ZooD paper: 35 models, 7 data sets, 6 scores.
+"""Figures published in the ZooD paper: 35 models, 7 data sets, 6 scores.
 
 Q. Dong, A. Muhammad, F. Zhou, C. Xie, T. Hu, Y. Yang, S.-H. Bae, Z. Li, ZooD: Exploiting Model Zoo
 for Out-of-Distribution Generalization, NeurIPS 2022, tables of the appendix.
@@ -19,12 +19,12 @@ TITLES = {
     "logme": "Log maximum evidence",
     "zood": "ZooD",
 }
-NEED_A_HEAD = ("leep", "nce")
-"""Scores that 10 of the 35 models do not have: they were pre-trained without a classifier."""
+HEAD_SCORES = ("leep", "nce")
+"""Scores that 10 of the 35 models lack: they were pre-trained without a classifier head."""
 
 
 def read(table: str) -> list[dict[str, str]]:
-    """The rows of one of the paper's tables, by the name of its file."""
+    """Read the rows of one of the paper's tables, given the name of its file."""
     text = (files("oodzoo.testbed") / "paper" / f"{table}.csv").read_text(encoding="utf-8")
     return list(csv.DictReader(text.splitlines()))
 
@@ -32,13 +32,15 @@ def read(table: str) -> list[dict[str, str]]:
 def paper(
     *, with_head: bool = False, resamples: int = RESAMPLES, seed: int = SEED
 ) -> dict[str, TestBed]:
-    """The paper's test bed, for each of its data sets.
+    """Return the paper's test bed for each of its data sets.
 
     Parameters
     ----------
     with_head : bool
-        The 25 models that have a classifier head, and the scores that need one beside the
-        others; without it all 35, and the scores that need none.
+        If true, the 25 models with a classifier head and all six scores; otherwise all 35 models
+        and the four scores that need no head.
+    resamples, seed : int
+        Number and seed of the bootstrap resamples.
 
     Examples
     --------
@@ -54,8 +56,8 @@ def paper(
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         here = [row for row in rows if row["dataset"] == dataset]
         if with_head:
-            here = [row for row in here if all(row[score] for score in NEED_A_HEAD)]
-        scores = [score for score in TITLES if with_head or score not in NEED_A_HEAD]
+            here = [row for row in here if all(row[score] for score in HEAD_SCORES)]
+        scores = [score for score in TITLES if with_head or score not in HEAD_SCORES]
         columns = {
             score: Column({names[row["model"]]: float(row[score]) for row in here}, TITLES[score])
             for score in scores

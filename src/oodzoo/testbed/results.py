@@ -1,20 +1,20 @@
-"""Results of a test bed as a file that others can read, check and put beside theirs.
+"""Read and write the results of a test bed.
 
 A result is a JSON object::
 
     schema             1
-    data               name of the data set, and what else is known of it
+    data               name of the data set, and optionally more about it
     models             names of the models
-    accuracy           percent, for each model
-    scores             for each score: title, values (a number for each model, or null), models
-                       (how many have it), weighted_tau, tau, interval, tau_interval, common,
-                       regret, seconds
-    indistinguishable  pairs of scores that cannot be told apart
-    left_out           for a score, why models do not have it
-    resamples, seed    of the intervals
+    accuracy           accuracy of each model, in percent
+    scores             for each score: title, values (a number or null for each model), models (how
+                       many have it), weighted_tau, tau, interval, tau_interval, common, regret,
+                       seconds
+    indistinguishable  pairs of scores that are statistically tied
+    left_out           for each score, the models that lack it and the reason
+    resamples, seed    number and seed of the bootstrap resamples
 
-What follows from the values is computed again when a file is read, so a file that contradicts
-itself is refused.
+Everything that follows from the values is recomputed when a file is read, and an inconsistent file
+is rejected.
 """
 
 from __future__ import annotations
@@ -23,116 +23,114 @@ import math
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import read_json, write_json
+from oodzoo._io import read_json, require_schema, write_json
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed, judge
 
-_AGREEMENT = 1e-6
-"""To which correlations in a file must agree with those that its values give."""
+_TOLERANCE = 1e-6
+"""Largest difference between a correlation in a file and the recomputed one."""
 
 
 def save(bed: TestBed, path: str | Path) -> None:
-    """Write a test bed to a file, whole or not at all."""
+    """Write a test bed to a JSON file, atomically."""
     write_json(Path(path), bed.to_dict())
 
 
 def load(path: str | Path) -> TestBed:
-    """Read a test bed from a file, and check it."""
-    where = f"the result {str(path)!r}"
-    return verified(read_json(Path(path), "the result"), where)
+    """Read a test bed from a JSON file and verify it."""
+    return verified(read_json(Path(path), "the result"), f"the result {str(path)!r}")
 
 
-def verified(content: dict[str, Any], where: str = "the result") -> TestBed:
-    """A test bed from a JSON object; `where` names it in the message if it is wrong."""
-    found = content.get("schema")
-    if found != SCHEMA:
-        newer = isinstance(found, int) and found > SCHEMA
-        advice = "upgrade oodzoo" if newer else "make it with: oodzoo testbed STORE --out FILE"
-        raise InputError(f"{where} has the schema {found!r}, this oodzoo reads {SCHEMA}; {advice}")
-    data = _mapping(content, "data", where)
+def verified(content: dict[str, Any], context: str = "the result") -> TestBed:
+    """Recompute a test bed from a JSON object; `context` names the object in error messages."""
+    advice = "write it again with: oodzoo testbed STORE --out FILE"
+    require_schema(content, SCHEMA, context, advice)
+    data = _mapping(content, "data", context)
     if not isinstance(data.get("name"), str) or not data["name"]:
-        raise InputError(f"{where}: 'data' needs the 'name' of the data set, a text")
-    accuracy = _accuracy(content, where)
-    scores = _mapping(content, "scores", where)
+        raise InputError(f"{context}: 'data' must have the 'name' of the data set, a string")
+    accuracy = _accuracy(content, context)
+    scores = _mapping(content, "scores", context)
     if not scores:
-        raise InputError(f"{where}: 'scores' is empty")
+        raise InputError(f"{context}: 'scores' is empty")
     bed = judge(
         data,
         accuracy,
-        {name: _column(name, score, accuracy, where) for name, score in scores.items()},
-        left_out=_left_out(content, where),
-        resamples=_count(content, "resamples", RESAMPLES, where),
-        seed=_count(content, "seed", SEED, where),
+        {name: _column(name, score, accuracy, context) for name, score in scores.items()},
+        left_out=_left_out(content, context),
+        resamples=_count(content, "resamples", RESAMPLES, context),
+        seed=_count(content, "seed", SEED, context),
     )
     for name, score in scores.items():
         for part in ("weighted_tau", "tau"):
             stated, follows = score.get(part), getattr(bed.scores[name], part)
             if part in score and not _agree(stated, follows):
                 raise InputError(
-                    f"{where}: {part} of {name!r} is {stated!r}, and its values give {follows!r}; "
-                    "one of them was changed"
+                    f"{context}: {part} of {name!r} is {stated!r}, but its values give "
+                    f"{follows!r}; the file was edited"
                 )
     return bed
 
 
-def _accuracy(content: dict[str, Any], where: str) -> dict[str, float]:
-    accuracy = _mapping(content, "accuracy", where)
+def _accuracy(content: dict[str, Any], context: str) -> dict[str, float]:
+    accuracy = _mapping(content, "accuracy", context)
     models = content.get("models")
     listed = isinstance(models, list) and all(isinstance(model, str) for model in models)
     if not isinstance(models, list) or not listed or sorted(models) != sorted(accuracy):
-        raise InputError(f"{where}: 'models' must list the models that 'accuracy' has")
+        raise InputError(f"{context}: 'models' must list the models in 'accuracy'")
     if len(models) < 2:
-        raise InputError(f"{where} has {len(models)} models; an order needs two at least")
+        raise InputError(f"{context} has {count(len(models), 'model')}; at least 2 are needed")
     for model, value in accuracy.items():
         if not _is_number(value) or not 0 <= value <= 100:
             raise InputError(
-                f"{where}: the accuracy of {model!r} must be a percentage, and is {value!r}"
+                f"{context}: the accuracy of {model!r} must be a percentage, got {value!r}"
             )
     return {model: float(accuracy[model]) for model in models}
 
 
-def _column(name: str, score: Any, accuracy: dict[str, float], where: str) -> Column:
+def _column(name: str, score: Any, accuracy: dict[str, float], context: str) -> Column:
     if not isinstance(score, dict):
-        raise InputError(f"{where}: the score {name!r} must be an object, and is {score!r}")
-    values = _mapping(score, "values", f"{where}, score {name!r}")
+        raise InputError(f"{context}: the score {name!r} must be an object, got {score!r}")
+    values = _mapping(score, "values", f"{context}, score {name!r}")
     for model, value in values.items():
         if model not in accuracy:
-            raise InputError(f"{where}: the score {name!r} has the unknown model {model!r}")
+            raise InputError(f"{context}: the score {name!r} has an unknown model {model!r}")
         if value is not None and not _is_number(value):
             raise InputError(
-                f"{where}: the score {name!r} of {model!r} must be a number or null, and is "
-                f"{value!r}"
+                f"{context}: the score {name!r} of {model!r} must be a number or null, "
+                f"got {value!r}"
             )
     title, seconds = score.get("title", ""), score.get("seconds")
     if not isinstance(title, str):
-        raise InputError(f"{where}: the title of {name!r} must be a text, and is {title!r}")
+        raise InputError(f"{context}: the title of {name!r} must be a string, got {title!r}")
     if seconds is not None and not _is_number(seconds):
-        raise InputError(f"{where}: the seconds of {name!r} must be a number, and are {seconds!r}")
+        raise InputError(f"{context}: the seconds of {name!r} must be a number, got {seconds!r}")
     return Column(values, title, seconds)
 
 
-def _left_out(content: dict[str, Any], where: str) -> dict[str, dict[str, str]]:
-    reasons = _mapping(content, "left_out", where) if "left_out" in content else {}
+def _left_out(content: dict[str, Any], context: str) -> dict[str, dict[str, str]]:
+    reasons = _mapping(content, "left_out", context) if "left_out" in content else {}
     for name, why in reasons.items():
-        texts = why.values() if isinstance(why, dict) else [why]
-        if not isinstance(why, dict) or not all(isinstance(text, str) for text in texts):
-            raise InputError(f"{where}: 'left_out' of {name!r} must give reasons, and is {why!r}")
+        if not isinstance(why, dict) or not all(isinstance(text, str) for text in why.values()):
+            raise InputError(
+                f"{context}: 'left_out' of {name!r} must map models to reasons, got {why!r}"
+            )
     return reasons
 
 
-def _mapping(content: dict[str, Any], key: str, where: str) -> dict[str, Any]:
+def _mapping(content: dict[str, Any], key: str, context: str) -> dict[str, Any]:
     value = content.get(key)
     if not isinstance(value, dict):
-        raise InputError(f"{where} needs an object {key!r}, and has {value!r}")
+        raise InputError(f"{context} must have an object {key!r}, got {value!r}")
     return value
 
 
-def _count(content: dict[str, Any], key: str, default: int, where: str) -> int:
+def _count(content: dict[str, Any], key: str, default: int, context: str) -> int:
     value = content.get(key, default)
     least = 1 if key == "resamples" else 0
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= 1_000_000:
         raise InputError(
-            f"{where}: {key!r} must be an integer from {least} to a million, and is {value!r}"
+            f"{context}: {key!r} must be an integer from {least} to 1,000,000, got {value!r}"
         )
     return value
 
@@ -144,4 +142,4 @@ def _is_number(value: Any) -> bool:
 def _agree(stated: Any, follows: float | None) -> bool:
     if stated is None or follows is None:
         return stated is follows
-    return _is_number(stated) and abs(stated - follows) <= _AGREEMENT
+    return _is_number(stated) and abs(stated - follows) <= _TOLERANCE

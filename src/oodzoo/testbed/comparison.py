@@ -1,4 +1,4 @@
-"""Several test beds side by side: which scores hold up over data sets."""
+"""Compare scores over several test beds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
 from oodzoo.testbed.bed import Interval, TestBed
-from oodzoo.testbed.correlation import apart, interval
+from oodzoo.testbed.correlation import differ, interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Means:
-    """A score over several data sets.
+    """Means of a score over the test beds that have it.
 
     Attributes
     ----------
     weighted_tau : float or None
-        The mean over the data sets that have the score.
     interval : (float, float) or None
-        Its 90 % interval, by resampling models; the data sets stay as they are.
+        90 % bootstrap interval of the mean weighted tau, from resampling models; the data sets are
+        fixed.
     regret : float or None
-        The mean, in percentage points.
+        Percentage points.
     beds : int
-        How many data sets have the score.
+        Number of test beds that have the score.
     """
 
     weighted_tau: float | None
@@ -42,34 +42,40 @@ class Means:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Several test beds, and what they say of each score together.
+    """Several test beds, and the mean of each score over them.
 
     Attributes
     ----------
     beds : dict
         A :class:`~oodzoo.testbed.TestBed` for each data set.
     means : dict
-        A :class:`Means` for each score, the best first; scores that all data sets have come first.
+        A :class:`Means` for each score, sorted by the number of data sets that have it and then by
+        weighted tau.
     indistinguishable : tuple of (str, str)
-        Scores whose mean weighted taus, over the data sets that have both, cannot be told apart.
+        Pairs of scores whose mean weighted taus, over the data sets that have both, are
+        statistically tied.
     """
 
     beds: dict[str, TestBed]
     means: dict[str, Means]
     indistinguishable: tuple[tuple[str, str], ...]
 
+    def tied(self, one: str, two: str) -> bool:
+        """Whether two scores are statistically tied."""
+        return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
+
     def plot(self) -> Figure:
-        """Each score against accuracy: a row for each data set, a column for each score."""
-        from oodzoo.report.plots import plot_scores
+        """Plot each score against accuracy: one row per data set, one column per score."""
+        from oodzoo.report.figures import plot_scores
 
         return plot_scores(list(self.beds.values()))
 
 
 def compare(beds: Mapping[str, TestBed]) -> Comparison:
-    """Put test beds side by side.
+    """Compare test beds.
 
-    Models are resampled for the intervals. Test beds of the same models share the resamples,
-    others are resampled each on its own.
+    Test beds of the same models share their bootstrap resamples; others are resampled
+    independently.
 
     Examples
     --------
@@ -81,7 +87,7 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
     0.8
     """
     if not beds:
-        raise InputError("there are no results to compare")
+        raise InputError("no test beds to compare; pass at least one")
     names = list(dict.fromkeys(name for bed in beds.values() for name in bed.scores))
     means = {name: _means(name, beds) for name in names}
     means = dict(
@@ -96,29 +102,29 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
     pairs = []
     for one, two in itertools.combinations(means, 2):
         both = [bed for bed in beds.values() if one in bed.scores and two in bed.scores]
-        if both and not apart(_mean(both, one, two), _mean(both, two, one)):
+        if both and not differ(_mean(both, one, two), _mean(both, two, one)):
             pairs.append((one, two))
     return Comparison(dict(beds), means, tuple(pairs))
 
 
 def _means(name: str, beds: Mapping[str, TestBed]) -> Means:
-    having = [bed for bed in beds.values() if name in bed.scores]
-    judged = [bed.scores[name] for bed in having]
-    taus = [one.weighted_tau for one in judged if one.weighted_tau is not None]
-    regrets = [one.regret for one in judged if one.regret is not None]
+    used = [bed for bed in beds.values() if name in bed.scores]
+    results = [bed.scores[name] for bed in used]
+    taus = [result.weighted_tau for result in results if result.weighted_tau is not None]
+    regrets = [result.regret for result in results if result.regret is not None]
     return Means(
         weighted_tau=float(np.mean(taus)) if taus else None,
-        interval=interval(_mean(having, name)),
+        interval=interval(_mean(used, name)),
         regret=float(np.mean(regrets)) if regrets else None,
-        beds=len(judged),
+        beds=len(used),
     )
 
 
-def _mean(beds: Sequence[TestBed], score: str, *beside: str) -> NDArray[np.float64]:
-    """The mean over test beds in each resample; as many as the one with the fewest has."""
+def _mean(beds: Sequence[TestBed], score: str, *others: str) -> NDArray[np.float64]:
+    """Mean over test beds in each resample; the fewest resamples of any test bed are used."""
     fewest = min(bed.resamples for bed in beds)
-    draws = np.stack([bed.resampled(score, *beside)[:fewest] for bed in beds])
-    ordered = draws[np.isfinite(draws).any(axis=1)]  # a score that orders nothing has no part
+    draws = np.stack([bed.resampled(score, *others)[:fewest] for bed in beds])
+    ordered = draws[np.isfinite(draws).any(axis=1)]  # without test beds where all models are tied
     if not len(ordered):
         return np.full(fewest, np.nan)
     mean: NDArray[np.float64] = ordered.mean(axis=0)

@@ -1,16 +1,16 @@
-"""The test bed on a store: every score that it allows, judged by linear probes.
+"""Run a test bed on a store: every available score, judged by linear probes.
 
 Two protocols:
 
 ``all``
-    Each score is computed once, on all domains, as `oodzoo rank` does it. Scores that leave domains
-    out themselves see the labels of every domain, as those do that do not.
+    Each score is computed once on all domains, as in `oodzoo rank`. Scores that leave domains out
+    themselves use the labels of every domain, like all others.
 ``unseen``
-    Each domain t is taken away first; the score is computed on the others and stands against the
-    accuracy on t. Scores and accuracies are averaged over t, as in the paper. It needs three
-    domains, and as many times the work as there are domains.
+    For each domain t, the score is computed on the other domains and compared with the accuracy on
+    t. Scores and accuracies are averaged over t, as in the paper. It needs at least three domains,
+    and takes as many times longer as there are domains.
 
-The accuracy is the same in both: that of linear probes that leave one domain out.
+The accuracy is the same in both: that of linear probes, leaving one domain out.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import numpy as np
 
 import oodzoo
 from oodzoo import scores
+from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource, as_source
@@ -32,9 +33,9 @@ from oodzoo.moments import Moments
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import FOLD_SCORES, fold_scores
 from oodzoo.scores import Score
-from oodzoo.scores.compute import is_own, compute_score
+from oodzoo.scores.compute import compute_score, is_own
 from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, Values, judge
-from oodzoo.testbed.probing import STRENGTH, probe_accuracy
+from oodzoo.testbed.probe import PROBE_C, probe_accuracy
 
 Protocol = Literal["all", "unseen"]
 Numbers = dict[str, float]
@@ -46,12 +47,14 @@ TITLES = {
     "accuracy": "Expected accuracy on an unseen domain",
     "parameters": "Number of parameters",
     "feature_dim": "Number of features",
-    "source_accuracy": "Accuracy on the data of pre-training",
+    "source_accuracy": "Accuracy on the pre-training data",
 }
 
 
 def run(
-    store: FeatureStore | FeatureSource,
+    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
     *,
     protocol: Protocol = "all",
     values: Mapping[str, Values] | None = None,
@@ -62,42 +65,44 @@ def run(
 ) -> TestBed:
     """Judge every score that a store allows by the accuracy of linear probes.
 
-    Scores are ZooD's with its two terms, expected accuracy, all registered ones (see
-    :mod:`oodzoo.scores`), and the baselines that cost nothing: numbers of parameters and features.
-    What has been computed is kept in the store, so an interrupted run goes on where it was.
+    The scores are ZooD and its two terms, the expected accuracy, all registered scores (see
+    :mod:`oodzoo.scores`), and two free baselines: the numbers of parameters and of features.
+    Results are cached in the store, so an interrupted run is resumed.
 
     Parameters
     ----------
-    store : FeatureStore
-        Or a source of features, such as :class:`oodzoo.features.source.ArraySource`.
+    features : mapping, FeatureStore or FeatureSource
+        A store; or features (n, d) of each model by name, with `y` and `domains`.
+    y, domains : sequence
+        Class and domain of each row, strings or integers; for arrays only.
     protocol : {"all", "unseen"}
-        On all domains, or for each domain on the others.
+        Compute scores on all domains, or for each domain on the others.
     values : mapping, optional
-        Further columns by name, such as `source_accuracy`: a number for each model, or None.
+        External scores by name, such as `source_accuracy`: a number or None for each model.
     name : str, optional
-        Of the data; the name of the store's folder if None.
+        Name of the data; the folder of the store if None.
     resamples, seed : int
-        For the intervals.
+        Number and seed of the bootstrap resamples.
     progress : callable, optional
-        Called with how many models are done, and how many there are.
+        Called with the numbers of models done and in total.
     """
-    source = as_source(store)
-    _require(source, protocol)
+    source = as_source(features, y, domains)
+    _require_enough(source, protocol)
     peers = [scores.get(name) for name in scores.names()]
-    given = _given(source, values or {})
+    external = _external(source, values or {})
     bench = _Bench(source, protocol)
     accuracy: Numbers = {}
-    for number, model in enumerate(source.models):
+    for done, model in enumerate(source.models):
         if progress is not None:
-            progress(number, len(source.models))
+            progress(done, len(source.models))
         bench.own(model)
         for peer in peers:
             bench.peer(peer, model)
         probe = functools.partial(probe_accuracy, source, model)
-        probes = bench.kept(model, "probe", source.domains, probe)
+        probes = bench.cached(model, "probe", source.domains, probe)
         accuracy[model] = float(np.mean(list(probes.values())))
     columns = bench.columns({peer.name: peer.title for peer in peers})
-    columns |= _baselines(source) | given
+    columns |= _baselines(source) | external
     return judge(
         _data(source, protocol, name),
         accuracy,
@@ -109,12 +114,12 @@ def run(
 
 
 class _Bench:
-    """Scores as they are computed, with the time that each takes."""
+    """Computes scores and the time that each takes."""
 
     def __init__(self, source: FeatureSource, protocol: Protocol) -> None:
         self._source = source
         self._protocol = protocol
-        # on which domains a score is computed; its value is the mean over these
+        # the score is computed on each set of domains, and averaged
         self._views: list[tuple[str, ...]] = [tuple(source.domains)]
         if protocol == "unseen":
             self._views = [tuple(d for d in source.domains if d != t) for t in source.domains]
@@ -123,24 +128,25 @@ class _Bench:
         self.left_out: dict[str, dict[str, str]] = {}
 
     def own(self, model: str) -> None:
-        """ZooD's score, its terms and the expected accuracy come from the same folds."""
+        """Compute ZooD's score, its terms and the expected accuracy, from the same folds."""
         kind = f"testbed-zood-{self._protocol}"
-        found = self.kept(
+        found = self.cached(
             model, kind, self._source.domains, _timed(functools.partial(self._folds, model))
         )
         for name in FOLD_SCORES:
             self._note(name, model, found[name], found["seconds"])
 
     def peer(self, score: Score, model: str) -> None:
-        """A registered score; where it cannot be computed, the reason is noted."""
+        """Compute a registered score, or note why it cannot be computed."""
         found = []
         for domains in self._views:
             compute = _timed(functools.partial(self._peer, score, model, domains))
             try:
-                # what others wrote may change from one run to the next
-                kept = is_own(score)
-                kind = f"testbed-{score.name}"
-                found.append(self.kept(model, kind, domains, compute) if kept else compute())
+                # scores of other packages may change from one run to the next
+                if is_own(score):
+                    found.append(self.cached(model, f"testbed-{score.name}", domains, compute))
+                else:
+                    found.append(compute())
             except InputError as error:
                 self.left_out.setdefault(score.name, {})[model] = str(error)
                 self._note(score.name, model, None, 0.0)
@@ -148,10 +154,10 @@ class _Bench:
         value = float(np.mean([one["value"] for one in found]))
         self._note(score.name, model, value, sum(one["seconds"] for one in found))
 
-    def kept(
+    def cached(
         self, model: str, kind: str, domains: Sequence[str], compute: Callable[[], Numbers]
     ) -> Numbers:
-        """Numbers from the store where it has them, computed and kept otherwise."""
+        """Return numbers from the cache of the source, or compute and cache them."""
         arrays = self._source.cached(
             kind,
             [model],
@@ -161,7 +167,7 @@ class _Bench:
         return {name: float(value) for name, value in arrays.items()}
 
     def columns(self, titles: Mapping[str, str]) -> dict[str, Column]:
-        """All scores that any model has."""
+        """Return all scores that at least one model has."""
         return {
             name: Column(values, TITLES.get(name) or titles[name], self.seconds[name])
             for name, values in self.values.items()
@@ -173,7 +179,7 @@ class _Bench:
         self.seconds[name] = self.seconds.get(name, 0.0) + seconds
 
     def _folds(self, model: str) -> Numbers:
-        # not from the cache of rankings: what is timed is all the work
+        # not from the cache of rankings: the time of all the work is measured
         source = self._source
         moments = {
             domain: Moments.stream(
@@ -198,28 +204,26 @@ class _Bench:
 
 
 def _timed(compute: Callable[[], Numbers]) -> Callable[[], Numbers]:
-    def run() -> Numbers:
+    def timed() -> Numbers:
         start = time.perf_counter()
         numbers = compute()
         return numbers | {"seconds": time.perf_counter() - start}
 
-    return run
+    return timed
 
 
-def _require(source: FeatureSource, protocol: str) -> None:
+def _require_enough(source: FeatureSource, protocol: str) -> None:
     if protocol not in get_args(Protocol):
         raise InputError(
-            f"unknown protocol {protocol!r}; known are {', '.join(get_args(Protocol))}"
+            f"unknown protocol {protocol!r}; available: {', '.join(get_args(Protocol))}"
         )
     least = 3 if protocol == "unseen" else 2
     if len(source.domains) < least:
         raise InputError(
-            f"there are {len(source.domains)} domains, and the protocol {protocol!r} needs {least}"
+            f"the protocol {protocol!r} needs at least {least} domains, got {len(source.domains)}"
         )
     if len(source.models) < 3:
-        raise InputError(
-            f"there are {len(source.models)} models; to judge an order takes three at least"
-        )
+        raise InputError(f"a test bed needs at least 3 models, got {len(source.models)}")
 
 
 def _baselines(source: FeatureSource) -> dict[str, Column]:
@@ -239,23 +243,23 @@ def _number(value: int | None) -> float | None:
     return None if value is None else float(value)
 
 
-def _given(source: FeatureSource, given: Mapping[str, Values]) -> dict[str, Column]:
+def _external(source: FeatureSource, external: Mapping[str, Values]) -> dict[str, Column]:
     computed = (*FOLD_SCORES, *scores.names(), "parameters", "feature_dim")
-    for name, values in given.items():
+    for name, values in external.items():
         if name in computed:
-            raise InputError(f"a score {name!r} is computed already; give yours another name")
+            raise InputError(f"the score name {name!r} is reserved; rename the external score")
         if not name.isidentifier():
             raise InputError(
-                f"a score is named by letters, digits and underscores, and not {name!r}"
+                f"a score name must consist of letters, digits and underscores, got {name!r}"
             )
         for model, value in values.items():
             if model not in source.models:
-                raise InputError(f"score {name!r}: there is no model {model!r}")
+                raise InputError(f"score {name!r}: no such model: {model!r}")
             if value is not None and not np.isfinite(value):
-                raise InputError(f"score {name!r}: the value of {model!r} is {value}, no number")
+                raise InputError(f"score {name!r}: the value of {model!r} is not finite: {value}")
     return {
         name: Column({m: values.get(m) for m in source.models}, TITLES.get(name, name))
-        for name, values in given.items()
+        for name, values in external.items()
     }
 
 
@@ -266,7 +270,7 @@ def _data(source: FeatureSource, protocol: Protocol, name: str | None) -> dict[s
         "classes": len(source.classes),
         "samples": sum(len(source.labels(domain)) for domain in source.domains),
         "protocol": protocol,
-        "probe": f"logistic regression, C = {STRENGTH}, leaving one domain out",
+        "probe": f"logistic regression, C = {PROBE_C}, leaving one domain out",
         "oodzoo": oodzoo.__version__,
     }
     return data if name is None else data | {"name": name}

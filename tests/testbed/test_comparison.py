@@ -1,0 +1,49 @@
+"""Scores compared over several test beds."""
+
+from __future__ import annotations
+
+import pytest
+from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED
+
+from oodzoo.errors import InputError
+from oodzoo.testbed import Column, compare, judge
+
+
+def test_means_are_over_the_data_sets_that_have_the_score() -> None:
+    easy = judge({"name": "easy"}, ACCURACY, {"a": PERFECT, "b": PERFECT}, resamples=100)
+    hard = judge({"name": "hard"}, ACCURACY, {"a": REVERSED, "c": PERFECT}, resamples=100)
+    together = compare({"easy": easy, "hard": hard})
+    assert list(together.means) == ["a", "b", "c"]  # first the score that both have
+    assert together.means["a"].weighted_tau == pytest.approx(
+        (1 + (hard.scores["a"].weighted_tau or 0)) / 2
+    )
+    assert together.means["a"].regret == 5.5
+    assert (together.means["a"].beds, together.means["b"].beds) == (2, 1)
+    assert together.tied("b", "a")
+    assert not together.tied("a", "c")
+    assert together.indistinguishable == (("a", "b"),)  # only the easy one has both
+    with pytest.raises(InputError, match="no test beds to compare"):
+        compare({})
+
+
+def test_test_beds_may_have_different_numbers_of_resamples() -> None:
+    beds = {
+        str(n): judge({"name": str(n)}, ACCURACY, {"a": NEARLY, "b": REVERSED}, resamples=n)
+        for n in (50, 80)
+    }
+    together = compare(beds)
+    assert together.means["a"].interval is not None
+    assert together.indistinguishable == ()
+
+
+def test_the_same_models_share_their_resamples() -> None:
+    one = judge({"name": "one"}, ACCURACY, {"a": NEARLY}, resamples=100)
+    two = judge({"name": "two"}, ACCURACY, {"a": NEARLY}, resamples=100)
+    alone, both = compare({"one": one}), compare({"one": one, "two": two})
+    assert alone.means["a"].interval == both.means["a"].interval
+
+
+def test_a_score_that_no_model_has() -> None:
+    none = Column(dict.fromkeys(ACCURACY))
+    bed = judge({"name": "toy"}, ACCURACY, {"none": none, "perfect": PERFECT}, resamples=20)
+    assert compare({"toy": bed}).means["none"].weighted_tau is None
