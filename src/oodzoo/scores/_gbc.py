@@ -8,10 +8,16 @@ from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.scores.classes import centre, class_means
 from oodzoo.scores.inputs import labelled_features, positive
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import principal_components
 
 
+@score(
+    "gbc",
+    title="Gaussian Bhattacharyya coefficient",
+    reference="Pándy et al., Transferability Estimation using Bhattacharyya Class "
+    "Separability, CVPR 2022",
+)
 def gbc(
     X: Any,
     y: Any,
@@ -97,16 +103,3 @@ def _overlaps(xp: Any, means: Array, variances: Array, c: int) -> float:
     )
     overlaps = xp.exp(-distances)
     return float(xp.sum(overlaps[:c]) + xp.sum(overlaps[c + 1 :]))
-
-
-register(
-    Score(
-        name="gbc",
-        function=gbc,
-        needs="features",
-        uses_domains=False,
-        reference="Pándy et al., Transferability Estimation using Bhattacharyya Class "
-        "Separability, CVPR 2022",
-        title="Gaussian Bhattacharyya coefficient",
-    )
-)

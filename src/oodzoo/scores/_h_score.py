@@ -6,10 +6,16 @@ from typing import Any
 
 from oodzoo.scores.classes import class_means, standardise
 from oodzoo.scores.inputs import labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
 
 
+@score(
+    "h_score",
+    title="H-Score",
+    reference="Bao et al., An Information-Theoretic Approach to Transferability in Task "
+    "Transfer Learning, ICIP 2019",
+)
 def h_score(X: Any, y: Any) -> float:
     """H-Score.
 
@@ -52,16 +58,3 @@ def h_score(X: Any, y: Any) -> float:
     # tr(cov(f)⁻¹ cov(E[f|y])) = Σ_c ‖Uᵀ1_c‖²/n_c, the projection of class indicators on span(f).
     _, projected = spectrum(backend, X, Y)
     return float(backend.xp.sum(projected**2 / counts))
-
-
-register(
-    Score(
-        name="h_score",
-        function=h_score,
-        needs="features",
-        uses_domains=False,
-        reference="Bao et al., An Information-Theoretic Approach to Transferability in Task "
-        "Transfer Learning, ICIP 2019",
-        title="H-Score",
-    )
-)

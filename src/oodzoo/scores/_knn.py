@@ -10,12 +10,19 @@ from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.scores.classes import one_hot
 from oodzoo.scores.inputs import as_classes, labelled_features, positive
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 
 # Similarities per block: 32 MB, and a few temporary arrays of that size.
 _BLOCK = 1 << 22
 
 
+@score(
+    "knn",
+    uses_domains=True,
+    title="Leave-one-domain-out nearest neighbours",
+    reference="Wu et al., Unsupervised Feature Learning via Non-Parametric Instance "
+    "Discrimination, CVPR 2018",
+)
 def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -> float:
     """Leave-one-domain-out accuracy of weighted nearest neighbours.
 
@@ -94,16 +101,3 @@ def _votes(xp: Any, similarity: Array, Y: Array, k: int, temperature: float) -> 
     # Relative to the nearest neighbour, whose vote must not underflow at a low temperature.
     votes = xp.exp((similarity - ordered[:, -1:]) / temperature)
     return xp.where(near, votes, xp.zeros_like(votes)) @ Y
-
-
-register(
-    Score(
-        name="knn",
-        function=knn,
-        needs="features",
-        uses_domains=True,
-        reference="Wu et al., Unsupervised Feature Learning via Non-Parametric Instance "
-        "Discrimination, CVPR 2018",
-        title="Leave-one-domain-out nearest neighbours",
-    )
-)

@@ -11,12 +11,19 @@ from oodzoo.moments import Moments, merge, oas_shrinkage
 from oodzoo.scores.classes import centre
 from oodzoo.scores.discriminant import log_joint, shrink
 from oodzoo.scores.inputs import as_classes, labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.sampling import generator, stratified_folds
 
 _FOLDS = 5
 
 
+@score(
+    "lda",
+    uses_domains=True,
+    title="Held-out accuracy of shrunk linear discriminant analysis",
+    reference="Fisher, The use of multiple measurements in taxonomic problems, Annals of "
+    "Eugenics 1936; shrinkage: Chen et al., IEEE Transactions on Signal Processing 2010",
+)
 def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     """Held-out accuracy of shrunk linear discriminant analysis.
 
@@ -97,16 +104,3 @@ def _classify(backend: Backend, X: Array, kept: Moments) -> Array:
     covariance = shrink(backend, within, oas_shrinkage(within, n, c=2 / d), max(spread, 0.0))
     priors = xp.where(present, xp.log(counts / n), -xp.inf + xp.zeros_like(counts))
     return xp.argmax(log_joint(backend, X, means, covariance, priors), axis=1)
-
-
-register(
-    Score(
-        name="lda",
-        function=lda,
-        needs="features",
-        uses_domains=True,
-        reference="Fisher, The use of multiple measurements in taxonomic problems, Annals of "
-        "Eugenics 1936; shrinkage: Chen et al., IEEE Transactions on Signal Processing 2010",
-        title="Held-out accuracy of shrunk linear discriminant analysis",
-    )
-)

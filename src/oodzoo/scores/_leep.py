@@ -6,9 +6,16 @@ from typing import Any
 
 from oodzoo.scores.classes import one_hot
 from oodzoo.scores.inputs import labelled_probabilities
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 
 
+@score(
+    "leep",
+    needs="probabilities",
+    title="Log expected empirical prediction",
+    reference="Nguyen et al., LEEP: A New Measure to Evaluate Transferability of Learned "
+    "Representations, ICML 2020",
+)
 def leep(source_probabilities: Any, y: Any) -> float:
     """Log expected empirical prediction.
 
@@ -55,16 +62,3 @@ def leep(source_probabilities: Any, y: Any) -> float:
     predicted = xp.sum((theta @ conditional.T) * Y, axis=1)
     # A sum of probabilities can exceed one by rounding.
     return min(0.0, float(xp.mean(xp.log(predicted))))
-
-
-register(
-    Score(
-        name="leep",
-        function=leep,
-        needs="probabilities",
-        uses_domains=False,
-        reference="Nguyen et al., LEEP: A New Measure to Evaluate Transferability of Learned "
-        "Representations, ICML 2020",
-        title="Log expected empirical prediction",
-    )
-)

@@ -10,7 +10,7 @@ from oodzoo.errors import InputError
 from oodzoo.evidence import decompose, log_evidence, maximise_evidence
 from oodzoo.scores.classes import one_hot
 from oodzoo.scores.inputs import labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
 
 # Constants of the authors' code.
@@ -19,6 +19,12 @@ _STOP = 1e-3
 _EPSILON = 1e-5
 
 
+@score(
+    "logme",
+    title="Logarithm of maximum evidence",
+    reference="You et al., LogME: Practical Assessment of Pre-trained Models for Transfer "
+    "Learning, ICML 2021",
+)
 def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> float:
     """Logarithm of the maximum evidence.
 
@@ -130,16 +136,3 @@ def _published(backend: Backend, X: Array, Y: Array) -> Array:
         - alpha * norm
         - n * math.log(2 * math.pi)
     ) / 2
-
-
-register(
-    Score(
-        name="logme",
-        function=logme,
-        needs="features",
-        uses_domains=False,
-        reference="You et al., LogME: Practical Assessment of Pre-trained Models for Transfer "
-        "Learning, ICML 2021",
-        title="Logarithm of maximum evidence",
-    )
-)

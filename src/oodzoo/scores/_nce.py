@@ -7,9 +7,16 @@ from typing import Any
 import numpy as np
 
 from oodzoo.scores.inputs import as_classes
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 
 
+@score(
+    "nce",
+    needs="source_labels",
+    title="Negative conditional entropy",
+    reference="Tran et al., Transferability and Hardness of Supervised Classification Tasks, "
+    "ICCV 2019",
+)
 def nce(source_labels: Any, y: Any) -> float:
     """Negative conditional entropy of the target label given the source label.
 
@@ -50,16 +57,3 @@ def nce(source_labels: Any, y: Any) -> float:
     conditional = joint / joint.sum(axis=1, keepdims=True)
     seen = joint > 0
     return float(np.sum(joint[seen] * np.log(conditional[seen])) / len(target))
-
-
-register(
-    Score(
-        name="nce",
-        function=nce,
-        needs="source_labels",
-        uses_domains=False,
-        reference="Tran et al., Transferability and Hardness of Supervised Classification Tasks, "
-        "ICCV 2019",
-        title="Negative conditional entropy",
-    )
-)

@@ -13,11 +13,16 @@ from oodzoo.errors import InputError
 from oodzoo.scores._leep import leep
 from oodzoo.scores.classes import centre
 from oodzoo.scores.inputs import labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.sampling import generator
 from oodzoo.scores.spectrum import principal_components
 
 
+@score(
+    "nleep",
+    title="LEEP over Gaussian clusters",
+    reference="Li et al., Ranking Neural Checkpoints, CVPR 2021",
+)
 def nleep(
     X: Any,
     y: Any,
@@ -109,15 +114,3 @@ def _posteriors(Z: Any, n_components: int, covariance: str, random_state: int) -
         # because samples coincide are harmless.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return mixture.fit(Z).predict_proba(Z)
-
-
-register(
-    Score(
-        name="nleep",
-        function=nleep,
-        needs="features",
-        uses_domains=False,
-        reference="Li et al., Ranking Neural Checkpoints, CVPR 2021",
-        title="LEEP over Gaussian clusters",
-    )
-)

@@ -11,13 +11,19 @@ from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.scores.classes import standardise
 from oodzoo.scores.inputs import labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.sampling import generator, stratified_order
 
 # Distances are rounded to this many decimals, so that rounding errors do not break ties.
 _DECIMALS = 12
 
 
+@score(
+    "parc",
+    title="Pairwise annotation representation comparison",
+    reference="Bolya et al., Scalable Diverse Model Selection for Accessible Transfer "
+    "Learning, NeurIPS 2021",
+)
 def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> float:
     """Pairwise annotation representation comparison.
 
@@ -96,16 +102,3 @@ def _pearson(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = np.sqrt((a @ a) * (b @ b))
     return float(np.clip(a @ b / size, -1, 1)) if size > 0 else 0.0
-
-
-register(
-    Score(
-        name="parc",
-        function=parc,
-        needs="features",
-        uses_domains=False,
-        reference="Bolya et al., Scalable Diverse Model Selection for Accessible Transfer "
-        "Learning, NeurIPS 2021",
-        title="Pairwise annotation representation comparison",
-    )
-)

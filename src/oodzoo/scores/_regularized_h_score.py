@@ -7,10 +7,16 @@ from typing import Any
 from oodzoo.backend import Array
 from oodzoo.scores.classes import centre, class_means
 from oodzoo.scores.inputs import labelled_features
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
 
 
+@score(
+    "regularized_h_score",
+    title="H-Score with shrunk covariance",
+    reference="Ibrahim et al., Newer is not always better: Rethinking transferability "
+    "metrics, their peculiarities, stability and performance, ECML PKDD 2022",
+)
 def regularized_h_score(X: Any, y: Any) -> float:
     """H-Score with a shrunk covariance.
 
@@ -75,16 +81,3 @@ def _ledoit_wolf(xp: Any, X: Array, variances: Array) -> float:
     fourth = float(xp.sum(xp.sum(X * X, axis=1) ** 2))
     error = (fourth / n - squares) / n
     return float(max(0.0, min(1.0, error / distance)))
-
-
-register(
-    Score(
-        name="regularized_h_score",
-        function=regularized_h_score,
-        needs="features",
-        uses_domains=False,
-        reference="Ibrahim et al., Newer is not always better: Rethinking transferability "
-        "metrics, their peculiarities, stability and performance, ECML PKDD 2022",
-        title="H-Score with shrunk covariance",
-    )
-)

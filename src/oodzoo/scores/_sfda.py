@@ -9,11 +9,17 @@ from oodzoo.backend import Array, Backend
 from oodzoo.scores.classes import centre, class_means
 from oodzoo.scores.discriminant import log_joint, log_softmax, shrink
 from oodzoo.scores.inputs import Codes, labelled_features, positive
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 
 _LEAST_SHRINKAGE = 1e-10
 
 
+@score(
+    "sfda",
+    title="Self-challenging Fisher discriminant analysis",
+    reference="Shao et al., Not All Models Are Equal: Predicting Model Transferability in a "
+    "Self-challenging Fisher Space, ECCV 2022",
+)
 def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     """Self-challenging Fisher discriminant analysis.
 
@@ -106,16 +112,3 @@ class _Fisher(NamedTuple):
         covariance = shrink(backend, within, shrinkage, float(xp.sum(centred * centred)) / (n * d))
         priors = xp.log(self.counts / n)
         return log_softmax(backend, log_joint(backend, self.X, self.means, covariance, priors))
-
-
-register(
-    Score(
-        name="sfda",
-        function=sfda,
-        needs="features",
-        uses_domains=False,
-        reference="Shao et al., Not All Models Are Equal: Predicting Model Transferability in a "
-        "Self-challenging Fisher Space, ECCV 2022",
-        title="Self-challenging Fisher discriminant analysis",
-    )
-)

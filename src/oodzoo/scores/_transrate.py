@@ -7,9 +7,14 @@ from typing import Any
 from oodzoo.backend import Array, Backend
 from oodzoo.scores.classes import centre
 from oodzoo.scores.inputs import labelled_features, positive
-from oodzoo.scores.registry import Score, register
+from oodzoo.scores.registry import score
 
 
+@score(
+    "transrate",
+    title="TransRate",
+    reference="Huang et al., Frustratingly Easy Transferability Estimation, ICML 2022",
+)
 def transrate(X: Any, y: Any, eps: float = 1e-4) -> float:
     """TransRate.
 
@@ -65,15 +70,3 @@ def _coding_rate(backend: Backend, Z: Array, eps: float) -> float:
     eye = backend.xp.eye(min(n, d), dtype=Z.dtype, device=backend.device)
     _, log_determinant = backend.xp.linalg.slogdet(eye + gram / (n * eps))
     return float(log_determinant) / 2
-
-
-register(
-    Score(
-        name="transrate",
-        function=transrate,
-        needs="features",
-        uses_domains=False,
-        reference="Huang et al., Frustratingly Easy Transferability Estimation, ICML 2022",
-        title="TransRate",
-    )
-)

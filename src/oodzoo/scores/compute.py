@@ -86,7 +86,9 @@ def _first_argument(
     if len(known) < len(found):
         raise MissingHeadError(f"{score.name} needs a classifier head, and the model has none")
     logits = np.concatenate(known)
-    if score.needs == "source_labels":
-        return np.argmax(logits, axis=1)
-    probabilities: NDArray[np.float64] = softmax(logits.astype(np.float64), axis=1)
-    return probabilities
+    outputs: NDArray[Any] = (
+        softmax(logits.astype(np.float64), axis=1)
+        if score.needs == "probabilities"
+        else logits.argmax(axis=1)
+    )
+    return outputs

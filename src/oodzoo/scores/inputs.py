@@ -130,15 +130,15 @@ def _discrete(array: npt.NDArray[Any], name: str) -> npt.NDArray[Any]:
     if array.dtype.kind in "biuUS":
         return array
     if array.dtype.kind == "f":
-        odd = ~np.isfinite(array) | (array != np.floor(array))
-        if odd.any():
-            raise InputError(f"{name} must be strings or integers, got {float(array[odd][0])}")
+        invalid = ~np.isfinite(array) | (array != np.floor(array))
+        if invalid.any():
+            raise InputError(f"{name} must be strings or integers, got {float(array[invalid][0])}")
         return array
     if array.dtype.kind == "O":
         values = array.tolist()
         kind = str if isinstance(values[0], str) else (int, np.integer)
-        strange = [value for value in values if not isinstance(value, kind)]
-        if not strange:
+        invalid = [value for value in values if not isinstance(value, kind)]
+        if not invalid:
             return np.asarray(values)
-        raise InputError(f"{name} must be all strings or all integers, got {strange[0]!r}")
+        raise InputError(f"{name} must be all strings or all integers, got {invalid[0]!r}")
     raise InputError(f"{name} must be strings or integers, got {array.dtype}")
