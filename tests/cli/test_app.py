@@ -48,7 +48,7 @@ def python(code: str) -> str:
 @pytest.mark.parametrize("option", ["", "--json", "--quiet"])
 def test_missing_data_is_one_line(run: Run, tmp_path: Path, option: str) -> None:
     arguments = [tmp_path / "two  spaces", *([option] if option else [])]
-    assert "two  spaces' does not exist" in run("data", *arguments).complaint
+    assert "two  spaces'; give a folder" in run("data", *arguments).complaint
 
 
 def test_debug_shows_where(run: Run, tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_installed_command(photos: Path, tmp_path: Path) -> None:
     outcome = start("data", photos, "--json")
     assert outcome.code == 0
     assert outcome.document["images"] == 8
-    assert "does not exist" in start("data", tmp_path / "none").complaint
+    assert "no such file or folder" in start("data", tmp_path / "none").complaint
 
 
 # --- pipes and terminals ----------------------------------------------------------------------

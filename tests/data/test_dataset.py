@@ -302,6 +302,13 @@ def test_progress_reaches_the_end(photos: Path) -> None:
     assert calls[-1] == (8, 8)
 
 
+def test_another_seed_is_another_sample(photos: Path) -> None:
+    data = ImageDomains(photos)
+    samples = [data.sample(6, seed=seed).samples for seed in (0, 0, 1, 2, 3)]
+    assert samples[0] == samples[1]
+    assert len(set(samples)) > 1
+
+
 # --- bad input --------------------------------------------------------------------------------
 
 

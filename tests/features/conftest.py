@@ -1,4 +1,4 @@
-"""Handwritten digits, models of the embedded zoo, and ways to look at what lies on disk."""
+"""Handwritten digits, small models, and views of the files of a store."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
-from sklearn.datasets import load_digits
+from tests.fixtures import draw_digits
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.demo.digits import deal_domains, draw_digit
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Outputs, load_zoo
@@ -27,19 +25,8 @@ PLAIN = square(32, (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Three domains x three classes x five of the embedded digits; nobody changes them."""
-    root = tmp_path_factory.mktemp("digits")
-    bunch = load_digits()
-    wanted = {(d, c): 5 for d in ("chalk", "marker", "paper") for c in range(3)}
-    for index, (domain, label) in enumerate(
-        zip(deal_domains(bunch.target), bunch.target, strict=True)
-    ):
-        if wanted.get((domain, int(label)), 0) > 0:
-            wanted[domain, int(label)] -= 1
-            path = root / domain / str(label) / f"digit-{index:04d}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(draw_digit(bunch.images[index] / 16.0, domain, index)).save(path)
-    return root
+    """Three domains x three classes x five digits. Tests must not change them."""
+    return draw_digits(tmp_path_factory.mktemp("digits"), 5)
 
 
 @pytest.fixture
@@ -92,7 +79,7 @@ def zoo_file(tmp_path: Path) -> Callable[[list[ModelSpec]], Path]:
 
 @pytest.fixture(scope="session")
 def extract() -> Callable[..., Extraction]:
-    """Extract, and say what was done."""
+    """Extract, and return the outcome."""
 
     def extract(
         data: Path | ImageDomains, zoo: list[ModelSpec | Model], store: Path, **settings: Any
@@ -110,7 +97,7 @@ def made(
     extract: Callable[..., Extraction],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Path:
-    """A finished store of the digits; nobody changes it."""
+    """A finished store of the digits. Tests must not change it."""
     store = tmp_path_factory.mktemp("made") / "store"
     extract(digits, zoo(), store)
     return store
@@ -130,7 +117,7 @@ def _files(store: Path) -> Iterator[tuple[str, Path]]:
 
 @pytest.fixture(scope="session")
 def tree() -> Callable[[Path], dict[str, str]]:
-    """The content of all files of a store, as far as it may not depend on time and place."""
+    """SHA-256 of each file of a store that must not depend on time and place."""
     return lambda store: {
         name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in _files(store)
     }
@@ -138,7 +125,7 @@ def tree() -> Callable[[Path], dict[str, str]]:
 
 @pytest.fixture(scope="session")
 def stamps() -> Callable[[Path], dict[str, tuple[int, int]]]:
-    """The identity and the time of each shard: they change when it is written again."""
+    """Inode and time of each shard file, which change when it is rewritten."""
     return lambda store: {
         name: (path.stat().st_ino, path.stat().st_mtime_ns)
         for name, path in _files(store)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.features.data import Extract, Stamps, Tree, Zoo
 
 from oodzoo._io import locked
 from oodzoo.errors import InputError
 from oodzoo.features.checking import check_store
-from oodzoo.features.config import Extraction
 from oodzoo.features.store import FeatureStore
-from oodzoo.zoo import Model, ModelSpec
-
-Extract = Callable[..., Extraction]
-Run = Callable[..., Any]
-Tree = Callable[[Path], dict[str, str]]
-Stamps = Callable[[Path], dict[str, tuple[int, int]]]
-Zoo = Callable[..., list[ModelSpec]]
+from oodzoo.zoo import Model
 
 SHARD = "separable_shapes/marker/shard-00000.features.npy"
 LOGITS = "mlp_glyphs_augmented/paper/shard-00000.logits.npy"
@@ -158,34 +151,3 @@ def test_repair_waits_for_no_writer(store: Path) -> None:
         with pytest.raises(InputError, match="is being written by another process"):
             check_store(store, repair=True)
     assert (store / SHARD).exists()
-
-
-# --- the command ------------------------------------------------------------------------------
-
-
-def test_json(run: Run, store: Path) -> None:
-    outcome = run("store", "check", store, "--json")
-    assert (outcome.code, outcome.document) == (
-        0,
-        {"files": 12, "damaged": [], "unfinished": [], "repaired": False},
-    )
-    flip(store / SHARD)
-    outcome = run("store", "check", store, "--json", "--quiet")
-    assert outcome.code == 2
-    assert [entry["path"] for entry in outcome.document["damaged"]] == [SHARD]
-    *named, last = outcome.err.splitlines()
-    assert any(SHARD in line for line in named)
-    assert "has 1 damaged file" in last
-    assert "--repair" in last
-    outcome = run("store", "check", store, "--json", "--repair")
-    assert (outcome.code, outcome.document["repaired"]) == (0, True)
-
-
-def test_bad_input_is_one_line(run: Run, store: Path, photos: Path, tmp_path: Path) -> None:
-    assert "there is no feature store" in run("store", "check", tmp_path / "x", "-q").complaint
-    assert "is not a feature store" in run("store", "check", photos, "-q").complaint
-    manifest = json.loads((store / "manifest.json").read_text())
-    (store / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
-    assert "upgrade oodzoo" in run("store", "check", store, "-q").complaint
-    (store / "manifest.json").write_text("{")
-    assert "is damaged" in run("store", "check", store, "-q").complaint

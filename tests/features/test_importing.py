@@ -12,16 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.features.data import Stamps, Tree
 
 from oodzoo.errors import InputError
 from oodzoo.features.checking import check_store
 from oodzoo.features.config import Extraction
 from oodzoo.features.importing import import_features
 from oodzoo.features.store import FeatureStore
-
-Run = Callable[..., Any]
-Stamps = Callable[[Path], dict[str, tuple[int, int]]]
-Tree = Callable[[Path], dict[str, str]]
 
 N = 12
 LABELS = np.array(["cat", "dog"] * 6)
@@ -373,17 +370,3 @@ def test_a_foreign_folder(tmp_path: Path, photos: Path) -> None:
     with pytest.raises(InputError, match="is neither empty nor a feature store"):
         import_features([npz(tmp_path / "a.npz")], photos)
     assert not (photos / ".lock").exists()
-
-
-# --- the command ------------------------------------------------------------------------------
-
-
-def test_command(run: Run, tmp_path: Path) -> None:
-    outcome = run("import", npz(tmp_path / "a.npz"), "--store", tmp_path / "s", "--json")
-    assert (outcome.code, outcome.document) == (
-        0,
-        {"store": str(tmp_path / "s"), "models": ["net"], "rows": 12, "domains": ["day", "night"]},
-    )
-    bad = npz(tmp_path / "b.npz", labels=None)
-    assert "has no labels" in run("import", bad, "--store", tmp_path / "t").complaint
-    assert "no such file" in run("import", "x.npz", "--store", tmp_path / "t").complaint

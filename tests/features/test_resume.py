@@ -1,4 +1,7 @@
-"""Killed at any moment, the same command finishes the work and makes the same store."""
+"""Resuming after a kill at any moment gives the same store.
+
+Behaviour of the loop, the writer and the command together.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,14 @@ import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
+from tests.features.data import Extract, Stamps, Tree, Zoo
 
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
 from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction
 from oodzoo.features.store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
-Extract = Callable[..., Extraction]
 Process = Callable[..., subprocess.Popen[str]]
-Stamps = Callable[[Path], dict[str, tuple[int, int]]]
-Tree = Callable[[Path], dict[str, str]]
-Zoo = Callable[..., list[ModelSpec]]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 

@@ -1,4 +1,7 @@
-"""What must never happen to a store, seen from outside."""
+"""Stores survive odd names, damage and interruptions.
+
+Behaviour of extraction, store, check and command together, through the public functions.
+"""
 
 from __future__ import annotations
 
@@ -44,11 +47,6 @@ def test_no_name_leads_out_of_the_store(
     with pytest.raises(oodzoo.InputError, match="no model could be used"):
         oodzoo.extract(digits, [mean_colour(name)], tmp_path / "store")
     assert set(tmp_path.iterdir()) - before <= {tmp_path / "store"}
-
-
-def test_a_function_is_no_model(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:
-    with pytest.raises(oodzoo.InputError, match="model_from_callable"):
-        oodzoo.extract(digits, [print], tmp_path / "store")  # type: ignore[list-item]
 
 
 def test_a_lost_index_is_no_reason_to_guess(digits: oodzoo.ImageDomains, tmp_path: Path) -> None:

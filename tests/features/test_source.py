@@ -1,14 +1,18 @@
-"""Some domains of a source, as if there were no others."""
+"""Arrays and stores as sources: the same features, views of domains, and caching."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
+from oodzoo.errors import InputError
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
+from oodzoo.features.source import ArraySource, FeatureSource, StoreSource, as_source
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -56,3 +60,61 @@ def test_arrays_are_cached_for_the_domains_of_a_view(tmp_path: Path) -> None:
         for view in (source, source.only(["a", "b"]), source.only(["b", "c"])):
             sizes(view)
     assert calls == [source.domains, ("a", "b"), ("b", "c")]
+
+
+def test_arrays_and_a_store_are_seen_alike(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    for attribute in ("models", "domains", "classes"):
+        assert getattr(arrays, attribute) == getattr(stored, attribute)
+    assert arrays.facts("net") == stored.facts("net")
+    for domain in arrays.domains:
+        assert arrays.labels(domain).tolist() == stored.labels(domain).tolist()
+        for (one, _), (other, _) in zip(
+            arrays.shards("net", domain), stored.shards("net", domain), strict=True
+        ):
+            assert np.array_equal(one, other)
+    assert arrays.provenance == {"name": "arrays"}
+    assert set(stored.provenance) == {"name", "fingerprint"}
+
+
+def test_arrays_are_not_cached(tmp_path: Path) -> None:
+    source, _ = both(tmp_path)
+    counter = iter(range(2))
+    found = [source.cached("n", ["net"], lambda: {"n": np.array(next(counter))}) for _ in range(2)]
+    assert [int(arrays["n"]) for arrays in found] == [0, 1]
+
+
+def test_as_source(tmp_path: Path) -> None:
+    arrays, stored = both(tmp_path)
+    assert isinstance(stored, StoreSource)
+    assert as_source(arrays) is arrays
+    assert isinstance(as_source(stored.store), StoreSource)
+    assert isinstance(as_source({"net": np.ones((4, 2))}, [0, 1, 0, 1], list("aabb")), ArraySource)
+
+
+X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (({}, Y, D), "at least one model, got an empty dict"),
+        (({"net": X},), "arrays need the label"),
+        ((X,), r"must be a dict .* got ndarray"),
+        (({"net": X[:, 0]}, Y, D), r"features of 'net' must be \(n, d\), got \(4,\)"),
+        (({"net": [[1], [1, 2]]}, Y, D), "features of 'net' are not an array"),
+        (({"net": X}, Y[1:], D), "y has 3 rows, 'domains' has 4"),
+        (({"net": X}, Y, D, ["g"]), "y has 4 rows, 'groups' has 1"),
+        (({"net": X}, [0, 1, 0.5, 1], D), "y must be strings or integers, got 0.5"),
+        (({"net": X}, Y, ["a", "a", None, "b"]), "domains must be strings or integers, got None"),
+        (({"net": X}, [Y], D), r"y must have one value per row, got shape \(1, 4\)"),
+    ],
+)
+def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        as_source(*arguments)
+
+
+def test_ranking_does_not_import_pillow() -> None:
+    program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)

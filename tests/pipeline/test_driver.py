@@ -260,7 +260,7 @@ def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[M
 
 def test_the_predictor_knows_the_scores(done: Path) -> None:
     document = json.loads((done / "model" / "predictor.json").read_text())
-    assert set(document["origin"]["scores"]) == set(NAMES[:3])
+    assert set(document["provenance"]["scores"]) == set(NAMES[:3])
 
 
 def test_a_domain_that_cannot_be_read_is_left_out(
@@ -271,7 +271,7 @@ def test_a_domain_that_cannot_be_read_is_left_out(
     for label in "01":
         (folder / "broken" / label).mkdir(parents=True)
         (folder / "broken" / label / "a.png").write_text("no image")
-    with pytest.warns(UserWarning, match="'broken': no samples, left out"):
+    with pytest.warns(UserWarning, match="'broken': no samples; skipped"):
         run = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
     assert run.evaluation is None
     assert run.data and run.data.skipped == 2

@@ -39,7 +39,7 @@ def cached_arrays(
 
 def _read(path: Path, key: str) -> Arrays | None:
     try:
-        with np.load(path, allow_pickle=False) as content:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             if str(content["key"]) == key:
                 return {name: content[name] for name in content.files if name != "key"}
     except Exception:  # missing, damaged or of another format: recompute

@@ -1,0 +1,203 @@
+"""The commands `extract`, `import` and `store check`; here because they share fixtures."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.features.data import (
+    Run,
+    Stamps,
+    Zoo,
+    one_of,
+    spoil,
+)
+
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.features.store import FeatureStore
+from oodzoo.zoo import ModelSpec
+
+# --- extract ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(tmp_path: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path]) -> Path:
+    """A zoo file of the two small models, and one that cannot be opened."""
+    path = zoo_file(zoo())
+    (tmp_path / "broken.onnx").write_bytes(b"broken")
+    path.write_text(f'{path.read_text()}[[model]]\nname = "broken"\nsource = "onnx/broken.onnx"\n')
+    return path
+
+
+def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None:
+    bad = one_of(data, "marker/1")
+    spoil(bad)
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--json")
+    outcome = run(*arguments)
+    document = outcome.document
+    assert outcome.code == 0
+    assert document["store"] == str(tmp_path / "s")
+    assert document["models"] == ["mlp_glyphs_augmented", "separable_shapes"]
+    assert list(document["failed"]) == ["broken"]
+    assert list(document["skipped"]) == [bad.relative_to(data).as_posix()]
+    assert (document["images"], document["decoded"], document["shards_written"]) == (44, 45, 6)
+    assert document["bottleneck"] in ("decoding", "inference")
+    assert "warning: model 'broken'" in outcome.err
+    assert f"warning: skipped 'marker/1/{bad.name}'" in outcome.err
+    again = run(*arguments)
+    assert (again.code, again.document["decoded"], again.document["shards_written"]) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (["--zoo", "nowhere.toml"], "cannot read the zoo file 'nowhere.toml'"),
+        (["--zoo", "timmy/resnet50"], "is not a zoo"),
+        (["--batch-size", "many"], "--batch-size must be a number or auto, got 'many'"),
+        (["--dtype", "float64"], "dtype must be one of"),
+        (["--on-error", "cry"], "got 'cry'"),
+        (["--limit", "8"], "a sample of 8 images is too small"),
+        (["--limit", "-1"], "a sample of -1 images is too small"),
+        (["--limit", "few"], "'--limit'"),
+        (["--root", "."], "only used with a table"),
+        (["--store", "taken"], "a file where a folder is needed"),
+        (["--store", "mine"], "is neither empty nor a feature store (it holds 'file')"),
+    ],
+)
+def test_bad_options_of_extract_are_one_line(
+    run: Run,
+    data: Path,
+    three: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: list[str],
+    complaint: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").touch()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/file").touch()
+    options = {"--zoo": str(three), "--store": "s"} | {change[0]: change[1]}
+    arguments = [part for option in options.items() for part in option]
+    assert complaint in run("extract", data, *arguments, "--quiet", "--json").complaint
+
+
+def test_on_error_fail_is_one_line(
+    run: Run, data: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path], tmp_path: Path
+) -> None:
+    spoil(one_of(data, "marker/1"))
+    options = ("--zoo", zoo_file(zoo()), "--store", tmp_path / "s", "--on-error", "fail", "--quiet")
+    assert "cannot read 'marker/1/" in run("extract", data, *options).complaint
+
+
+def test_a_full_disk_is_one_line(
+    run: Run,
+    data: Path,
+    zoo: Zoo,
+    zoo_file: Callable[[list[ModelSpec]], Path],
+    small_disk: Callable[[str], Path],
+) -> None:
+    options = ("--zoo", zoo_file(zoo()), "--store", small_disk("size=68k") / "s", "--quiet")
+    assert "the disk is full" in run("extract", data, *options).complaint
+
+
+# --- --limit ----------------------------------------------------------------------------------
+
+
+def test_limit_grows_into_the_whole(
+    run: Run, made: Path, data: Path, three: Path, tmp_path: Path, stamps: Stamps
+) -> None:
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--json")
+    seen: set[str] = set()
+    times: dict[str, tuple[int, int]] = {}
+    for limit in (9, 20, 45):
+        document = run(*arguments, "--limit", str(limit)).document
+        assert document["images"] == limit
+        assert document["decoded"] == limit - len(seen)
+        store = FeatureStore(tmp_path / "s")
+        paths = {path for domain in store.domains for path in store.paths(domain)}
+        assert paths > seen
+        assert stamps(tmp_path / "s").items() > times.items()
+        seen, times = paths, stamps(tmp_path / "s")
+    assert run(*arguments).document["decoded"] == 0
+    whole = FeatureStore(made)
+    for domain in whole.domains:
+        order = [store.paths(domain).index(path) for path in whole.paths(domain)]
+        np.testing.assert_array_equal(store.labels(domain)[order], whole.labels(domain))
+        np.testing.assert_allclose(
+            store.features("separable_shapes", domain)[order],
+            whole.features("separable_shapes", domain),
+            atol=1e-5,
+        )
+    # a smaller look at a larger store would be another data set
+    assert "45 images in the store" in run(*arguments[:-1], "--limit", "20", "-q").complaint
+
+
+def test_limit_keeps_groups_whole(run: Run, data: Path, three: Path, tmp_path: Path) -> None:
+    samples = list(ImageDomains(data))
+    with (data / "table.csv").open("w", newline="") as file:
+        rows = [(s.path, s.domain, s.label, f"{s.domain}{at // 3}") for at, s in enumerate(samples)]
+        csv.writer(file).writerows([("path", "domain", "label", "group"), *rows])
+    options = ("--zoo", three, "--store", tmp_path / "s", "--limit", "20", "--json")
+    document = run("extract", data / "table.csv", *options).document
+    assert document["images"] >= 20
+    assert document["images"] % 3 == 0
+    store = FeatureStore(tmp_path / "s")
+    groups = [group for domain in store.domains for group in store.groups(domain)]
+    assert all(groups.count(group) == 3 for group in groups)
+
+
+# --- store check --------------------------------------------------------------------------------
+
+SHARD = "separable_shapes/marker/shard-00000.features.npy"
+
+
+def test_check_json(run: Run, store: Path) -> None:
+    outcome = run("store", "check", store, "--json")
+    assert (outcome.code, outcome.document) == (
+        0,
+        {"files": 12, "damaged": [], "unfinished": [], "repaired": False},
+    )
+    (store / SHARD).write_bytes(b"")
+    outcome = run("store", "check", store, "--json", "--quiet")
+    assert outcome.code == 2
+    assert [entry["path"] for entry in outcome.document["damaged"]] == [SHARD]
+    *named, last = outcome.err.splitlines()
+    assert any(SHARD in line for line in named)
+    assert "has 1 damaged file" in last
+    assert "--repair" in last
+    outcome = run("store", "check", store, "--json", "--repair")
+    assert (outcome.code, outcome.document["repaired"]) == (0, True)
+
+
+def test_check_of_other_folders_is_one_line(
+    run: Run, store: Path, photos: Path, tmp_path: Path
+) -> None:
+    assert "there is no feature store" in run("store", "check", tmp_path / "x", "-q").complaint
+    assert "is not a feature store" in run("store", "check", photos, "-q").complaint
+    manifest = json.loads((store / "manifest.json").read_text())
+    (store / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))
+    assert "upgrade oodzoo" in run("store", "check", store, "-q").complaint
+    (store / "manifest.json").write_text("{")
+    assert "is damaged" in run("store", "check", store, "-q").complaint
+
+
+# --- import -------------------------------------------------------------------------------------
+
+
+def test_import(run: Run, tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"labels": ["cat", "dog"] * 6, "domains": ["day"] * 5 + ["night"] * 7}
+    np.savez(tmp_path / "a.npz", net=np.ones((12, 4)), **columns)
+    outcome = run("import", tmp_path / "a.npz", "--store", tmp_path / "s", "--json")
+    assert (outcome.code, outcome.document) == (
+        0,
+        {"store": str(tmp_path / "s"), "models": ["net"], "rows": 12, "domains": ["day", "night"]},
+    )
+    np.savez(tmp_path / "b.npz", net=np.ones((12, 4)), domains=columns["domains"])
+    bad = tmp_path / "b.npz"
+    assert "has no labels" in run("import", bad, "--store", tmp_path / "t").complaint
+    assert "no such file" in run("import", "x.npz", "--store", tmp_path / "t").complaint

@@ -1,0 +1,41 @@
+"""Options and outcome of an extraction."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.features.config import Extraction, ExtractionConfig
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dtype": "float64"}, "dtype must be one of float32, float16, got 'float64'"),
+        ({"precision": "int8"}, "precision must be one of .* got 'int8'"),
+        ({"on_error": "ignore"}, "on_error must be one of skip, fail, got 'ignore'"),
+        ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
+        ({"batch_size": "8"}, "batch_size must be an integer of at least 1, got '8'"),
+        ({"device": "gpu"}, "unknown device 'gpu'"),
+    ],
+)
+def test_unknown_options(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(InputError, match=complaint):
+        ExtractionConfig(**options)
+
+
+def test_the_bottleneck_is_the_longer_step() -> None:
+    assert Extraction(Path("s"), waiting=2.0, running=1.0).bottleneck == "decoding"
+    assert Extraction(Path("s"), waiting=1.0, running=2.0).bottleneck == "inference"
+
+
+def test_warnings_name_the_models_that_are_left_out() -> None:
+    assert Extraction(Path("s")).warnings() == []
+    failed, outdated = Extraction(
+        Path("s"), failed={"a": "no such file"}, outdated=["b", "c"]
+    ).warnings()
+    assert failed == "model 'a' is left out: no such file"
+    assert outdated.startswith("b, c: left out")

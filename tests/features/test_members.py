@@ -1,0 +1,104 @@
+"""Resolving a zoo, loading its models, and their records in a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.features.data import (
+    Extract,
+    MakeModel,
+    Zoo,
+)
+
+import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.features.members import LoadedModel, member_name, resolve_zoo
+from oodzoo.features.store import FeatureStore
+from oodzoo.zoo import ModelSpec
+
+# --- zoos -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("zoo", [[], ""])
+def test_an_empty_zoo(data: Path, tmp_path: Path, zoo: Any) -> None:
+    with pytest.raises(InputError, match=r"the zoo is empty|'' is not a zoo"):
+        oodzoo.extract(data, zoo, tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_two_models_of_one_name(data: Path, make_model: MakeModel, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the zoo names two models 'function'"):
+        oodzoo.extract(data, [make_model(), make_model()], tmp_path / "s")
+
+
+def test_a_function_is_not_a_model(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"is not a model; wrap .*model_from_callable"):
+        oodzoo.extract(data, [print], tmp_path / "s")  # type: ignore[list-item]
+
+
+def test_models_that_are_loaded_already_keep_their_place(zoo: Zoo, make_model: MakeModel) -> None:
+    members = resolve_zoo([make_model(name="a"), *zoo(), make_model(name="b")])
+    names = [member_name(member) for member in members]
+    assert names == ["a", "mlp_glyphs_augmented", "separable_shapes", "b"]
+
+
+# --- records ------------------------------------------------------------------------------------
+
+
+def test_the_precision_of_an_onnx_model_is_fixed(zoo: Zoo, make_model: MakeModel) -> None:
+    for member, precision in ((zoo()[0], "float32"), (make_model(), "bfloat16")):
+        loaded = LoadedModel.load(member, device="cpu", precision="bfloat16")
+        assert loaded.record("float16")["precision"] == precision
+        assert loaded.record("float16")["dtype"] == "float16"
+
+
+def test_only_the_location_depends_on_the_place(zoo: Zoo, make_model: MakeModel) -> None:
+    (spec,) = zoo("separable_shapes")
+    loaded = LoadedModel.load(spec, device="cpu", precision="float32")
+    assert str(spec.folder) not in json.dumps(loaded.record("float32"))
+    assert loaded.location() == {"source": spec.source, "folder": str(spec.folder.resolve())}
+    python = LoadedModel.load(make_model(), device="cpu", precision="float32")
+    assert (python.location(), python.record("float32")["source"]) == ({}, "python")
+
+
+# --- how to load a model again ----------------------------------------------------------------
+
+
+def test_the_store_keeps_the_spec_of_an_onnx_model(made: Path, zoo: Zoo) -> None:
+    for spec in zoo():
+        kept = FeatureStore(made).model(spec.name).spec
+        assert kept == {
+            "input_size": spec.input_size,
+            "mean": list(spec.mean or ()),
+            "std": list(spec.std or ()),
+            "features": "features",
+            "logits": "logits",
+            "sha256": spec.sha256,
+        }
+
+
+def test_outputs_and_sha256_are_kept_even_if_the_zoo_does_not_state_them(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    (stated,) = zoo("separable_shapes")
+    bare = ModelSpec("bare", f"onnx/{stated.file}", mean=stated.mean, std=stated.std)
+    extract(data, [bare], tmp_path / "s")
+    kept = FeatureStore(tmp_path / "s").model("bare").spec
+    assert kept == {
+        "input_size": None,
+        "mean": list(stated.mean or ()),
+        "std": list(stated.std or ()),
+        "features": "features",
+        "logits": "logits",
+        "sha256": stated.sha256,
+    }
+
+
+def test_a_python_model_has_no_spec(
+    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    extract(data, [make_model()], tmp_path / "s")
+    assert FeatureStore(tmp_path / "s").model("function").spec is None

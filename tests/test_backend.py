@@ -1,0 +1,95 @@
+"""Array backends: NumPy, and PyTorch where it is installed, give the same numbers."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.special
+
+from oodzoo.backend import Backend, backend, backend_of, to_numpy
+from oodzoo.errors import InputError, MissingPackageError
+
+RNG = np.random.default_rng(0)
+
+
+@pytest.fixture(params=[None, "cpu"], ids=["numpy", "torch"])
+def any_backend(request: pytest.FixtureRequest) -> Backend:
+    if request.param is not None:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    return backend(request.param)
+
+
+def test_conversions_keep_values_and_types(any_backend: Backend) -> None:
+    values = RNG.normal(size=(3, 2)).astype(np.float32)
+    array = any_backend.asarray(values)
+    assert backend_of(array) == any_backend
+    assert to_numpy(array).dtype == np.float32
+    np.testing.assert_array_equal(to_numpy(array), values)
+    assert to_numpy(any_backend.float64(values)).dtype == np.float64
+
+
+def test_read_only_and_byte_swapped_arrays(any_backend: Backend) -> None:
+    values = RNG.normal(size=(3, 2))
+    swapped = values.astype(">f8")
+    swapped.flags.writeable = False
+    np.testing.assert_array_equal(to_numpy(any_backend.asarray(swapped)), values)
+
+
+def test_gram(any_backend: Backend) -> None:
+    features = RNG.normal(size=(20, 4))
+    gram = to_numpy(any_backend.gram(any_backend.float64(features)))
+    np.testing.assert_allclose(gram, features.T @ features, rtol=1e-12)
+
+
+def test_eigh(any_backend: Backend) -> None:
+    factor = RNG.normal(size=(5, 5))
+    matrix = factor @ factor.T
+    values, vectors = map(to_numpy, any_backend.eigh(any_backend.float64(matrix)))
+    assert (np.diff(values) >= 0).all()
+    np.testing.assert_allclose(vectors * values @ vectors.T, matrix, atol=1e-10)
+
+
+def test_digamma(any_backend: Backend) -> None:
+    points = np.array([0.1, 1.0, 2.5, 40.0])
+    found = to_numpy(any_backend.digamma(any_backend.float64(points)))
+    np.testing.assert_allclose(found, scipy.special.digamma(points), rtol=1e-12)
+
+
+def test_solve_lower_uses_a_diagonal_per_column(any_backend: Backend) -> None:
+    square, right = RNG.normal(size=(4, 4)), RNG.normal(size=(4, 3))
+    diagonals = RNG.uniform(1, 2, size=(4, 3))
+    arrays = map(any_backend.float64, (square, diagonals, right))
+    solution = to_numpy(any_backend.solve_lower(*arrays))
+    for column in range(3):
+        triangle = np.tril(square, k=-1) + np.diag(diagonals[:, column])
+        np.testing.assert_allclose(triangle @ solution[:, column], right[:, column], atol=1e-12)
+
+
+def test_bfloat16_becomes_float32() -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    found = to_numpy(torch.tensor([1.0, 2.5], dtype=torch.bfloat16))
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, [1.0, 2.5])
+
+
+def test_an_unknown_device_is_one_line() -> None:
+    pytest.importorskip("torch", reason="PyTorch is not installed")
+    with pytest.raises(InputError, match="device 'abacus' cannot be used for float64") as caught:
+        backend("abacus")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_device_without_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    original = builtins.__import__
+
+    def without_torch(name: str, *arguments: Any, **options: Any) -> Any:
+        if name.split(".")[0] == "torch" or name == "array_api_compat.torch":
+            raise ImportError(name)
+        return original(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", without_torch)
+    with pytest.raises(MissingPackageError, match=r"device 'cpu' needs the package torch"):
+        backend("cpu")
