@@ -14,10 +14,10 @@ from oodzoo.pipeline.config import RunConfig
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        ({"top_k": 0}, "top_k is 0"),
-        ({"protocol": "slow"}, "protocol is 'slow'"),
+        ({"top_k": 0}, "top_k must be a positive integer"),
+        ({"protocol": "slow"}, "protocol must be 'fast' or 'domainbed', got 'slow'"),
         ({"score": "zodo"}, "unknown score 'zodo'"),
-        ({"seed": -1}, "seed is -1; it must be 0 or more"),
+        ({"seed": -1}, "seed must be 0 or more, got -1"),
     ],
 )
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:

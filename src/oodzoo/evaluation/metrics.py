@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BINS = 15
-"""Bins of the calibration error, as in Guo et al., "On Calibration of Modern Neural Networks",
-2017."""
+"""As in Guo et al., "On Calibration of Modern Neural Networks", 2017."""
 
 
 class Measures(NamedTuple):

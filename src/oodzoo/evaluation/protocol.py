@@ -198,6 +198,9 @@ def _evaluation(
             ablation[k] = Aggregation(row(f"ensemble {k}"), row(f"selection {k}"), ratios)
     chosen = {test: choice.top_k for test, choice in choices.items()}
     first = next(iter(outcome.values()))
+    baselines = [
+        name for name in first if name.startswith(("random_features", "oracle", "best_by_"))
+    ]
     return Evaluation(
         protocol=protocol,
         score=score,
@@ -208,15 +211,10 @@ def _evaluation(
         ensemble=main_row("ensemble"),
         selection=main_row("selection"),
         feature_ratio={test: choice.ratios[choice.top_k] for test, choice in choices.items()},
-        baselines={name: row(name) for name in _baseline_names(first)},
+        baselines={name: row(name) for name in baselines},
         ablation=ablation,
         unseen=_unseen(source),
     )
-
-
-def _baseline_names(found: Mapping[str, Cell]) -> list[str]:
-    known = ("random_features", "oracle")
-    return [name for name in found if name in known or name.startswith("best_by_")]
 
 
 def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
@@ -243,12 +241,10 @@ def parse_top_k(top_k: int | Sequence[int] | str) -> list[int] | None:
     """Validate numbers of models to concatenate and sort them; None for "auto"."""
     if isinstance(top_k, str) and top_k == "auto":
         return None
-    several = isinstance(top_k, Iterable) and not isinstance(top_k, str)
-    numbers: list[Any] = list(top_k) if several else [top_k]  # type: ignore[arg-type]
-    valid = [isinstance(k, int | np.integer) and k >= 1 for k in numbers]
-    if not numbers or not all(valid):
+    numbers: list[Any] = list(top_k) if isinstance(top_k, Iterable) else [top_k]
+    if not numbers or not all(isinstance(k, int | np.integer) and k >= 1 for k in numbers):
         raise InputError(
-            f"top_k must be a positive integer, several such as (1, 3, 5, 7), or 'auto', "
+            "top_k must be a positive integer, several such as (1, 3, 5, 7), or 'auto', "
             f"got {top_k!r}"
         )
     return sorted({int(k) for k in numbers})
