@@ -40,9 +40,8 @@ def evaluate(
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Repetitions with other splits, for a standard error. "
-            "[default: 1 for fast, 3 for domainbed]",
-            show_default=False,
+            help="Repetitions with other splits, for a standard error.",
+            show_default="1 for fast, 3 for domainbed",
         ),
     ] = None,
     draws: Annotated[
@@ -57,9 +56,8 @@ def evaluate(
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Scores whose best model is evaluated for comparison, such as logme,sfda, or all. "
-            "[default: the fast ones]",
-            show_default=False,
+            help="Scores whose best model is evaluated for comparison, such as logme,sfda, or all.",
+            show_default="the fast ones",
         ),
     ] = None,
     device: Annotated[
