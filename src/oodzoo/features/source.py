@@ -232,14 +232,7 @@ class ArraySource:
         return {"name": "arrays"}
 
     def cached(
-        self,
-        kind: str,
-        models: Sequence[str],
-        compute: Callable[[], Arrays],
-        *,
-        domains: Sequence[str] | None = None,
-        settings: str = "",
-        keep: Callable[[Arrays], bool] = lambda _: True,
+        self, kind: str, models: Sequence[str], compute: Callable[[], Arrays], **options: Any
     ) -> Arrays:
         return compute()
 
