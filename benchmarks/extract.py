@@ -83,7 +83,7 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
         store = Path(tempfile.mkdtemp(prefix="oodzoo-bench-"))
         try:
             start = time.perf_counter()
-            done = run_extraction(data, list(zoo), store, ExtractionConfig(device="cpu"))
+            _, done = run_extraction(data, list(zoo), store, ExtractionConfig(device="cpu"))
             took = time.perf_counter() - start
         finally:
             shutil.rmtree(store)

@@ -85,7 +85,7 @@ def extract() -> Callable[..., Extraction]:
         data: Path | ImageDomains, zoo: list[ModelSpec | Model], store: Path, **settings: Any
     ) -> Extraction:
         dataset = ImageDomains(data) if isinstance(data, Path) else data
-        return run_extraction(dataset, zoo, store, ExtractionConfig(**settings))
+        return run_extraction(dataset, zoo, store, ExtractionConfig(**settings))[1]
 
     return extract
 

@@ -236,13 +236,13 @@ def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -
         check=False,
     )
     assert ended.returncode == 2
-    assert "--top-k is 'three'" in ended.stderr
+    assert "got 'three'" in ended.stderr
     assert not (tmp_path / "run").exists()
 
 
 def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     """With one model of three there is no order to judge, and the others have no part."""
-    with pytest.warns(UserWarning, match="1 model, fewer than 2"):
+    with pytest.warns(UserWarning, match="only 1 model available"):
         run = oodzoo.run(digits, zoo[:1], job, config=config())
     assert run.ranking and run.predictor
     assert [row.model for row in run.ranking.rows] == [NAMES[0]]
@@ -275,3 +275,18 @@ def test_a_domain_that_cannot_be_read_is_left_out(
         run = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
     assert run.evaluation is None
     assert run.data and run.data.skipped == 2
+
+
+def test_the_store_is_opened_once(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    original = oodzoo.FeatureStore.__init__
+
+    def init(self: oodzoo.FeatureStore, path: Path) -> None:
+        opened.append(path)
+        original(self, path)
+
+    monkeypatch.setattr(oodzoo.FeatureStore, "__init__", init)
+    oodzoo.run(digits, zoo[:3], job, config=config(score="accuracy"))
+    assert opened == [job / "store"]

@@ -50,7 +50,6 @@ def extract(
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.features.extract import run_extraction
-    from oodzoo.features.store import FeatureStore
 
     config = ExtractionConfig(
         device,
@@ -65,8 +64,7 @@ def extract(
     for issue in dataset.leaks():
         terminal.warn(issue.message)
     with extraction_progress(terminal) as reporter:
-        done = run_extraction(dataset, zoo, store, config, reporter)
-    opened = FeatureStore(store)
+        opened, done = run_extraction(dataset, zoo, store, config, reporter)
     report_extraction(terminal, done, opened.skipped)
     terminal.line(
         f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "

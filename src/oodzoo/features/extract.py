@@ -57,9 +57,10 @@ def extract(
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
-    for message in run_extraction(dataset, zoo, Path(store), config).warnings():
+    opened, extraction = run_extraction(dataset, zoo, Path(store), config)
+    for message in extraction.warnings():
         warnings.warn(message, stacklevel=2)
-    return FeatureStore(store)
+    return opened
 
 
 def run_extraction(
@@ -68,8 +69,8 @@ def run_extraction(
     path: Path,
     config: ExtractionConfig,
     reporter: Reporter | None = None,
-) -> Extraction:
-    """Extract like :func:`extract`, report progress, and return the outcome."""
+) -> tuple[FeatureStore, Extraction]:
+    """Extract like :func:`extract`, report progress, and also return the outcome."""
     members = resolve_zoo(zoo)
     with writing(path) as writer:
         loop = ExtractionLoop(dataset, writer, config, reporter or Silent())
@@ -82,7 +83,8 @@ def run_extraction(
     if len(extraction.failed) == len(members):
         name, reason = next(iter(extraction.failed.items()))
         raise InputError(f"no model could be used; the first, {name!r}: {reason}")
-    if not FeatureStore(path).n_images:
-        first, reason = next(iter(FeatureStore(path).skipped.items()))
+    store = FeatureStore(path)
+    if not store.n_images:
+        first, reason = next(iter(store.skipped.items()))
         raise InputError(f"none of the images can be read; the first, {first!r}: {reason}")
-    return extraction
+    return store, extraction

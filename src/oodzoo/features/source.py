@@ -253,6 +253,8 @@ def as_source(
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
+    *,
+    models: Sequence[str] | None = None,
 ) -> FeatureSource:
     """Make a source of a dict of arrays or a store; return a source unchanged."""
     if isinstance(features, Mapping):
@@ -262,7 +264,7 @@ def as_source(
     if y is not None or domains is not None or groups is not None:
         raise InputError("a store has its own labels, domains and groups; leave them out")
     if isinstance(features, FeatureStore):
-        source = StoreSource(features)
+        source = StoreSource(features, models)
         if empty := [repr(d) for d in features.domains if d not in source.domains]:
             warnings.warn(f"{', '.join(empty)}: no samples; skipped", stacklevel=3)
         return source

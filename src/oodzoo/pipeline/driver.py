@@ -18,7 +18,7 @@ from oodzoo.evaluation.choice import choose_top_k
 from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
 from oodzoo.features.extract import run_extraction
-from oodzoo.features.source import FeatureSource, StoreSource
+from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
@@ -94,7 +94,7 @@ class _Pipeline:
     def run(self) -> Run:
         config, device = self.config, self.config.compute_device
         store, models = self._features()
-        source = StoreSource(store, models)
+        source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
         ranking = self._stage(
             "ranking",
@@ -155,20 +155,18 @@ class _Pipeline:
         return result
 
     def _features(self) -> tuple[FeatureStore, tuple[str, ...]]:
-        """Extract what is missing; the store, and the models of this zoo that it has."""
+        """Extract missing features; return the store and the models of this zoo in it."""
         path, options = self.folder / "store", self.config.extraction
         opened: list[FeatureStore] = []
 
-        def models(store: FeatureStore, failed: dict[str, str]) -> tuple[str, ...]:
-            wanted = {spec.name for spec in self.zoo} - set(failed)
-            return tuple(name for name in store.models if name in wanted)
-
         def compute() -> ExtractionSummary:
-            done = run_extraction(self.dataset, self.zoo, path, options, self.observer.reporter)
-            store = FeatureStore(path)
+            store, done = run_extraction(
+                self.dataset, self.zoo, path, options, self.observer.reporter
+            )
             opened.append(store)
+            wanted = {spec.name for spec in self.zoo} - set(done.failed)
             return ExtractionSummary(
-                models=models(store, done.failed),
+                models=tuple(name for name in store.models if name in wanted),
                 failed=done.failed,
                 outdated=tuple(done.outdated),
                 images=store.n_images,
@@ -178,12 +176,11 @@ class _Pipeline:
 
         def valid(summary: ExtractionSummary) -> bool:
             try:
-                store = FeatureStore(path)
+                opened.append(FeatureStore(path))
             except InputError:
                 return False
-            opened.append(store)
-            same = store.fingerprint == summary.store and not summary.failed
-            return same and store.is_complete()
+            same = opened[-1].fingerprint == summary.store and not summary.failed
+            return same and opened[-1].is_complete()
 
         inputs = [
             self.dataset.fingerprint,
@@ -193,7 +190,7 @@ class _Pipeline:
         summary = self._stage("extraction", inputs, compute, valid)
         store = opened[-1]
         self.recorder.add("data", _summary(self.dataset, len(store.skipped)))
-        return store, models(store, summary.failed)
+        return store, summary.models
 
     def _best(self, source: FeatureSource, ranking: Ranking) -> list[str]:
         """The models to combine, chosen on all domains."""

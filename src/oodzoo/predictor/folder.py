@@ -216,7 +216,7 @@ def _is_predictor(content: dict[str, Any]) -> bool:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Rename the keys that version 0.2 wrote."""
+    """Rename the keys that version 0.1 wrote."""
     renamed = {"networks": "models", "origin": "provenance"}
     content = {renamed.get(key, key): value for key, value in content.items()}
     head = content.get("head")

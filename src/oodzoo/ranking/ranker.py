@@ -50,7 +50,7 @@ FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
 
 
 def rank(
-    features: Mapping[str, Array] | FeatureStore,
+    features: Mapping[str, Array] | FeatureStore | FeatureSource,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
@@ -64,7 +64,7 @@ def rank(
 
     Parameters
     ----------
-    features : mapping or FeatureStore
+    features : mapping, FeatureStore or FeatureSource
         Features (n, d) of each model by name, with `y` and `domains`; or a store.
     y, domains : sequence
         Class and domain of each row, strings or integers.
@@ -104,7 +104,7 @@ def rank(
 
 
 def rank_for_test_domains(
-    features: Mapping[str, Array] | FeatureStore,
+    features: Mapping[str, Array] | FeatureStore | FeatureSource,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,

@@ -228,7 +228,7 @@ def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
 # --- reading the protobuf ----------------------------------------------------------------------
 
 # Field numbers of the ONNX schema: reading the wire format directly avoids the `onnx` package.
-_GRAPH, _NODE, _INITIALIZER, _OUTPUT, _ATTRIBUTE, _TENSOR = 7, 1, 5, 12, 5, 5
+_GRAPH, _NODE, _INITIALIZER, _ATTRIBUTE, _TENSOR = 7, 1, 5, 5, 5
 _DIMS, _DATA_TYPE, _EXTERNAL_DATA = 1, 2, 13
 _NO_WEIGHTS = frozenset({7, 8, 9})  # int64, string, bool: shapes, axes and masks
 
@@ -250,15 +250,6 @@ def external_files(proto: bytes) -> list[str]:
             if pair.get(1) == b"location":
                 names.add(bytes(pair[2]).decode())
     return sorted(names)
-
-
-def output_names(proto: bytes) -> list[str]:
-    """List the outputs of an ONNX file."""
-    return [
-        bytes(dict(_fields(output))[1]).decode()
-        for graph in _values(memoryview(proto), _GRAPH)
-        for output in _values(graph, _OUTPUT)
-    ]
 
 
 def _tensors(proto: bytes) -> Iterator[memoryview]:
