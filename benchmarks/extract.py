@@ -1,10 +1,11 @@
-"""Extraction against its floor: decode and resize once, plus bare forward passes.
+"""Extraction time relative to a lower bound: decoding once plus bare forward passes.
 
     python benchmarks/extract.py [--shared ../shared] [--images 280] [--all]
 
-The floor of a run is the time to read, decode and resize every image once with all threads, plus
-bare `InferenceSession.run` on ready-made tensors for each model with all threads. Measured for
-one model of middle size and for the whole zoo; floor and extraction alternate in one run.
+The lower bound ("floor") is the time to read, decode and resize every image once, plus the time of
+bare `InferenceSession.run` on prepared tensors for each model, both with all threads. It is
+measured for one medium-sized model and for the whole zoo, alternating with the extraction in one
+run.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from oodzoo.features.extract import run_extraction
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.device import default_batch_size
 
-MIDDLE = "mobilenet_v2_torchvision_imagenet"
+MEDIUM = "mobilenet_v2_torchvision_imagenet"
 TARGET = 1.2
 
 
@@ -52,7 +53,7 @@ def decode_floor(data: ImageDomains) -> float:
 
 
 def forward_floor(spec: ModelSpec, n: int) -> float:
-    """Bare `InferenceSession.run` on ready-made tensors for n images, with all threads."""
+    """Run bare `InferenceSession.run` on prepared tensors for n images, with all threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = cpu_count()
     session = onnxruntime.InferenceSession(spec.file, options, providers=["CPUExecutionProvider"])
@@ -72,7 +73,7 @@ def forward_floor(spec: ModelSpec, n: int) -> float:
 
 
 def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: int) -> float:
-    """The median ratio of extraction to floor over some repeats."""
+    """Return the median ratio of extraction to floor over the repeats."""
     ratios = []
     for _ in range(repeats):
         data = copy.copy(data)
@@ -103,8 +104,10 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
-    parser.add_argument("--images", type=int, default=280, help="images for the whole zoo")
-    parser.add_argument("--all", action="store_true", help="all images for the whole zoo")
+    parser.add_argument(
+        "--images", type=int, default=280, help="number of images for the whole zoo"
+    )
+    parser.add_argument("--all", action="store_true", help="use all images for the whole zoo")
     parser.add_argument("--repeats", type=int, default=5)
     arguments = parser.parse_args()
     folder = arguments.shared / "data" / "pacs_mini"
@@ -113,7 +116,7 @@ def main() -> None:
         return
     data = ImageDomains(folder)
     zoo = load_zoo(arguments.shared / "zoo" / "zoo.toml")
-    one = compare("one model", data, [s for s in zoo if s.name == MIDDLE], arguments.repeats)
+    one = compare("one model", data, [s for s in zoo if s.name == MEDIUM], arguments.repeats)
     part = data if arguments.all else data.sample(arguments.images)
     whole = compare(f"{len(zoo)} models", part, zoo, 1 if arguments.all else 2)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6

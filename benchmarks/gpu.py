@@ -1,12 +1,12 @@
-"""On a machine with CUDA: ranking at DomainNet's size, and extraction against bare forward passes.
+"""Ranking at the size of DomainNet, extraction and selection on a CUDA device.
 
     python benchmarks/gpu.py [--skip-rank] [--skip-extract] [--skip-select]
 
 Ranking: 586,575 × 2,048 features in float64 on the GPU, 345 classes, 6 domains; the floor is one
 Gram matrix, one projection, the class variances and 7 eigendecompositions, measured in the same
-run. Extraction: a timm ResNet-50 and a ViT-B/16 with random weights in bfloat16, images ready in
-memory, against the same forward passes on a batch that lies on the GPU. Selection: three models
-of 2,048 features, 345 classes, from moments.
+run. Extraction: a timm ResNet-50 and a ViT-B/16 with random weights in bfloat16, from decoded
+images in memory, against the same forward passes on a batch that is already on the GPU. Selection:
+three models of 2,048 features each, 345 classes, from moments.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ N_CLASSES, DIM = 345, 2_048
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
-    """The best of some repeats, with the device idle before and after."""
+    """Return the shortest time of several repeats, synchronising the device around each."""
     best = float("inf")
     for _ in range(repeats):
         torch.cuda.synchronize()
@@ -52,7 +52,7 @@ def seconds(work: Callable[[], object], repeats: int = 3) -> float:
 
 
 def agreement() -> None:
-    """NumPy and CUDA on the same data, n > d and n < d."""
+    """Compare NumPy and CUDA on the same data, with n > d and n < d."""
     rng = np.random.default_rng(0)
     for n, d in ((2_000, 64), (200, 300)):
         y, domains = rng.integers(0, 5, n), rng.integers(0, 4, n)
@@ -102,7 +102,7 @@ def rank_at_full_size() -> None:
 
 
 def selection() -> None:
-    """Three models of 2,048 features side by side, 345 classes, from moments on the GPU."""
+    """Select from the concatenated features of three models, from moments on the GPU."""
     generator = torch.Generator("cuda").manual_seed(0)
     n, d = 100_000, 3 * DIM
     labels = torch.randint(0, N_CLASSES, (n,), device="cuda", generator=generator)
@@ -142,7 +142,7 @@ def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
             model.launch(ready)
 
     def extract() -> None:
-        """Shard by shard, as an extraction does."""
+        """Compute shard by shard, as an extraction does."""
         starts = range(0, len(pixels), SHARD_ROWS)
         jobs = (Job(at, model, pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
         for done in run_jobs(jobs):

@@ -1,14 +1,15 @@
-"""Heads: DomainBed's sweep against one run after another, the fast head against scikit-learn.
+"""Time DomainBed's sweep against sequential runs, and the fast head against scikit-learn.
 
     python benchmarks/heads.py [--store STORE] [--models 8] [--device cuda] [--steps 5001]
 
-The sweep: 10 draws x 3 trials x all folds of one 1,280-dimensional model on PACS' size (from a
-store, or planted features of that shape), all at once, against the same runs one after another in
-PyTorch on the same device, of which a sample is timed and scaled up by steps and runs. Without
---steps a CPU times 200 steps of both, since the whole takes minutes; a GPU does all.
+The sweep: 10 draws x 3 trials x all folds on the 1,280 features of one model, at the size of PACS
+(from a store, or simulated), trained as one batch. The same runs one after another in PyTorch on
+the same device are estimated: a sample of them is timed and multiplied by the numbers of steps and
+runs. Without --steps, both are timed for 200 steps on a CPU, where the full sweep takes minutes,
+and for all steps on a GPU.
 
-The fast head: strength chosen by leaving each training domain out, against LogisticRegressionCV
-with the same folds, strengths and standardised features, summed over all test domains.
+The fast head: C chosen by leaving out each training domain in turn, against LogisticRegressionCV
+with the same folds, values of C and standardised features, summed over all test domains.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ DRAWS, TRIALS, STEPS = 10, 3, 5001
 SAMPLED_RUNS, SAMPLED_STEPS = 8, 200
 
 
-def planted() -> Samples:
-    """Classes that a head finds partly, in domains that differ; features positive as after ReLU."""
+def simulated() -> Samples:
+    """Simulate domains that differ, with classes that overlap; non-negative, as after a ReLU."""
     rng = np.random.default_rng(0)
     n = N_DOMAINS * EACH
     labels, domains = np.arange(n) % N_CLASSES, np.arange(n) // EACH
@@ -48,7 +49,7 @@ def planted() -> Samples:
 
 
 def stored(store: str) -> dict[str, Samples]:
-    """The features of the models with 1,280 dimensions."""
+    """Return the features of the models with 1,280 dimensions."""
     from oodzoo.features.source import StoreSource
     from oodzoo.features.store import FeatureStore
 
@@ -57,8 +58,8 @@ def stored(store: str) -> dict[str, Samples]:
     return {m: Columns.all_of(source, [m]).samples(source, source.domains) for m in names}
 
 
-def one_after_another(samples: Samples, device: str, steps: int) -> float:
-    """Seconds for a step of a run as DomainBed does it, on features that lie on the device."""
+def sequential(samples: Samples, device: str, steps: int) -> float:
+    """Return the seconds per step of a run of DomainBed, with features on the device."""
     import torch
 
     X = torch.from_numpy(samples.features).to(device)
@@ -109,7 +110,7 @@ def _wait(device: str | None) -> None:
 
 def domainbed(samples: Samples, device: str | None, steps: int) -> None:
     n_runs = DRAWS * TRIALS * len(folds(range(N_DOMAINS), range(N_DOMAINS)))
-    if device is not None:  # the first call starts the device
+    if device is not None:  # the first call initialises the device
         sweep(samples, N_CLASSES, draws=2, trials=1, steps=3, device=device)
     start = time.perf_counter()
     found = sweep(samples, N_CLASSES, draws=DRAWS, trials=TRIALS, steps=steps, device=device)
@@ -119,18 +120,18 @@ def domainbed(samples: Samples, device: str | None, steps: int) -> None:
         cells = "  ".join(cell(each) for each in found.accuracies(rule).values())
         print(f"  {rule:22}{cells}")
     if importlib.util.find_spec("torch") is None:
-        print("  PyTorch is not installed: no run one after another was timed")
+        print("  PyTorch is not installed: sequential runs not timed")
         return
-    step = one_after_another(samples, device or "cpu", min(steps, SAMPLED_STEPS))
+    step = sequential(samples, device or "cpu", min(steps, SAMPLED_STEPS))
     alone = step * steps * n_runs
     print(
-        f"  one after another in PyTorch: {1e6 * step:.0f} us a step, {alone:.0f} s for all "
-        f"(without their accuracies); ratio {alone / at_once:.1f}"
+        f"  sequentially in PyTorch: {1e6 * step:.0f} us a step, {alone:.0f} s for all "
+        f"(without computing accuracies); ratio {alone / at_once:.1f}"
     )
 
 
 def fast(samples: Samples) -> tuple[float, float, float, float]:
-    """Seconds and accuracy of ours and of scikit-learn's."""
+    """Return seconds and accuracy of our head and of scikit-learn's."""
     ours_s = sklearn_s = 0.0
     ours, theirs = [], []
     for domain in range(N_DOMAINS):
@@ -166,15 +167,17 @@ def show(name: str, found: tuple[float, float, float, float]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--store", help="a store of PACS' size; planted features without it")
-    parser.add_argument("--models", type=int, default=1, help="of the store, for the fast head")
-    parser.add_argument("--device", help="where PyTorch trains the sweep; NumPy without it")
+    parser.add_argument("--store", help="a store of the size of PACS; default: simulated features")
+    parser.add_argument(
+        "--models", type=int, default=1, help="number of models of the store for the fast head"
+    )
+    parser.add_argument("--device", help="PyTorch device of the sweep; default: NumPy")
     parser.add_argument("--steps", type=int)
     arguments = parser.parse_args()
-    known = stored(arguments.store) if arguments.store else {"planted features": planted()}
+    known = stored(arguments.store) if arguments.store else {"simulated features": simulated()}
     results = []
     for name in list(known)[: arguments.models]:
-        # With more threads than free cores a small product takes many times as long.
+        # With more threads than free cores, small matrix products become many times slower.
         with threadpool_limits(1):
             results.append(fast(known[name]))
         show(name, results[-1])

@@ -1,20 +1,19 @@
-"""How well the distance from the training images tells other images apart.
+"""Measure how well the distance from the training images detects out-of-domain images.
 
     python benchmarks/out_of_domain.py [--store STORE] [--zoo ZOO] [--images FOLDER] [--top-k 3]
                                        [--seeds 5]
 
-Without a store, one is made of the embedded digits and zoo.
+Without --store, the embedded digits and zoo are used.
 
-Everything a predictor is made of (which models, which features, the Gaussians, the limit) is
-made anew from the images that are not held out:
+Every part of the predictor (models, features, Gaussians, threshold) is fitted without the images on
+which it is evaluated:
 
-- left-out domains: ranked and fitted without the domain, on 80 % of the images of the others;
-  AUROC of the domain against the other 20 %, and the share of the domain that is flagged.
-- unrelated images: fitted on 80 % of all images; AUROC against the other 20 %, and the share that
-  is flagged. They are the embedded digits (or, with --images, those of a folder), noise, crops of
-  photographs of scikit-learn, coloured textures, and images of one colour.
-- false alarms: the share of held-out training images that is flagged, over some seeds, with its
-  greatest value.
+- held-out domains: models ranked and the predictor fitted without the domain, on 80 % of the images
+  of the others; AUROC of the domain against the other 20 %, and the share of the domain flagged.
+- unrelated images: fitted on 80 % of all images; AUROC against the other 20 %, and the share
+  flagged. The images are the embedded digits (or, with --images, those of a folder), noise, crops
+  of scikit-learn's sample photographs, coloured textures, and single-colour images.
+- false alarms: the share of held-out training images flagged, over several seeds, and its maximum.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ HELD_OUT = 0.2
 
 
 class Data:
-    """The images of a store, some of which are held out."""
+    """The labels, domains and features of all images of a store."""
 
     def __init__(self, store: oodzoo.FeatureStore) -> None:
         self.store = store
@@ -61,7 +60,7 @@ class Data:
         }
 
     def kept(self, models: Sequence[str], rows: NDArray[np.bool_]) -> tuple[Columns, Samples]:
-        """What is selected from some images, and the kept features of all."""
+        """Select features on some rows; return the selection and those features of all rows."""
         features = self.features(models)
         source = ArraySource(
             {name: array[rows] for name, array in features.items()},
@@ -81,7 +80,7 @@ def fitted(samples: Samples, rows: NDArray[np.bool_]) -> gaussian.TrainingGaussi
 def unrelated(
     rng: np.random.Generator, folder: Path | None, digits: bool
 ) -> dict[str, list[Image.Image]]:
-    """Images that have nothing to do with the training images."""
+    """Return images that are unrelated to the training images, by kind."""
     kinds: dict[str, list[Image.Image]] = {}
     if digits:
         scans, _ = _scans()
@@ -119,7 +118,7 @@ def row(name: str, home: NDArray[np.float64], away: NDArray[np.float64]) -> None
     print(f"{name:28} {auroc:7.3f} {100 * np.mean(away > 1):9.1f} {len(away):8}", flush=True)
 
 
-def left_out_domains(data: Data, top_k: int) -> None:
+def held_out_domains(data: Data, top_k: int) -> None:
     rankings = rank_for_test_domains(data.store)
     for number, domain in enumerate(data.store.domains):
         rng = np.random.default_rng(number)
@@ -132,17 +131,17 @@ def left_out_domains(data: Data, top_k: int) -> None:
         row(f"domain {domain}", model.distances(samples.features[held]), far)
 
 
-def others(data: Data, arguments: argparse.Namespace) -> None:
+def unrelated_images(data: Data, arguments: argparse.Namespace) -> None:
     models = [line.model for line in rank(data.store).rows[: arguments.top_k]]
     rng = np.random.default_rng(0)
     kinds = unrelated(
         rng, arguments.images, digits=bool(arguments.store) and arguments.images is None
     )
     specs = load_zoo(arguments.zoo) if arguments.zoo else []
-    networks = {name: find_model(data.store, name, specs).load("cpu") for name in models}
-    whole = Columns({name: np.arange(networks[name].info.feature_dim) for name in models}).by_model
+    loaded = {name: find_model(data.store, name, specs).load("cpu") for name in models}
+    whole = Columns({name: np.arange(loaded[name].info.feature_dim) for name in models}).by_model
     seen = {
-        kind: np.concatenate([p.features for p in iter_features(images, networks, whole, 16)])
+        kind: np.concatenate([p.features for p in iter_features(images, loaded, whole, 16)])
         for kind, images in kinds.items()
     }
     alarms = []
@@ -153,7 +152,7 @@ def others(data: Data, arguments: argparse.Namespace) -> None:
         home = model.distances(samples.features[held])
         alarms.append(100 * float(np.mean(home > 1)))
         if seed == 0:
-            starts = np.cumsum([0, *(networks[name].info.feature_dim for name in models)])
+            starts = np.cumsum([0, *(loaded[name].info.feature_dim for name in models)])
             columns = np.concatenate(
                 [kept.by_model[name] + at for name, at in zip(models, starts, strict=False)]
             )
@@ -161,7 +160,7 @@ def others(data: Data, arguments: argparse.Namespace) -> None:
                 row(kind, home, model.distances(features[:, columns]))
     shown = ", ".join(f"{share:.1f}" for share in alarms)
     print(
-        f"false alarms on held-out training images, %: mean {np.mean(alarms):.1f}, greatest "
+        f"false alarms on held-out training images, %: mean {np.mean(alarms):.1f}, maximum "
         f"{max(alarms):.1f} of {shown}"
     )
 
@@ -182,8 +181,8 @@ def main() -> None:
             store = oodzoo.FeatureStore(arguments.store)
         data = Data(store)
         print(f"{'images':28} {'AUROC':>7} {'flagged %':>9} {'images':>8}")
-        left_out_domains(data, arguments.top_k)
-        others(data, arguments)
+        held_out_domains(data, arguments.top_k)
+        unrelated_images(data, arguments)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,13 @@
-"""Ranking one model against its floor, the literal formula and the public LogME.
+"""Time the ranking of one model against a lower bound, the literal formula and public LogME.
 
     python benchmarks/rank.py [--rows 20000] [--features 1024] [--repeats 3]
 
-The floor of all folds is what no method of this kind can avoid: one float64 Gram matrix of the
-whole, one n × d by d × d product, and m + 1 eigendecompositions. The literal implementation
-computes the evidence of every fold and class from the data; one fold and class is timed and scaled
-up. The public LogME is what its authors' code does for one fit on the whole matrix, without any
-domain: singular values of the Gram matrix, left singular vectors, then one class after another.
+The lower bound ("floor") for all folds is what no method of this kind can avoid: one float64 Gram
+matrix of all samples, one n × d by d × d product, and m + 1 eigendecompositions. The literal
+implementation computes the evidence of every fold and class from the samples; one fold and class is
+timed and multiplied by their number. Public LogME follows its authors' code for one fit on all
+samples, without domains: singular values of the Gram matrix, left singular vectors, then one class
+after another.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ def floor(X: NDArray[np.float32]) -> None:
 
 
 def literal_fold_and_class(X: NDArray[np.float32], y: Floats) -> None:
-    """Evidence of one fold and class from the data: the paper's fixed point, then both densities.
+    """Compute the evidence of one fold and class from the samples, by the paper's fixed point.
 
-    Ten steps of the fixed point; each solves with a d × d matrix.
+    Ten iterations of the fixed point, each of which inverts a d × d matrix.
     """
     Phi = X.astype(np.float64)
     n, d = Phi.shape
@@ -62,7 +63,7 @@ def literal_fold_and_class(X: NDArray[np.float32], y: Floats) -> None:
 
 
 def public_logme(X: NDArray[np.float32], y: NDArray[np.int64]) -> None:
-    """The steps of the public code, written from its description."""
+    """Follow the steps of the public code, written from its description."""
     f = X.astype(np.float64)
     n = len(f)
     _, squares, vh = np.linalg.svd(f.T @ f)
@@ -126,7 +127,7 @@ def main() -> None:
         )
         print(f"ranking again, from the cache: {second:.2f} s")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print(f"peak memory of this process, arrays of the floor included: {peak:.1f} GB")
+        print(f"peak memory of this process, including the arrays of the floor: {peak:.1f} GB")
 
 
 if __name__ == "__main__":

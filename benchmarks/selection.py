@@ -1,26 +1,26 @@
-"""What the selection finds, what it costs, and what its scale rule is worth.
+"""Measure the accuracy and the speed of feature selection, and compare its scale rules.
 
-    python benchmarks/selection.py [simulation] [odd] [rules --store STORE] [speed]
+    python benchmarks/selection.py [simulation] [difficult] [rules --store STORE] [speed]
                                    [--jobs 16] [--out FILE] [--device cuda]
 
-simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of each, beside the
-    paper's own row with the larger batch and beside scikit-learn on the same data. A row passes if
-    its TPR is not below and its FPR not above the paper's by more than two standard errors of the
-    difference. LassoCV keeps weights that are not zero (5 folds), ARDRegression weights whose
-    precision is below its own threshold, and the univariate F-test features at a false discovery
-    rate of 5 % (Benjamini and Hochberg).
-odd: correlated features, heavy noise, targets that are noise, one-hot targets, 10 repeats.
-rules: accuracy on left-out domains of a store, of a linear head on the features that each scale
-    rule keeps, on as many random ones and on as many with the greatest ridge weights. Models are
-    chosen without the test domain, and the strength of the head on all their features, once for
-    each test domain, by leaving training domains out. "0.5 of weights" multiplies targets by half
-    of what the rule "weights" does.
-speed: one sweep against one d × d by d × C product; moments of 10⁴ and of 10⁶ samples.
+simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of each, compared with
+    the paper's row for the larger batch and with scikit-learn on the same data. A row passes if its
+    TPR is not below, and its FPR not above, the paper's by more than two standard errors of the
+    difference. LassoCV (5 folds) keeps features with non-zero weights, ARDRegression those whose
+    precision is below its own threshold, and the univariate F-test those at a false discovery rate
+    of 5 % (Benjamini and Hochberg).
+difficult: correlated features, heavy noise, pure noise as target, one-hot targets; 10 repeats.
+rules: accuracy on the held-out domains of a store of a linear head on the features that each scale
+    rule selects, on as many random features, and on as many with the largest ridge weights. Models
+    are chosen without the test domain. C of the head is chosen on all their features, once per test
+    domain, by leaving out training domains. "0.5 of weights" scales the targets by half the factor
+    of the rule "weights".
+speed: one sweep relative to one d × d by d × C product; fits from moments of 10⁴ and 10⁶ samples.
 
-Tables are printed as they grow, and written to --out as Markdown. Fits are spread over --jobs
-processes with one BLAS thread each; times are of one fit. --minutes starts no fit of the simulation
-after that time, and the table says how many there were. Without the name of a part a short form of
-all but `rules` runs.
+Tables are printed as results arrive and written to --out as Markdown. Fits run in --jobs processes
+with one BLAS thread each; times are those of one fit. After --minutes no new fit of the simulation
+starts; the table shows the number of repeats. Without the name of a part, a short version of all
+parts but `rules` runs.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ Case = tuple[int, int, int]
 
 PAPER_REPEATS = 50
 FIRST_SEED = 20_000
-"""The constants of the scale rule were chosen on seeds below."""
+"""The constants of the scale rule were chosen on smaller seeds."""
 
-STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1)
-"""Of the head of `rules`."""
+C_GRID = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Candidates for C of the head in `rules`."""
 
 
 class Page:
-    """Markdown that is written anew whenever a table has grown."""
+    """A Markdown file that is rewritten whenever a table grows."""
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
@@ -73,7 +73,7 @@ class Page:
         print(self.table, flush=True)
 
     def show(self, text: str) -> None:
-        """The part that was begun last, as far as it has come."""
+        """Replace the text of the current part."""
         self.parts[-1] = f"{self.table}\n{text}\n"
         if self.path is not None:
             self.path.write_text("\n".join(self.parts), encoding="utf-8")
@@ -86,13 +86,13 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def spread(tasks: list[Any], jobs: int) -> Iterator[Any]:
-    """Results as they come, from processes with one BLAS thread each."""
+    """Yield results as they arrive, from processes with one BLAS thread each."""
     with parallel_config(backend="loky", inner_max_num_threads=1):
         yield from Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)(tasks)
 
 
 def mean_error(values: Any) -> tuple[Floats, Floats]:
-    """Mean over repeats and its standard error."""
+    """Return the mean over repeats and its standard error."""
     table = np.array(values)
     error = table.std(axis=0, ddof=min(1, len(table) - 1)) / np.sqrt(len(table))
     return table.mean(axis=0), error
@@ -102,7 +102,7 @@ def mean_error(values: Any) -> tuple[Floats, Floats]:
 
 
 class Rates(NamedTuple):
-    """TPR and FPR in percent, and their deviations over the paper's repeats."""
+    """TPR and FPR in percent, and their standard deviations over the paper's repeats."""
 
     tpr: float
     tpr_std: float
@@ -111,7 +111,7 @@ class Rates(NamedTuple):
 
 
 def paper_rates(path: Path) -> dict[Case, Rates]:
-    """The paper's table by d, k and n: the row with the larger batch."""
+    """Read the paper's table by d, k and n; of two rows, the one with the larger batch."""
     found: dict[Case, tuple[int, Rates]] = {}
     with path.open(encoding="utf-8", newline="") as lines:
         for row in csv.DictReader(lines):
@@ -150,7 +150,7 @@ METHODS = {"oodzoo": ours, "F-test": univariate, "LassoCV": lasso, "ARDRegressio
 
 
 def one_fit(case: Case, method: str, seed: int, end: float) -> tuple[Case, str, Any]:
-    """TPR, FPR and seconds of one fit; None if it is too late to begin."""
+    """Return TPR, FPR and seconds of one fit; None if the time is up."""
     if time.time() > end:
         return case, method, None
     warnings.simplefilter("ignore")  # nothing selected, or not converged
@@ -169,7 +169,7 @@ def simulation(page: Page, options: argparse.Namespace) -> None:
     tasks = []
     for method in METHODS:
         repeats = options.repeats if method == "oodzoo" else options.peer_repeats
-        # The slow cases first, so that no process is left alone with one at the end.
+        # Slow cases first, so that the processes finish at about the same time.
         for case in sorted(paper, key=lambda case: (case[0], case[1] - case[2]), reverse=True):
             seeds = range(FIRST_SEED, FIRST_SEED + repeats)
             tasks += [delayed(one_fit)(case, method, seed, end) for seed in seeds]
@@ -207,7 +207,7 @@ def simulation_row(case: Case, method: str, results: list[Any], paper: Rates) ->
 
 
 def simulation_table(results: dict[tuple[Case, str], list[Any]], paper: dict[Case, Rates]) -> str:
-    head = ["d, k, n", "method", "repeats", "TPR", "paper", "FPR", "paper", "reaches it", "s"]
+    head = ["d, k, n", "method", "repeats", "TPR", "paper", "FPR", "paper", "reached", "s"]
     rows = [
         simulation_row(case, method, results[case, method], paper[case])
         for case in paper
@@ -224,11 +224,11 @@ def simulation_table(results: dict[tuple[Case, str], list[Any]], paper: dict[Cas
     return text
 
 
-# --- odd data ----------------------------------------------------------------------------------
+# --- difficult data ----------------------------------------------------------------------------
 
 
 def correlated(seed: int, n: int, d: int = 100, size: int = 5) -> tuple[Floats, Floats]:
-    """Blocks of features with correlation 0.9, of which the first features carry the target."""
+    """Draw blocks of features with correlation 0.9; the target depends on the first of each."""
     rng = np.random.default_rng(seed)
     common = np.tile(rng.normal(size=(n, d // size)), size)
     X = np.sqrt(0.9) * common + np.sqrt(0.1) * rng.normal(size=(n, d))
@@ -247,7 +247,7 @@ def pure_noise(seed: int, n: int, d: int) -> tuple[Floats, Floats]:
 
 
 def one_hot(seed: int, separation: float) -> tuple[Floats, NDArray[np.int64]]:
-    """Five classes whose means differ in the first 20 of 100 features."""
+    """Draw five classes whose means differ in the first 20 of 100 features."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, 5, size=1000)
     X = rng.normal(size=(1000, 100))
@@ -255,36 +255,38 @@ def one_hot(seed: int, separation: float) -> tuple[Floats, NDArray[np.int64]]:
     return X, y
 
 
-ODD: dict[str, tuple[int, Callable[[int], tuple[Any, Any]]]] = {
+DIFFICULT: dict[str, tuple[int, Callable[[int], tuple[Any, Any]]]] = {
     "blocks of correlation 0.9, n = 400, d = 100": (20, functools.partial(correlated, n=400)),
     "blocks of correlation 0.9, n = 120, d = 100": (20, functools.partial(correlated, n=120)),
     "noise 3, n = 400, d = 100": (20, functools.partial(noisy, noise=3)),
     "noise 10, n = 400, d = 100": (20, functools.partial(noisy, noise=10)),
     "noise 30, n = 400, d = 100": (20, functools.partial(noisy, noise=30)),
-    "only noise, n = 1,000, d = 100": (0, functools.partial(pure_noise, n=1000, d=100)),
-    "only noise, n = 200, d = 400": (0, functools.partial(pure_noise, n=200, d=400)),
+    "pure noise, n = 1,000, d = 100": (0, functools.partial(pure_noise, n=1000, d=100)),
+    "pure noise, n = 200, d = 400": (0, functools.partial(pure_noise, n=200, d=400)),
     "five classes far apart, n = 1,000": (20, functools.partial(one_hot, separation=1.0)),
-    "five classes near, n = 1,000": (20, functools.partial(one_hot, separation=0.4)),
+    "five classes close together, n = 1,000": (20, functools.partial(one_hot, separation=0.4)),
 }
 
 
-def odd_fit(name: str, rule: str, seed: int) -> tuple[str, str, Any]:
+def difficult_fit(name: str, rule: str, seed: int) -> tuple[str, str, Any]:
     warnings.simplefilter("ignore")
-    k, data = ODD[name]
+    k, data = DIFFICULT[name]
     mask = np.asarray(SpikeSlabSelector(scale=rule).fit(*data(seed)).target_support_.any(axis=0))
     return name, rule, (100 * mask[:k].mean() if k else np.nan, 100 * mask[k:].mean())
 
 
-def odd(page: Page, options: argparse.Namespace) -> None:
+def difficult(page: Page, options: argparse.Namespace) -> None:
     repeats = min(options.repeats, 10)
-    page.begin(f"Odd data, {repeats} repeats: TPR / FPR by scale rule")
+    page.begin(f"Difficult data, {repeats} repeats: TPR / FPR by scale rule")
     seeds = range(FIRST_SEED, FIRST_SEED + repeats)
-    tasks = [delayed(odd_fit)(name, rule, s) for name in ODD for rule in RULES for s in seeds]
+    tasks = [
+        delayed(difficult_fit)(name, rule, s) for name in DIFFICULT for rule in RULES for s in seeds
+    ]
     results: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for name, rule, result in spread(tasks, options.jobs):
         results[name, rule].append(result)
     rows = []
-    for name in ODD:
+    for name in DIFFICULT:
         cells = []
         for rule in RULES:
             (tpr, fpr), (tpr_error, fpr_error) = mean_error(results[name, rule])
@@ -303,14 +305,14 @@ def rules(page: Page, options: argparse.Namespace) -> None:
     import oodzoo
     from oodzoo.ranking.ranker import rank_for_test_domains
 
-    page.begin(f"Scale rules on models: the best {options.top_k}, accuracy on left-out domains")
+    page.begin(f"Scale rules on models: the best {options.top_k}, accuracy on held-out domains")
     rankings = rank_for_test_domains(oodzoo.FeatureStore(options.store))
     tasks = []
     for test, ranking in rankings.items():
         models = [row.model for row in ranking.rows[: options.top_k]]
         print(f"without {test}: {', '.join(models)}", flush=True)
         tasks.append(delayed(rules_of)(options.store, test, models, options.draws))
-    head = ["left out", "rule", "kept %", "selected", "random", "ridge weights", "all", "s"]
+    head = ["held out", "rule", "kept %", "selected", "random", "ridge weights", "all", "s"]
     rows: list[list[object]] = []
     numbers: dict[str, list[Any]] = defaultdict(list)
     for test, found in spread(tasks, options.jobs):
@@ -328,15 +330,15 @@ def rules(page: Page, options: argparse.Namespace) -> None:
 
 
 def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str, dict[str, Any]]:
-    """Of each rule the share kept, accuracies, the deviation of the random ones, and seconds."""
+    """Return the share selected, accuracies, their deviation for random features, and seconds."""
     import oodzoo
-    from oodzoo.selection import target_scale
     from oodzoo.features.columns import Columns
     from oodzoo.features.source import StoreSource
     from oodzoo.heads.linear import fit_head
+    from oodzoo.selection import target_scale
 
     warnings.simplefilter("ignore")
-    # The selector asks its own module, of which this process may have a copy of its own.
+    # Worker processes import their own copy of the module, so the rules are added here.
     for share in (0.5, 0.7):
         target_scale.RULES[f"{share} of weights"] = functools.partial(_less, share)
     source = StoreSource(oodzoo.FeatureStore(path), models)
@@ -344,7 +346,7 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     everything = Columns.all_of(source, models)
     train = everything.samples(source, [d for d in source.domains if d != test])
     unseen = everything.samples(source, [test])
-    C = fit_head(train, n_classes, Cs=STRENGTHS).C
+    C = fit_head(train, n_classes, Cs=C_GRID).C
 
     def accuracy(mask: Any) -> float:
         some = train._replace(features=train.features[:, mask])
@@ -376,9 +378,10 @@ def _less(share: float, precisions: Any, n: int, d: int) -> Any:
 
 
 def ridge_weights(features: Any, targets: Floats) -> Floats:
-    """The greatest ridge weight of each feature over classes, in deviations of feature and class.
+    """Return the largest standardised ridge weight of each feature over classes.
 
-    The ridge is that of greatest evidence.
+    The ridge penalty maximises the evidence; weights are in units of the standard deviations of
+    feature and class.
     """
     X = features.astype(np.float64)
     X, Y = X - X.mean(axis=0), targets - targets.mean(axis=0)
@@ -447,7 +450,7 @@ def speed(page: Page, options: argparse.Namespace) -> None:
     print("\n".join(lines) + "\n", flush=True)
 
 
-PARTS = {"simulation": simulation, "odd": odd, "rules": rules, "speed": speed}
+PARTS = {"simulation": simulation, "difficult": difficult, "rules": rules, "speed": speed}
 
 
 def main() -> None:
@@ -456,20 +459,24 @@ def main() -> None:
     )
     here = Path(__file__).parent
     parser.add_argument("parts", nargs="*", metavar="part", help=", ".join(PARTS))
-    parser.add_argument("--repeats", type=int, help="50; 5 if no part is named")
-    parser.add_argument("--peer-repeats", type=int, help="as --repeats; 1 if no part is named")
+    parser.add_argument("--repeats", type=int, help="default: 50, or 5 if no part is named")
+    parser.add_argument(
+        "--peer-repeats",
+        type=int,
+        help="repeats of scikit-learn; default: --repeats, or 1 if no part is named",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--minutes", type=float, default=1e6, help="of the simulation")
+    parser.add_argument("--minutes", type=float, default=1e6, help="time limit of the simulation")
     parser.add_argument("--paper", type=Path, default=here / "selection_simulation.csv")
-    parser.add_argument("--store", type=Path, help="of rules")
-    parser.add_argument("--top-k", type=int, default=3, help="models side by side in rules")
+    parser.add_argument("--store", type=Path, help="feature store for rules")
+    parser.add_argument("--top-k", type=int, default=3, help="number of models in rules")
     parser.add_argument("--draws", type=int, default=5, help="random subsets of each size in rules")
-    parser.add_argument("--device", help="of speed: NumPy without it")
+    parser.add_argument("--device", help="device for speed; default: NumPy")
     parser.add_argument("--out", type=Path, help="a Markdown file to write")
     options = parser.parse_args()
     for name in options.parts:
         if name not in PARTS:
-            parser.error(f"there is no part {name!r}; there are {', '.join(PARTS)}")
+            parser.error(f"{name!r} is not a part; choose from {', '.join(PARTS)}")
     if "rules" in options.parts and options.store is None:
         parser.error("rules needs --store")
     short = not options.parts
@@ -477,7 +484,7 @@ def main() -> None:
     options.peer_repeats = options.peer_repeats or (1 if short else options.repeats)
     warnings.simplefilter("ignore")  # nothing selected, or not converged
     page = Page(options.out)
-    for name in options.parts or ("simulation", "odd", "speed"):
+    for name in options.parts or ("simulation", "difficult", "speed"):
         PARTS[name](page, options)
 
 

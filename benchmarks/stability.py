@@ -1,10 +1,10 @@
-"""What stability does to the order of models, against linear probes on left-out domains.
+"""Compare weights of the stability term by how well they order models.
 
     python benchmarks/stability.py STORE [STORE ...]
 
-For each store, the weighted tau between a score and the accuracy of linear probes (features
-standardised on the training domains, LogisticRegression(C=0.01, max_iter=300), mean over left-out
-domains). The ranking never sees the probes.
+Prints, for each store, the weighted tau between a score and the accuracy of linear probes on
+held-out domains (features standardised on the training domains, LogisticRegression(C=0.01,
+max_iter=300), mean over domains). The ranking does not use the probes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PEERS = ("logme", "knn", "h_score", "lda", "transrate", "leep", "nce")
 
 
 def probe(store: oodzoo.FeatureStore, model: str) -> float:
-    """Accuracy of linear probes, the mean over left-out domains, in percent."""
+    """Return the mean accuracy of linear probes over held-out domains, in percent."""
     X = {d: store.features(model, d).astype(np.float64) for d in store.domains}
     y = {d: store.labels(d) for d in store.domains}
     accuracies = []
@@ -44,7 +44,7 @@ def probe(store: oodzoo.FeatureStore, model: str) -> float:
 
 
 def probes(store: oodzoo.FeatureStore) -> dict[str, float]:
-    """Probes of all models; they take minutes, so they are kept beside the store."""
+    """Return the accuracy of each model; cached beside the store, since probes take minutes."""
     path = store.path.with_name(f"{store.path.name}.probes.json")
     if path.is_file():
         found: dict[str, float] = json.loads(path.read_text())
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument("stores", type=Path, nargs="*")
     stores = parser.parse_args().stores
     if not stores:
-        print("name the stores to compare on: nothing measured")
+        print("no store given: nothing measured")
     for path in stores:
         store = oodzoo.FeatureStore(path)
         truth = probes(store)
@@ -83,7 +83,8 @@ def main() -> None:
             f"  expected accuracy: {tau({r.model: r.expected_accuracy for r in ranking.rows}):6.3f}"
         )
         printed = oodzoo.rank(store, stability="paper")
-        print(f"  the printed formula: {tau({r.model: r.score for r in printed.rows}):6.3f}")
+        as_printed = tau({r.model: r.score for r in printed.rows})
+        print(f"  formula as printed in the paper: {as_printed:6.3f}")
         for peer in PEERS:
             rows = oodzoo.rank(store, score=peer).rows
             print(f"  {peer} ({len(rows)}): {tau({r.model: r.score for r in rows}):6.3f}")
