@@ -67,9 +67,11 @@ versions:  ## run all tests on Python 3.12 and 3.13, where they are installed
 	  else echo "Python $$version is not installed: skipped"; fi; \
 	done
 
-# Old versions of packages warn about each other, so warnings are not errors here.
+# Old versions of packages warn about each other, so warnings are not errors here. Pillow before 13
+# cannot read an uncompressed YCbCr TIFF that it wrote itself; oodzoo reports it as unreadable.
+YCBCR := tests/data/test_images.py::test_every_opaque_mode_becomes_rgb[YCbCr]
 lowest: build/lowest/core  ## run all tests on the lowest versions allowed (Python 3.11 or 3.12)
-	build/lowest/bin/python -m pytest -W default
+	build/lowest/bin/python -m pytest -W default --deselect '$(YCBCR)'
 
 clean:  ## remove everything that make has created
 	rm -rf $(VENV) build dist docs/_build oodzoo-demo .coverage
