@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from oodzoo.errors import InputError
+from oodzoo.events import Observer
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.record import NAME, PredictorSummary, read_run
 
@@ -23,12 +24,9 @@ def counted(calls: list[str], name: str) -> Callable[[], PredictorSummary]:
 
 def run(folder: Path, calls: list[str], inputs: Sequence[object]) -> list[bool]:
     recorder = Recorder(folder, "oodzoo run", {"seed": 3})
-    reused = [
-        recorder.stage(name, given, counted(calls, name))[1]
-        for name, given in zip(("predictor", "selection"), inputs, strict=False)
-    ]
-    recorder.finish()
-    return reused
+    for name, given in zip(("predictor", "selection"), inputs, strict=False):
+        recorder.stage(name, given, counted(calls, name))
+    return [stage.reused for stage in recorder.finish().stages]
 
 
 @pytest.fixture(autouse=True)
@@ -88,10 +86,9 @@ def test_a_stage_whose_files_are_gone_is_computed_again(tmp_path: Path) -> None:
     calls: list[str] = []
     run(tmp_path, calls, [1, 2])
     recorder = Recorder(tmp_path, "oodzoo run", {})
-    _, reused = recorder.stage(
-        "predictor", 1, counted(calls, "predictor"), valid=lambda result: False
-    )
-    assert not reused
+    recorder.stage("predictor", 1, counted(calls, "predictor"), valid=lambda result: False)
+    assert calls == ["predictor", "selection", "predictor"]
+    assert not recorder.finish().stages[0].reused
 
 
 def test_a_record_of_another_schema_is_started_anew(tmp_path: Path) -> None:
@@ -105,3 +102,18 @@ def test_a_damaged_record_is_rejected(tmp_path: Path, content: str) -> None:
     (tmp_path / NAME).write_text(content)
     with pytest.raises(InputError, match=r"run\.json"):
         Recorder(tmp_path, "oodzoo run", {})
+
+
+def test_an_observer_follows_the_stages(tmp_path: Path) -> None:
+    events: list[object] = []
+
+    class Listener(Observer):
+        def begin(self, stage: str) -> None:
+            events.append(stage)
+
+        def end(self, stage: str, result: object, *, reused: bool) -> None:
+            events.append((stage, result, reused))
+
+    recorder = Recorder(tmp_path, "oodzoo run", {}, Listener())
+    result = recorder.stage("predictor", 1, counted([], "predictor"))
+    assert events == ["predictor", ("predictor", result, False)]

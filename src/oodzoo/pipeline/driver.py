@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from oodzoo import scores, testbed
 from oodzoo._io import file_digest, locked
@@ -32,8 +32,6 @@ from oodzoo.zoo import ModelSpec, load_zoo
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""
-
-Result = TypeVar("Result")
 
 
 def run(
@@ -70,146 +68,127 @@ def run(
     """
     dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
     specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
-    folder, config = Path(out), config or RunConfig()
+    folder, config, observer = Path(out), config or RunConfig(), observer or Observer()
+    device = config.compute_device
+    settings = {
+        "data": str(dataset.source),
+        "images": len(dataset),
+        "zoo": [spec.name for spec in specs],
+        **dataclasses.asdict(config),
+    }
     with locked(folder):
-        settings = {
-            "data": str(dataset.source),
-            "images": len(dataset),
-            "zoo": [spec.name for spec in specs],
-            **dataclasses.asdict(config),
-        }
-        recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings)
-        return _Pipeline(dataset, specs, folder, config, recorder, observer or Observer()).run()
-
-
-@dataclasses.dataclass
-class _Pipeline:
-    dataset: ImageDomains
-    zoo: list[ModelSpec]
-    folder: Path
-    config: RunConfig
-    recorder: Recorder
-    observer: Observer
-
-    def run(self) -> Run:
-        config, device = self.config, self.config.compute_device
-        store, models = self._features()
+        recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings, observer)
+        store, models = _extract(recorder, dataset, specs, folder / "store", config, observer)
+        recorder.add("data", _summary(dataset, len(store.skipped)))
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
-        ranking = self._stage(
+        ranking = recorder.stage(
             "ranking",
             [content, config.score],
-            lambda: rank(
-                source, score=config.score, device=device, progress=self.observer.progress
-            ),
+            lambda: rank(source, score=config.score, device=device, progress=observer.progress),
         )
-        best = self._best(source, ranking)
-        self._stage(
+        best = _best(source, ranking, config)
+        recorder.stage(
             "selection",
             [content, best],
             lambda: select_features(source, best, device=device).summary(),
         )
-        options = {
-            name: getattr(config, name)
-            for name in ("top_k", "protocol", "score", "baselines", "seed")
-        }
         if len(source.domains) > 2:
-            self._stage(
+            options = {
+                name: getattr(config, name)
+                for name in ("top_k", "protocol", "score", "baselines", "seed")
+            }
+            recorder.stage(
                 "evaluation",
                 [content, options],
-                lambda: evaluate(source, **options, device=device, progress=self.observer.log),
+                lambda: evaluate(source, **options, device=device, progress=observer.log),
             )
         else:
-            self.observer.skip("evaluation", "it needs three domains, two to rank and one to test")
-        self._stage(
+            observer.skip("evaluation", "it needs three domains, two to rank and one to test")
+        recorder.stage(
             "predictor",
             [content, best],
-            lambda: self._fit(store, best, ranking),
-            valid=lambda made: _is_unchanged(self.folder / made.folder, made.digest),
+            lambda: _fit(store, best, ranking, specs, folder / "model", device),
+            valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         )
         if config.baselines and len(source.models) > 2:
-            name = self.dataset.source.resolve().stem
-            self._stage(
+            name = dataset.source.resolve().stem
+            recorder.stage(
                 "testbed",
                 [content, list(scores.names()), config.seed],
                 lambda: testbed.run(
-                    source, name=name, seed=config.seed, progress=self.observer.progress
+                    source, name=name, seed=config.seed, progress=observer.progress
                 ),
             )
         elif config.baselines:
-            self.observer.skip("testbed", "it needs three models to judge an order")
-        result = self.recorder.finish()
-        write_report(self.folder, run=result)
-        return result
+            observer.skip("testbed", "it needs three models to judge an order")
+        result = recorder.finish()
+        write_report(folder, run=result)
+    return result
 
-    def _stage(
-        self,
-        name: str,
-        inputs: Any,
-        compute: Callable[[], Result],
-        valid: Callable[[Result], bool] = lambda _: True,
-    ) -> Result:
-        self.observer.begin(name)
-        result, reused = self.recorder.stage(name, inputs, compute, valid=valid)
-        self.observer.end(name, result, reused=reused)
-        return result
 
-    def _features(self) -> tuple[FeatureStore, tuple[str, ...]]:
-        """Extract missing features; return the store and the models of this zoo in it."""
-        path, options = self.folder / "store", self.config.extraction
-        opened: list[FeatureStore] = []
+def _extract(
+    recorder: Recorder,
+    dataset: ImageDomains,
+    zoo: list[ModelSpec],
+    path: Path,
+    config: RunConfig,
+    observer: Observer,
+) -> tuple[FeatureStore, tuple[str, ...]]:
+    """Extract missing features; return the store and the models of this zoo in it."""
+    options = config.extraction
+    opened: list[FeatureStore] = []
 
-        def compute() -> ExtractionSummary:
-            store, done = run_extraction(
-                self.dataset, self.zoo, path, options, self.observer.reporter
-            )
-            opened.append(store)
-            wanted = {spec.name for spec in self.zoo} - set(done.failed)
-            return ExtractionSummary(
-                models=tuple(name for name in store.models if name in wanted),
-                failed=done.failed,
-                outdated=tuple(done.outdated),
-                images=store.n_images,
-                skipped=store.skipped,
-                store=store.fingerprint,
-            )
+    def compute() -> ExtractionSummary:
+        store, done = run_extraction(dataset, zoo, path, options, observer.reporter)
+        opened.append(store)
+        wanted = {spec.name for spec in zoo} - set(done.failed)
+        return ExtractionSummary(
+            models=tuple(name for name in store.models if name in wanted),
+            failed=done.failed,
+            outdated=tuple(done.outdated),
+            images=store.n_images,
+            skipped=store.skipped,
+            store=store.fingerprint,
+        )
 
-        def valid(summary: ExtractionSummary) -> bool:
-            try:
-                opened.append(FeatureStore(path))
-            except InputError:
-                return False
-            same = opened[-1].fingerprint == summary.store and not summary.failed
-            return same and opened[-1].is_complete()
+    def valid(summary: ExtractionSummary) -> bool:
+        try:
+            opened.append(FeatureStore(path))
+        except InputError:
+            return False
+        same = opened[-1].fingerprint == summary.store and not summary.failed
+        return same and opened[-1].is_complete()
 
-        inputs = [
-            self.dataset.fingerprint,
-            [_identity(spec) for spec in self.zoo],
-            {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
-        ]
-        summary = self._stage("extraction", inputs, compute, valid)
-        store = opened[-1]
-        self.recorder.add("data", _summary(self.dataset, len(store.skipped)))
-        return store, summary.models
+    inputs = [
+        dataset.fingerprint,
+        [_identity(spec) for spec in zoo],
+        {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
+    ]
+    summary = recorder.stage("extraction", inputs, compute, valid=valid)
+    return opened[-1], summary.models
 
-    def _best(self, source: FeatureSource, ranking: Ranking) -> list[str]:
-        """The models to combine, chosen on all domains."""
-        order = [row.model for row in ranking.rows]
-        numbers = parse_top_k(self.config.top_k)
-        if numbers is not None:
-            return order[: main_top_k(numbers)]
-        return order[: choose_top_k(source, order)]
 
-    def _fit(
-        self, store: FeatureStore, models: Sequence[str], ranking: Ranking
-    ) -> PredictorSummary:
-        folder = self.folder / "model"
-        device = self.config.compute_device
-        predictor = fit(store, models=models, zoo=self.zoo, device=device)
-        ranked = {row.model: row.score for row in ranking.rows}
-        predictor.provenance = dataclasses.replace(predictor.provenance, scores=ranked)
-        predictor.save(folder)
-        return PredictorSummary(folder.name, tuple(models), _folder_digest(folder))
+def _best(source: FeatureSource, ranking: Ranking, config: RunConfig) -> list[str]:
+    """The models to combine, chosen on all domains."""
+    order = [row.model for row in ranking.rows]
+    numbers = parse_top_k(config.top_k)
+    return order[: choose_top_k(source, order) if numbers is None else main_top_k(numbers)]
+
+
+def _fit(
+    store: FeatureStore,
+    models: list[str],
+    ranking: Ranking,
+    zoo: list[ModelSpec],
+    folder: Path,
+    device: str | None,
+) -> PredictorSummary:
+    predictor = fit(store, models=models, zoo=zoo, device=device)
+    ranked = {row.model: row.score for row in ranking.rows}
+    predictor.provenance = dataclasses.replace(predictor.provenance, scores=ranked)
+    predictor.save(folder)
+    return PredictorSummary(folder.name, tuple(models), _folder_digest(folder))
 
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:

@@ -11,13 +11,15 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
 from oodzoo import __version__
 from oodzoo._io import read_json, write_json
-from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict, part_to_dict
+from oodzoo.events import Observer
+from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
 
@@ -33,21 +35,21 @@ class Recorder:
     command : str
         The command line or call that started the run.
     settings : dict
-        Options of the run, as JSON.
+        Options of the run.
+    observer : Observer
+        Called when a stage begins and ends.
     """
 
-    def __init__(self, folder: Path, command: str, settings: Document) -> None:
+    def __init__(
+        self, folder: Path, command: str, settings: Document, observer: Observer | None = None
+    ) -> None:
         self._path = folder / NAME
         self._earlier = _read(self._path)
+        self._observer = observer or Observer()
         self._stages: list[Stage] = []
         self._parts: dict[str, Any] = {}
-        self._header = {
-            "schema": SCHEMA,
-            "command": command,
-            "settings": json.loads(json.dumps(settings, default=str)),
-            "versions": _versions(),
-            "machine": {"cores": _cores(), "system": platform.platform(terse=True)},
-        }
+        machine = {"cores": _cores(), "system": platform.platform(terse=True)}
+        self._start = Run(command, settings, _versions(), machine)
 
     def stage(
         self,
@@ -56,7 +58,7 @@ class Recorder:
         compute: Callable[[], Result],
         *,
         valid: Callable[[Result], bool] = lambda _: True,
-    ) -> tuple[Result, bool]:
+    ) -> Result:
         """Compute the result of a stage, unless it is recorded for the same inputs.
 
         Parameters
@@ -68,23 +70,23 @@ class Recorder:
         compute : callable
         valid : callable
             Whether files that a recorded result refers to are still there.
-
-        Returns
-        -------
-        result
-        reused : bool
         """
+        self._observer.begin(name)
         key = _digest([__version__, name, inputs])
-        known = self._known(name)
-        if known is not None and known["inputs"] == key:
+        earlier = {stage["name"]: stage for stage in self._earlier.get("stages", [])}.get(name, {})
+        reused = earlier.get("inputs") == key and name in self._earlier
+        if reused:
             result: Result = part_from_dict(name, self._earlier[name])
-            if valid(result):
-                self._keep(Stage(name, known["seconds"], True, key), result)
-                return result, True
-        start = time.perf_counter()
-        result = compute()
-        self._keep(Stage(name, time.perf_counter() - start, False, key), result)
-        return result, False
+            seconds, reused = earlier["seconds"], valid(result)
+        if not reused:
+            start = time.perf_counter()
+            result = compute()
+            seconds = time.perf_counter() - start
+        self._stages.append(Stage(name, seconds, reused, key))
+        self._parts[name] = result
+        self._write()
+        self._observer.end(name, result, reused=reused)
+        return result
 
     def add(self, name: str, part: Any) -> None:
         """Add a part to the record that is not the result of a stage."""
@@ -92,28 +94,18 @@ class Recorder:
 
     def finish(self) -> Run:
         """Write the final record, without stages that only earlier runs had."""
-        run = Run.from_dict(self._document())
-        write_json(self._path, self._document())
-        return run
+        self._earlier = {}
+        return self._write()
 
-    def _keep(self, stage: Stage, result: Any) -> None:
-        self._stages.append(stage)
-        self._parts[stage.name] = result
-        done = {each.name for each in self._stages}
+    def _write(self) -> Run:
+        run = replace(self._start, stages=tuple(self._stages), **self._parts)
+        done = {stage.name for stage in self._stages}
         # What an earlier run found in later stages stays until this run reaches them.
         later = [s for s in self._earlier.get("stages", []) if s["name"] not in done]
         parts = {s["name"]: self._earlier[s["name"]] for s in later if s["name"] in self._earlier}
-        document = self._document()
+        document = run.to_dict()
         write_json(self._path, parts | document | {"stages": [*document["stages"], *later]})
-
-    def _document(self) -> Document:
-        stages = [part_to_dict(stage) for stage in self._stages]
-        parts = {name: part_to_dict(part) for name, part in self._parts.items()}
-        return {**self._header, "stages": stages, **parts}
-
-    def _known(self, name: str) -> Document | None:
-        stages = {stage["name"]: stage for stage in self._earlier.get("stages", [])}
-        return stages.get(name) if name in self._earlier else None
+        return run
 
 
 def _read(path: Path) -> Document:
