@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from tests.conftest import Run
 
 from oodzoo.cli.plotting import save_plot
 from oodzoo.cli.terminal import Terminal
-from tests.conftest import Run
 
 
 class Result:

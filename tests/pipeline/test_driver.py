@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.conftest import Outcome
 
 import oodzoo
 from oodzoo._io import locked
@@ -22,7 +19,6 @@ from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.record import Example, read_run
-from oodzoo.testbed import TestBed, bed, results, runner
 from oodzoo.zoo import ModelSpec, load_zoo
 
 NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
@@ -114,26 +110,6 @@ def test_a_domain_with_an_accent_is_not_extracted_again(
     assert reused(tmp_path / "run")["extraction"]
 
 
-def test_scores_are_judged_once(
-    tmp_path: Path,
-    digits: ImageDomains,
-    monkeypatch: pytest.MonkeyPatch,
-    run: Callable[..., Outcome],
-) -> None:
-    calls = []
-
-    def judge(*arguments: Any, **options: Any) -> TestBed:
-        calls.append(arguments)
-        return bed.judge(*arguments, **options)
-
-    for module in (runner, results):
-        monkeypatch.setattr(module, "judge", judge)
-    folder = tmp_path / "run"
-    arguments = ("run", digits.root, "--zoo", "demo", "--out", folder, "--limit", "90", "-q")
-    assert run(*arguments, "--device", "cpu").code == 0
-    assert len(calls) == 1
-
-
 def test_another_choice_repeats_what_depends_on_it(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
@@ -200,44 +176,6 @@ def test_two_domains_have_no_evaluation(
 def test_two_runs_at_once(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     with locked(job), pytest.raises(InputError, match="being written by another process"):
         oodzoo.run(digits, zoo, job)
-
-
-def test_the_command(tmp_path: Path, digits: ImageDomains) -> None:
-    command = [
-        *COMMAND, "run", str(digits.root), "--zoo", "demo", "--out", str(tmp_path / "run"),
-        "--limit", "90", "--device", "cpu", "--no-baselines", "--json",
-    ]  # fmt: skip
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    document = json.loads(ended.stdout)
-    assert document["ranking"]["ranking"][0]["rank"] == 1
-    assert document["evaluation"]["selection"]["average"] > 0
-    assert Path(document["report"]).is_file()
-    assert "Predict with: oodzoo predict" in ended.stderr
-    again = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert again.stderr.count("reused from an earlier run") == 5
-
-
-def test_the_command_with_a_wrong_number(tmp_path: Path, digits: ImageDomains) -> None:
-    ended = subprocess.run(
-        [
-            *COMMAND,
-            "run",
-            digits.root,
-            "--zoo",
-            "demo",
-            "--out",
-            tmp_path / "run",
-            "--top-k",
-            "three",
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 2
-    assert "got 'three'" in ended.stderr
-    assert not (tmp_path / "run").exists()
 
 
 def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:

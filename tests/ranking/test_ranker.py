@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.ranking.data import Arrays, saved, simulate_models
 
 import oodzoo
-from oodzoo.cli import main
 from oodzoo.ranking.ranker import rank_for_test_domains
 
 
@@ -296,23 +295,3 @@ def test_unknown_score_and_stability() -> None:
         oodzoo.rank(*data, score="acuracy")
     with pytest.raises(oodzoo.InputError, match="must be 'robust' or 'paper', got 'mild'"):
         oodzoo.rank(*data, stability="mild")  # type: ignore[arg-type]
-
-
-# --- the command line --------------------------------------------------------------------------
-
-
-def test_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    store = saved(tmp_path, *simulate_models({"a": 0.5, "b": 1.5}))
-    monkeypatch.setattr("sys.argv", ["oodzoo", "rank", str(store.path), "--json"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["score"] == "zood"
-    assert [row["model"] for row in document["ranking"]] == ["a", "b"]
-    assert {"rank", "model", "score", "discriminability", "stability"} <= set(
-        document["ranking"][0]
-    )
-    assert [fold["domain"] for fold in document["ranking"][0]["folds"]] == ["d0", "d1", "d2", "d3"]
