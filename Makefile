@@ -19,10 +19,10 @@ demo: $(VENV)/core  ## run everything on the embedded data; a few minutes, set-u
 	$(BIN)/oodzoo demo --out oodzoo-demo
 
 test: $(VENV)/dev  ## run the tests and doctests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(OPTIONS)
 
-coverage: $(VENV)/dev  ## run the tests and report their coverage
-	$(BIN)/python -m pytest --cov=oodzoo --cov-report=term:skip-covered
+coverage:  ## run the tests and report their coverage
+	$(MAKE) test OPTIONS='--cov=oodzoo --cov-report=term:skip-covered'
 
 adapters: $(VENV)/adapters  ## install PyTorch, timm, torchvision, transformers and open_clip
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 __version__ = "0.2.0"
 __all__ = [
-    "RunConfig",
     "Evaluation",
     "FeatureStore",
     "ImageDomains",
     "InputError",
     "Predictor",
     "Ranking",
+    "RunConfig",
     "SpikeSlabSelector",
     "__version__",
     "evaluate",

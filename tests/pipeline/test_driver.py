@@ -65,7 +65,10 @@ def reused(folder: Path) -> dict[str, bool]:
 def test_every_stage_is_recorded(done: Path) -> None:
     run = read_run(done)
     assert reused(done) == dict.fromkeys(STAGES, False)
-    assert run.ranking and run.selection and run.evaluation and run.predictor
+    assert run.ranking
+    assert run.selection
+    assert run.evaluation
+    assert run.predictor
     assert [row.rank for row in run.ranking.rows] == [1, 2, 3]
     first = tuple(row.model for row in run.ranking.rows[:2])
     assert run.selection.models == run.predictor.models == first
@@ -74,8 +77,10 @@ def test_every_stage_is_recorded(done: Path) -> None:
         assert set(by_domain) == {"chalk", "paper", "pencil"}
         assert row.average == pytest.approx(np.mean(list(by_domain.values())))
     assert all(0 < ratio <= 1 for ratio in run.evaluation.feature_ratio.values())
-    assert run.data and run.data.images == 240
-    assert run.testbed and set(run.testbed.accuracy) == set(NAMES[:3])
+    assert run.data
+    assert run.data.images == 240
+    assert run.testbed
+    assert set(run.testbed.accuracy) == set(NAMES[:3])
     assert (done / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -182,7 +187,8 @@ def test_only_models_of_this_zoo(job: Path, digits: ImageDomains, zoo: list[Mode
     """With one model of three there is no order to judge, and the others have no part."""
     with pytest.warns(UserWarning, match="only 1 model available"):
         run = oodzoo.run(digits, zoo[:1], job, config=config())
-    assert run.ranking and run.predictor
+    assert run.ranking
+    assert run.predictor
     assert [row.model for row in run.ranking.rows] == [NAMES[0]]
     assert run.predictor.models == (NAMES[0],)
     assert run.testbed is None
@@ -212,7 +218,8 @@ def test_a_domain_that_cannot_be_read_is_left_out(
     with pytest.warns(UserWarning, match="'broken': no samples; skipped"):
         run = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
     assert run.evaluation is None
-    assert run.data and run.data.skipped == 2
+    assert run.data
+    assert run.data.skipped == 2
 
 
 def test_the_store_is_opened_once(

@@ -1,4 +1,4 @@
-"""The whole job in one folder: every stage is recorded, and skipped while its inputs stay the same."""
+"""The whole job in one folder: stages are recorded, and skipped if nothing has changed."""
 
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.driver import run

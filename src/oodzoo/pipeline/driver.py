@@ -1,4 +1,4 @@
-"""The stages of a run in their order: extract, rank, select, evaluate, fit, judge scores, report."""
+"""The stages of a run: extract, rank, select, evaluate, fit, judge scores, report."""
 
 from __future__ import annotations
 
