@@ -111,16 +111,9 @@ class Precisions:
 
 
 def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spectrum, Array]:
-    """Compute the spectrum and the eigenvectors (columns of V) of a Gram matrix.
+    """Compute the spectrum and the eigenvectors (columns of V) of a Gram matrix (d, d).
 
-    Parameters
-    ----------
-    gram : array (d, d)
-    targets : array (d, C)
-        :math:`\\Phi^\\top Y`; Y need not be one-hot.
-    squares : array (C,)
-        Diagonal of :math:`Y^\\top Y`.
-    n : int
+    `targets` is ΦᵀY (d, C), `squares` the diagonal of YᵀY (C,); Y need not be one-hot.
     """
     backend = backend_of(gram)
     xp = backend.xp
@@ -141,17 +134,10 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
 
 
 def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum, Array]:
-    """Compute the spectrum and U from the samples, by ΦΦᵀ = USUᵀ.
+    """Compute the spectrum and U from Φ (rows, d) and Y (rows, C), by ΦΦᵀ = USUᵀ.
 
     With fewer samples than features ΦΦᵀ is smaller than ΦᵀΦ and has the same non-zero eigenvalues;
-    :math:`V = \\Phi^\\top U S^{-1/2}`.
-
-    Parameters
-    ----------
-    features : array (rows, d)
-    targets : array (rows, C)
-    n : int
-        Degrees of freedom: the number of rows, minus one if they were centred.
+    V = ΦᵀUS^(-1/2). n is the number of rows, minus one if they were centred.
     """
     backend = backend_of(features)
     xp = backend.xp

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 
 import numpy as np
@@ -22,6 +22,8 @@ from oodzoo.features.source import FeatureSource, Shard
 # Features are converted to float64 in blocks, so that a large float32 shard is never copied as a
 # whole. With fewer rows per block, summing the Gram matrices would dominate the cost.
 _MIN_ROWS = 1024
+
+_ARRAYS = ("feature_sum", "gram", "class_sums", "class_counts")
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,13 +151,9 @@ class Moments:
                 f"moments of {mine[0]} features and {mine[1]} classes cannot be added to moments "
                 f"of {theirs[0]} features and {theirs[1]} classes"
             )
-        return Moments(
-            n=self.n + other.n,
-            feature_sum=self.feature_sum + other.feature_sum,
-            gram=self.gram + other.gram,
-            class_sums=self.class_sums + other.class_sums,
-            class_counts=self.class_counts + other.class_counts,
-        )
+        added = other._arrays()
+        arrays = {name: array + added[name] for name, array in self._arrays().items()}
+        return Moments(self.n + other.n, **arrays)
 
     def to(self, device: str | None) -> Moments:
         """Move the moments to a device (None: NumPy)."""
@@ -170,16 +168,10 @@ class Moments:
     def from_dict(cls, arrays: Mapping[str, Array], *, device: str | None = None) -> Moments:
         """Restore moments from the arrays of :meth:`to_dict`."""
         float64 = backend(device).float64
-        names = ("feature_sum", "gram", "class_sums", "class_counts")
-        return cls(n=int(arrays["n"]), **{name: float64(arrays[name]) for name in names})
+        return cls(n=int(arrays["n"]), **{name: float64(arrays[name]) for name in _ARRAYS})
 
     def _arrays(self) -> dict[str, Array]:
-        return {
-            "feature_sum": self.feature_sum,
-            "gram": self.gram,
-            "class_sums": self.class_sums,
-            "class_counts": self.class_counts,
-        }
+        return {name: getattr(self, name) for name in _ARRAYS}
 
 
 def merge(moments: Iterable[Moments]) -> Moments:
@@ -267,16 +259,21 @@ def domain_moments(
     source: FeatureSource, model: str, device: str | None = None
 ) -> dict[str, Moments]:
     """Compute the moments of a model per domain; cached where smaller than the features."""
-    return {domain: _domain_moments(source, model, domain, device) for domain in source.domains}
+    return {domain: _cached_moments(source, model, domain, device) for domain in source.domains}
 
 
-def _domain_moments(source: FeatureSource, model: str, domain: str, device: str | None) -> Moments:
-    def compute() -> Moments:
-        context = f"model {model!r}, domain {domain!r}"
-        shards = source.shards(model, domain)
-        return Moments.stream(shards, len(source.classes), device=device, context=context)
-
+def _cached_moments(source: FeatureSource, model: str, domain: str, device: str | None) -> Moments:
+    compute = partial(moments_of_domain, source, model, domain, device)
     if len(source.labels(domain)) < 2 * source.facts(model).feature_dim:
         return compute()
     arrays = source.cached("moments", [model], lambda: compute().to_dict(), domains=[domain])
     return Moments.from_dict(arrays)
+
+
+def moments_of_domain(
+    source: FeatureSource, model: str, domain: str, device: str | None = None
+) -> Moments:
+    """Compute the moments of a model in one domain, without the cache."""
+    context = f"model {model!r}, domain {domain!r}"
+    shards = source.shards(model, domain)
+    return Moments.stream(shards, len(source.classes), device=device, context=context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -142,34 +142,26 @@ class Run:
     testbed: TestBed | None = None
 
     def to_dict(self) -> Document:
-        """The run as a JSON document."""
-        plain = ("command", "settings", "versions", "machine", "stages")
-        document = {name: msgspec.to_builtins(getattr(self, name)) for name in plain}
-        parts = {name: getattr(self, name) for name in PARTS}
-        return {"schema": SCHEMA, **document} | {
-            name: part_to_dict(part) for name, part in parts.items() if part is not None
-        }
+        """Convert the run to a JSON document."""
+        document: Document = {"schema": SCHEMA}
+        for name in (part.name for part in fields(self)):
+            part = getattr(self, name)
+            if hasattr(part, "to_dict"):
+                document[name] = part.to_dict()
+            elif part is not None:
+                document[name] = msgspec.to_builtins(part)
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], what: str = "the record of a run") -> Run:
-        """The run that :meth:`to_dict` was called on; `what` names it in error messages."""
+        """Restore a run from :meth:`to_dict`; `what` names it in error messages."""
         parts = {
             name: part_from_dict(name, document[name], what)
             for name in PARTS
             if document.get(name) is not None
         }
         plain = {name: value for name, value in document.items() if name not in PARTS}
-        run = structured(plain, _Header, what)
-        return cls(run.command, run.settings, run.versions, run.machine, run.stages, **parts)
-
-
-@dataclass(frozen=True)
-class _Header:
-    command: str
-    settings: dict[str, Any] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    machine: dict[str, Any] = field(default_factory=dict)
-    stages: tuple[Stage, ...] = ()
+        return replace(structured(plain, cls, what), **parts)
 
 
 PARTS: dict[str, Callable[[Document], Any]] = {
@@ -184,14 +176,8 @@ PARTS: dict[str, Callable[[Document], Any]] = {
 """How each part of a run is read."""
 
 
-def part_to_dict(part: Any) -> Document:
-    """A part of a run as a JSON document."""
-    document: Document = part.to_dict() if hasattr(part, "to_dict") else msgspec.to_builtins(part)
-    return document
-
-
 def part_from_dict(name: str, document: Document, what: str = "the record of a run") -> Any:
-    """The part of a run that :func:`part_to_dict` was called on."""
+    """Restore one part of the document of :meth:`Run.to_dict`."""
     try:
         return PARTS[name](document)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -214,8 +200,6 @@ def read_run(folder: str | Path) -> Run:
         )
     what = f"the record of a run {str(path)!r}"
     document = read_json(path, "the record of a run")
-    require_schema(document, SCHEMA, what, _AGAIN)
+    advice = "run `oodzoo run` again with the same --out: the features are reused"
+    require_schema(document, SCHEMA, what, advice)
     return Run.from_dict(document, what)
-
-
-_AGAIN = "run `oodzoo run` again with the same --out: the features are reused"

@@ -14,7 +14,7 @@ from oodzoo.evaluation.protocol import cells
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
-from oodzoo.ranking.ranker import rankings_without
+from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.result import Ranking
 
 TEST = "d1"
@@ -35,7 +35,7 @@ def changed(data: Any) -> Any:
 
 
 def decided(source: FeatureSource, protocol: str, auto: bool, trials: int = 1) -> Any:
-    ranking = rankings_without(source)[TEST]
+    ranking = rank_for_test_domains(source)[TEST]
     train = fast_trainer(trials) if protocol == "fast" else domainbed_trainer(2, draws=3, steps=40)
     return ranking, choose(
         TrainingView.without(source, TEST),

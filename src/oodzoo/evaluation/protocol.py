@@ -21,7 +21,7 @@ from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
 from oodzoo.heads.domainbed.sweep import STEPS
-from oodzoo.ranking.ranker import rankings_without, require_score
+from oodzoo.ranking.ranker import rank_for_test_domains, require_score
 
 TOP_K = 3
 """Number of concatenated models in the paper."""
@@ -111,7 +111,7 @@ def evaluate(
     log = progress or (lambda message: None)
     n_models, n_domains = len(source.models), len(source.domains)
     log(f"ranking {count(n_models, 'model')}, leaving out each of {count(n_domains, 'domain')}")
-    rankings = rankings_without(source, score=score, device=device)
+    rankings = rank_for_test_domains(source, score=score, device=device)
     outcome: dict[str, dict[str, Cell]] = {}
     choices: dict[str, Choice] = {}
     for test in source.domains:

@@ -17,16 +17,10 @@ from oodzoo.evidence import Precisions, Spectrum, log_evidence
 
 
 def discriminability(kept: Spectrum, union: Spectrum, precisions: Precisions) -> float:
-    r"""Mean over classes of :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i}) / n_i`.
+    r"""Compute the mean over classes of :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i}) / n_i`.
 
-    Parameters
-    ----------
-    kept : Spectrum
-        Spectrum of the training domains, -i.
-    union : Spectrum
-        Spectrum of the training domains and the left-out domain together.
-    precisions : Precisions
-        Precisions of the training domains.
+    `kept` and `precisions` are those of the training domains, -i; `union` is the spectrum of the
+    training domains and the left-out domain together.
     """
     gain = log_evidence(union, precisions) - log_evidence(kept, precisions)
     return float(backend_of(gain).xp.mean(gain)) / (union.n - kept.n)
@@ -60,24 +54,13 @@ class LinearModel:
             noise=1 / precisions.beta,
         )
 
-    def predict(self, projected: Array) -> Array:
-        r"""Predict the mean of each label, (n, C), from projected features :math:`P = \Phi V`."""
-        return projected @ self.weights
-
     def label_log_density(self, predicted: Array, squared: Array, one_hot: Array) -> Array:
-        r"""Log-density of the labels of each sample, averaged over classes, (n,).
+        r"""Compute the log-density of the labels of each sample, averaged over classes, (n,).
 
         These are the marginals of the paper's Remark,
-        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`.
-
-        Parameters
-        ----------
-        predicted : array (n, C)
-            The result of :meth:`predict`.
-        squared : array (n, d)
-            Elementwise square of the projected features.
-        one_hot : array (n, C)
-            Labels for the classes of the model; a row of zeros for any other class.
+        :math:`y_{ij} \sim N(\phi_{ij}^\top m,\; \beta^{-1} + \phi_{ij}^\top A^{-1}\phi_{ij})`,
+        from the predicted means (n, C), the squares (n, d) of the projected features and the labels
+        (n, C), a row of zeros for a class that the model lacks.
         """
         xp = backend_of(predicted).xp
         variance = self.noise[None, :] + squared @ self.variances

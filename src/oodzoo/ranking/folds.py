@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,24 +137,9 @@ def leave_one_domain_out(
     """Compute the fold of each left-out domain (Section 3.1 of the paper).
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
-    features.
-
-    Parameters
-    ----------
-    domains : mapping of str to Moments
-        Moments of at least two domains, for the same features and classes.
-    shards : callable
-        ``shards(domain)`` returns the features and labels behind the moments, in shards.
-    stability : "robust" or "paper"
-        :class:`~oodzoo.ranking.stability.RelativeDensity` or
-        :class:`~oodzoo.ranking.stability.PaperDensity`.
-    device : str, optional
-        Compute with NumPy if None, else with PyTorch on this device.
-
-    Returns
-    -------
-    list of Fold
-        In the order of `domains`.
+    features. `shards` returns the features and labels behind the moments. `stability` chooses
+    :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
+    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper").
 
     Examples
     --------
@@ -187,14 +172,8 @@ def leave_two_domains_out(
 
     This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
     an unseen test domain. Swapping test domain and left-out domain leaves the training domains the
-    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions.
-
-    Parameters are those of :func:`leave_one_domain_out`; at least three domains are needed.
-
-    Returns
-    -------
-    dict of str to list of Fold
-        For each test domain the folds over the other domains, in the order of `domains`.
+    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. At least three domains are
+    needed; other parameters are those of :func:`leave_one_domain_out`.
     """
     table = _Domains(domains, shards, stability, device, least=3)
     unions = {
@@ -318,7 +297,7 @@ class _Domains:
                 )
             projected = features @ training.eigenvectors
             squared = projected**2
-            predicted = training.model.predict(projected)
+            predicted = projected @ training.model.weights
             one_hot = xp.astype(labels[:, None] == training.classes[None, :], xp.float64)
             outcome = (
                 labels,
@@ -341,6 +320,6 @@ class _Domains:
         return decompose(moments.gram, moments.class_sums, moments.class_counts, moments.n)
 
     def _by_class(self, values: Array, classes: NDArray[np.int64]) -> NDArray[np.float64]:
-        full = np.full(self.n_classes, np.nan)
+        full: NDArray[np.float64] = np.full(self.n_classes, np.nan)
         full[classes] = to_numpy(values)
-        return cast(NDArray[np.float64], full)
+        return full

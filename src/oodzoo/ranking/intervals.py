@@ -35,14 +35,9 @@ Floats = NDArray[np.float64]
 
 
 def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = None) -> Floats:
-    """Estimate the covariance of column means by leaving out one group of rows at a time.
+    """Estimate the covariance of the column means of values (images, models).
 
-    Parameters
-    ----------
-    values : array (n, M)
-        One column per model, one row per image.
-    groups : sequence, optional
-        The group of each row; None for a row of its own.
+    One group of rows is left out at a time; a row whose group is None is a group of its own.
     """
     n = len(values)
     residuals = values - values.mean(axis=0)
@@ -61,15 +56,10 @@ def covariance_of_means(values: Floats, groups: Sequence[str | None] | None = No
 
 @dataclass(frozen=True)
 class Comparison:
-    """Pairwise comparison of models.
-
-    Attributes
-    ----------
-    better : array of bool (M, M)
-        Whether the row's model is clearly better than the column's.
-    """
+    """Pairwise comparison of models."""
 
     better: NDArray[np.bool_]
+    """Whether the row's model is clearly better than the column's, (M, M)."""
 
     @classmethod
     def of(cls, scores: Floats, image_covariances: Sequence[Floats]) -> Comparison:

@@ -15,7 +15,7 @@ each fold.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -100,7 +100,7 @@ def rank(
         if progress is not None:
             progress(number, len(source.models))
         terms[model] = _folds(source, model, stability, device)
-    return _ranking(source, terms, score, stability)
+    return _ranking(source, terms, score, stability, source.domains)
 
 
 def rank_for_test_domains(
@@ -123,22 +123,8 @@ def rank_for_test_domains(
     require_score(score)
     backend(device)
     source = as_source(features, y, domains)
-    return rankings_without(source, score=score, stability=stability, device=device)
-
-
-def rankings_without(
-    source: FeatureSource,
-    *,
-    score: str = "zood",
-    stability: Stability = "robust",
-    device: str | None = None,
-    progress: Progress | None = None,
-) -> dict[str, Ranking]:
-    """Rank the models of a source once per test domain, without using that domain."""
     terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
-    for number, model in enumerate(source.models):
-        if progress is not None:
-            progress(number, len(source.models))
+    for model in source.models:
         for test, folds in _folds_by_test(source, model, stability, device).items():
             terms[test][model] = folds
     return {
@@ -158,39 +144,26 @@ def require_score(name: str) -> None:
 def _folds(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> list[Fold]:
-    def compute() -> list[Fold]:
-        return leave_one_domain_out(
-            domain_moments(source, model, device),
-            functools.partial(source.shards, model),
-            stability=stability,
-            device=device,
-        )
+    def compute() -> dict[str, NDArray[Any]]:
+        moments = domain_moments(source, model, device)
+        shards = functools.partial(source.shards, model)
+        return pack(leave_one_domain_out(moments, shards, stability=stability, device=device))
 
-    return _cached_folds(source, model, stability, compute)
+    return unpack(source.cached("folds", [model], compute, settings=stability))
 
 
 def _folds_by_test(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> dict[str, list[Fold]]:
-    def compute() -> list[Fold]:
-        both = leave_two_domains_out(
-            domain_moments(source, model, device),
-            functools.partial(source.shards, model),
-            stability=stability,
-            device=device,
-        )
-        return [fold for folds in both.values() for fold in folds]
+    def compute() -> dict[str, NDArray[Any]]:
+        moments = domain_moments(source, model, device)
+        shards = functools.partial(source.shards, model)
+        both = leave_two_domains_out(moments, shards, stability=stability, device=device)
+        return pack([fold for folds in both.values() for fold in folds])
 
-    folds = _cached_folds(source, model, f"by-test-{stability}", compute)
+    folds = unpack(source.cached("folds", [model], compute, settings=f"by-test-{stability}"))
     each = len(source.domains) - 1
     return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
-
-
-def _cached_folds(
-    source: FeatureSource, model: str, kind: str, compute: Callable[[], list[Fold]]
-) -> list[Fold]:
-    arrays = source.cached("folds", [model], lambda: pack(compute()), settings=kind)
-    return unpack(arrays)
 
 
 # --- from folds to rows ------------------------------------------------------------------------
@@ -221,14 +194,13 @@ class _Terms:
     def images(self, score: str, at: int) -> NDArray[np.float64]:
         """Contribution of each image of a fold to its score, up to a constant."""
         fold = self.folds[at]
-        parts = {
-            "discriminability": fold.label_log_density,
-            "stability": fold.stability_of_samples,
-            "accuracy": fold.correct.astype(np.float64),
-        }
-        if score == "zood":
-            return parts["discriminability"] + self.weight(fold) * parts["stability"]
-        return parts[score]
+        if score == "accuracy":
+            return fold.correct.astype(np.float64)
+        if score == "discriminability":
+            return fold.label_log_density
+        if score == "stability":
+            return fold.stability_of_samples
+        return fold.label_log_density + self.weight(fold) * fold.stability_of_samples
 
 
 def fold_scores(
@@ -244,10 +216,9 @@ def _ranking(
     folds: Mapping[str, list[Fold]],
     score: str,
     stability: Stability,
-    domains: Sequence[str] | None = None,
+    domains: Sequence[str],
 ) -> Ranking:
-    """Build the ranking from the folds over some domains, or all."""
-    domains = source.domains if domains is None else domains
+    """Build the ranking from the folds over these domains."""
     # Count only classes of these domains: classes found only in a test domain must not leak.
     n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
     terms = {m: _Terms(f, n_classes, stability) for m, f in folds.items()}

@@ -31,19 +31,15 @@ class Density(Protocol):
     """Density of features under a Gaussian fitted to the training domains."""
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
-        r"""Log-density of each sample, (n,).
+        r"""Compute the log-density of each sample, (n,).
 
-        Parameters
-        ----------
-        features : array (n, d)
-        projected, squared : array (n, d)
-            :math:`P = \Phi V` in the eigenbasis of the Gram matrix of the training domains, and
-            its elementwise square.
+        `projected` is :math:`P = \Phi V` in the eigenbasis of the Gram matrix of the training
+        domains, `squared` its elementwise square.
         """
         ...
 
     def stability(self, mean: float) -> tuple[float, float]:
-        """Stability of a domain with this mean log-density, and its derivative."""
+        """Compute the stability of a domain with this mean log-density, and its derivative."""
         ...
 
 
