@@ -59,11 +59,11 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 
 slow: acceptance versions lowest  ## run what takes too long for CI; an hour or more
 
-versions:  ## run all tests on Python 3.12 and 3.13, where they are installed
+versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \
 	  export PYENV_VERSION=$$version; \
 	  if python$$version -c '' 2> /dev/null; then \
-	    $(MAKE) PYTHON=python$$version VENV=build/python$$version adapters test || exit 1; \
+	    $(MAKE) PYTHON=python$$version VENV=build/python$$version test || exit 1; \
 	  else echo "Python $$version is not installed: skipped"; fi; \
 	done
 
