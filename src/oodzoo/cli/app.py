@@ -51,9 +51,12 @@ def command(
     def register(body: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(body)
         def run(*, json: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
-            terminal = Terminal(json=json, quiet=quiet)
-            with _OneLineErrors(debug):
-                body(terminal, **arguments)
+            try:
+                body(Terminal(json=json, quiet=quiet), **arguments)
+            except (typer.Exit, BrokenPipeError):
+                raise
+            except Exception as error:
+                raise typer.Exit(_report_error(error, debug)) from None
 
         run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
         group.command(name, cls=cls, epilog=f"Example: {example}")(run)
@@ -72,24 +75,16 @@ def _with_common_options(body: Callable[..., None]) -> inspect.Signature:
     return signature.replace(parameters=[*own, *common])
 
 
-class _OneLineErrors:
-    def __init__(self, debug: bool) -> None:
-        self.debug = debug
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: object) -> None:
-        if not isinstance(error, Exception) or isinstance(error, typer.Exit | BrokenPipeError):
-            return
-        if self.debug:
-            traceback.print_exception(error)
-        if isinstance(error, InputError):
-            _print_error(str(error))
-            raise typer.Exit(INPUT_ERROR) from None
-        hint = "" if self.debug else " (please report it, with the output of --debug)"
-        _print_error(f"unexpected {type(error).__name__}: {error}{hint}")
-        raise typer.Exit(INTERNAL_ERROR) from None
+def _report_error(error: Exception, debug: bool) -> int:
+    """Print an error in one line, and return the exit code."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, InputError):
+        _print_error(str(error))
+        return INPUT_ERROR
+    hint = "" if debug else " (please report it, with the output of --debug)"
+    _print_error(f"unexpected {type(error).__name__}: {error}{hint}")
+    return INTERNAL_ERROR
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:

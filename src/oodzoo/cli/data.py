@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from oodzoo._text import count
@@ -63,8 +64,6 @@ def data(
             "counts": dataset.counts(),
             "groups": len({s.group for s in dataset} - {None}),
             "fingerprint": None if quick else dataset.fingerprint,
-            "warnings": [
-                {"kind": o.kind, "message": o.message, "paths": list(o.paths)} for o in issues
-            ],
+            "warnings": msgspec.to_builtins(issues),
         }
     )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.options import StoreArgument
+from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -60,17 +60,19 @@ def evaluate(
             show_default="the fast ones",
         ),
     ] = None,
-    device: Annotated[
-        str, typer.Option(help="Compute device: cpu (NumPy), or cuda (PyTorch).")
-    ] = "cpu",
+    device: ComputeOption = "cpu",
 ) -> None:
     """Leave-one-domain-out evaluation of the choice.
 
     Each domain is the test domain once; ranking, selection and training use only the others.
     """
+    from oodzoo import scores
     from oodzoo.evaluation import evaluate as evaluate_store
     from oodzoo.features.store import FeatureStore
 
+    compared: bool | list[str] = baselines
+    if baselines and peers is not None:
+        compared = list(scores.names()) if peers == "all" else peers.split(",")
     result = evaluate_store(
         FeatureStore(store),
         top_k=top_k_of(top_k),
@@ -80,8 +82,8 @@ def evaluate(
         draws=draws,
         steps=steps,
         seed=seed,
-        baselines=_peers(peers) if baselines and peers is not None else baselines,
-        device=None if device == "cpu" else device,
+        baselines=compared,
+        device=compute_device(device),
         progress=terminal.say,
     )
     show_evaluation(terminal, result)
@@ -103,32 +105,23 @@ def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
     return numbers[0] if len(numbers) == 1 else numbers
 
 
-def _peers(text: str) -> list[str]:
-    from oodzoo import scores
-
-    return list(scores.names()) if text == "all" else text.split(",")
-
-
 def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print an evaluation in 80 columns."""
     selection = evaluation.selection
-    rows = [
-        ("Single", evaluation.single),
-        ("Ensemble", evaluation.ensemble),
-        ("F. Selection", selection),
-    ]
-    baselines = [
-        (_label(name), evaluation.baselines[name]) for name in _order(evaluation.baselines)
-    ]
-    first = max(len("F. Selection"), *(len(name) for name, _ in baselines), 0)
+    rows = {"Single": evaluation.single, "Ensemble": evaluation.ensemble, "F. Selection": selection}
+    baselines = {
+        name.replace("best_by_", "best by ").replace("_features", " features"): row
+        for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
+    }
+    first = max(map(len, rows | baselines))
     domains, names = _columns(evaluation.domains, first)
     ratios = evaluation.feature_ratio
     terminal.table(
         ["accuracy %", "average", *names],
         [
-            *(_cells(name, row, domains) for name, row in rows),
+            *(_cells(name, row, domains) for name, row in rows.items()),
             ["F. Ratio", _percent(ratios), *(f"{100 * ratios[d]:.1f}" for d in domains)],
-            *(_cells(name, row, domains) for name, row in baselines),
+            *(_cells(name, row, domains) for name, row in baselines.items()),
         ],
     )
     if evaluation.ablation:
@@ -173,13 +166,10 @@ def _percent(ratios: Mapping[str, float]) -> str:
     return f"{100 * fmean(ratios.values()):.1f}"
 
 
-def _order(baselines: Iterable[str]) -> list[str]:
+def _baseline_order(baseline: tuple[str, Row]) -> tuple[bool, bool, str]:
     """Random features and the oracle first, then by name."""
-    return sorted(baselines, key=lambda name: (name != "random_features", name != "oracle", name))
-
-
-def _label(name: str) -> str:
-    return name.replace("best_by_", "best by ").replace("_features", " features")
+    name, _ = baseline
+    return name != "random_features", name != "oracle", name
 
 
 def _columns(domains: Sequence[str], first: int) -> tuple[list[str], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,7 +23,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.features.config import Extraction, Reporter
+    from oodzoo.features.config import Reporter
     from oodzoo.record import ExtractionSummary
 
 
@@ -65,7 +66,13 @@ def extract(
         terminal.warn(issue.message)
     with extraction_progress(terminal) as reporter:
         opened, done = run_extraction(dataset, zoo, store, config, reporter)
-    report_extraction(terminal, done, opened.skipped)
+    for message in [*_skipped(opened.skipped), *done.warnings()]:
+        terminal.warn(message)
+    if done.shards:
+        terminal.say(
+            f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
+            f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
+        )
     terminal.line(
         f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "
         f"{count(len(opened.domains), 'domain')} in {store}"
@@ -85,17 +92,6 @@ def extract(
     )
 
 
-def report_extraction(terminal: Terminal, done: Extraction, skipped: dict[str, str]) -> None:
-    """Report what failed, and the bottleneck."""
-    for message in [*_skipped(skipped), *done.warnings()]:
-        terminal.warn(message)
-    if done.shards:
-        terminal.say(
-            f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
-            f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
-        )
-
-
 def _skipped(images: dict[str, str]) -> list[str]:
     return [f"skipped {path!r}: {reason}" for path, reason in images.items()]
 
@@ -113,24 +109,7 @@ def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
     if not terminal.shows_progress:
         yield _Lines(terminal)
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    bars = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]}"),
-        TimeRemainingColumn(),
-        console=terminal.messages,
-        transient=True,
-    )
-    with bars:
+    with terminal.bars("{task.fields[speed]}") as bars:
         yield _Bars(terminal, bars)
 
 
@@ -161,9 +140,9 @@ class _Bars(_Lines):
         self._bars = bars
         self._all = bars.add_task("all models", total=None, speed="")
         self._one = bars.add_task("", total=None, speed="", visible=False)
-        self._done: dict[str, int] = {}
-        self._spent: dict[str, float] = {}
-        self._computed: dict[str, int] = {}
+        self._done: Counter[str] = Counter()
+        self._computed: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
 
     def start(self, models: Sequence[str], n_images: int) -> None:
         super().start(models, n_images)
@@ -171,29 +150,25 @@ class _Bars(_Lines):
         self._bars.update(self._all, total=n_images * len(models))
 
     def advance(self, model: str, n_images: int, seconds: float) -> None:
-        self._done[model] = self._done.get(model, 0) + n_images
+        self._done[model] += n_images
         self._bars.update(self._all, advance=n_images)
         if seconds:
-            self._spent[model] = self._spent.get(model, 0.0) + seconds
-            self._computed[model] = self._computed.get(model, 0) + n_images
-            self._bars.update(self._all, speed=_speed(self._computed, self._spent))
+            self._computed[model] += n_images
+            self._seconds[model] += seconds
+            speed = self._computed.total() / sum(self._seconds.values())
+            self._bars.update(self._all, speed=f"{speed:,.0f} images/s")
             self._bars.update(
                 self._one,
                 description=model,
                 completed=self._done[model],
                 total=self._n_images,
-                speed=f"{self._computed[model] / self._spent[model]:,.0f} images/s",
+                speed=f"{self._computed[model] / self._seconds[model]:,.0f} images/s",
                 visible=True,
             )
 
     def failed(self, model: str, reason: str) -> None:
-        rest = self._n_images - self._done.get(model, 0)
-        self._bars.update(self._all, advance=rest)
+        self._bars.update(self._all, advance=self._n_images - self._done[model])
         super().failed(model, reason)
-
-
-def _speed(computed: dict[str, int], spent: dict[str, float]) -> str:
-    return f"{sum(computed.values()) / sum(spent.values()):,.0f} images/s"
 
 
 def _batch_size(text: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -57,28 +57,10 @@ def fit(
             progress=progress,
         )
     predictor.save(out)
-    show_predictor(terminal, predictor, out)
-    terminal.document(predictor_document(predictor, out))
+    _show_predictor(terminal, predictor, out)
 
 
-def predictor_document(predictor: Predictor, folder: Path) -> dict[str, Any]:
-    """Describe a predictor as a JSON document."""
-    provenance = predictor.provenance
-    return {
-        "model": str(folder),
-        "models": [model.name for model in predictor.models],
-        "n_features": provenance.n_features,
-        "n_selected": len(predictor.columns),
-        "classes": predictor.classes_.tolist(),
-        "domains": list(provenance.domains),
-        "images": provenance.n_images,
-        "C": predictor.head.C,
-        "out_of_domain": vars(predictor.gaussian.scalars()),
-    }
-
-
-def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
-    """Show a predictor."""
+def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
     provenance = predictor.provenance
     terminal.table(
         ["model", "features", "kept"],
@@ -94,6 +76,19 @@ def show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> No
         f"saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
+    terminal.document(
+        {
+            "model": str(folder),
+            "models": [model.name for model in predictor.models],
+            "n_features": provenance.n_features,
+            "n_selected": len(predictor.columns),
+            "classes": predictor.classes_.tolist(),
+            "domains": list(provenance.domains),
+            "images": provenance.n_images,
+            "C": predictor.head.C,
+            "out_of_domain": vars(predictor.gaussian.scalars()),
+        }
+    )
 
 
 @command("export", example="oodzoo export model/ model.onnx")

@@ -58,7 +58,7 @@ def models(
                 spec.kind,
                 spec.pretraining or "-",
                 spec.feature_dim or "-",
-                _millions(spec.parameters),
+                "-" if spec.parameters is None else f"{spec.parameters / 1e6:.2f} M",
             ]
             for spec in specs
         ],
@@ -74,7 +74,3 @@ def models(
             "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
         }
     )
-
-
-def _millions(parameters: int | None) -> str:
-    return "-" if parameters is None else f"{parameters / 1e6:.2f} M"

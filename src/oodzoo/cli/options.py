@@ -31,7 +31,7 @@ DeviceOption = Annotated[
 ]
 ComputeOption = Annotated[
     str,
-    typer.Option("--device", help="Device to compute on: cpu (NumPy), or cuda (PyTorch)."),
+    typer.Option("--device", help="Compute device: cpu (NumPy), or cuda (PyTorch)."),
 ]
 PrecisionOption = Annotated[
     str,
@@ -39,7 +39,7 @@ PrecisionOption = Annotated[
 ]
 DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or float16.")]
 ThresholdOption = Annotated[
-    float, typer.Option(help="Keep features with a greater inclusion probability.")
+    float, typer.Option(help="Keep features with a higher inclusion probability.")
 ]
 
 

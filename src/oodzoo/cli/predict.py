@@ -64,6 +64,7 @@ def predict(
                 predicted.append(_fields(found, classes))
             else:
                 write(found)
+                stream.flush()
         if not n:
             first = unreadable[0]
             raise InputError(
@@ -72,8 +73,8 @@ def predict(
             )
     if far:
         terminal.warn(
-            f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training images "
-            "(distance above 1): check the labels"
+            f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training "
+            "images (distance above 1): check the labels"
         )
     terminal.document({"predictions": predicted, "unreadable": unreadable})
 
@@ -131,7 +132,6 @@ Write = Callable[["Prediction"], None]
 def _jsonl(stream: TextIO, classes: Sequence[str]) -> Write:
     def write(found: Prediction) -> None:
         stream.write(json.dumps(_fields(found, classes), allow_nan=False) + "\n")
-        stream.flush()
 
     return write
 
@@ -144,7 +144,6 @@ def _csv(stream: TextIO, classes: Sequence[str]) -> Write:
         numbers = [f"{p:.6g}" for p in found.probabilities]
         row = [found.path, found.label, f"{found.distance:.4g}", int(found.out_of_domain)]
         writer.writerow([*row, *numbers])
-        stream.flush()
 
     return write
 
@@ -159,7 +158,6 @@ def _table(stream: TextIO, classes: Sequence[str]) -> Write:
             f"{found.label!s:{width}}  {found.probabilities.max():5.3f}  {found.distance:5.2f} "
             f"{far:3} {found.path}\n"
         )
-        stream.flush()
 
     return write
 

@@ -77,24 +77,9 @@ def ranked(
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
-    terminal.table(
-        [
-            "rank",
-            "",
-            "model",
-            ranking.score,
-            "discr.",
-            "stab.",
-            "acc. %",
-            "90 %",
-            "d",
-            "M",
-            "ms",
-            "",
-        ],
-        [_cells(row) for row in ranking.rows],
-        left=3,
-    )
+    numbers = [ranking.score, "discr.", "stab.", "acc. %", "90 %", "d", "M", "ms"]
+    cells = [_cells(row) for row in ranking.rows]
+    terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     terminal.line(
         "rank: with its 90 % interval. acc.: mean accuracy over held-out domains, with the\n"
         "90 % interval of that mean; a single new domain varies more. d, M, ms: features,\n"
@@ -109,21 +94,18 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
 
 
 def _cells(row: Row) -> list[object]:
-    low, high = row.rank_interval or (row.rank, row.rank)
-    between = "" if row.rank_interval is None else f"{low}-{high}"
-    first, last = row.accuracy_interval
-    cost = "-" if row.milliseconds is None else f"{row.milliseconds:.1f}"
+    low, high = row.accuracy_interval
     return [
         row.rank,
-        between,
+        "" if row.rank_interval is None else "{}-{}".format(*row.rank_interval),
         row.model,
         f"{row.score:.3f}",
         f"{row.discriminability:.3f}",
         f"{row.stability:.2f}",
         f"{row.expected_accuracy:.1f}",
-        f"{first:.0f}-{last:.0f}",
+        f"{low:.0f}-{high:.0f}",
         row.feature_dim,
         "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
-        cost,
+        "-" if row.milliseconds is None else f"{row.milliseconds:.1f}",
         "*" if row.pareto_optimal else "",
     ]

@@ -20,12 +20,12 @@ from oodzoo.cli.options import DataArgument, DeviceOption, PrecisionOption, Root
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
 from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.testbed_tables import show_bed
 from oodzoo.events import Observer, Progress
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.pipeline import RunConfig
-    from oodzoo.testbed import TestBed
     from oodzoo.zoo import ModelSpec
 
 
@@ -154,16 +154,10 @@ _TITLES = {
 }
 
 
-def _show_bed(terminal: Terminal, bed: TestBed) -> None:
-    from oodzoo.cli.testbed_tables import show_bed  # imports the test bed, which is slow
-
-    show_bed(terminal, bed)
-
-
 _SHOW: dict[str, Callable[[Terminal, Any], None]] = {
     "extraction": show_summary,
     "ranking": show_ranking,
     "selection": show_selection,
     "evaluation": show_evaluation,
-    "testbed": _show_bed,
+    "testbed": show_bed,
 }

@@ -8,7 +8,7 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.options import StoreArgument
+from oodzoo.cli.options import ComputeOption, StoreArgument, ThresholdOption, compute_device
 from oodzoo.cli.rank import ranked
 from oodzoo.cli.terminal import Terminal
 
@@ -23,12 +23,8 @@ def select(
     terminal: Terminal,
     store: StoreArgument,
     top_k: Annotated[int, typer.Option(help="Number of models to concatenate.")] = 3,
-    threshold: Annotated[
-        float, typer.Option(help="Keep features with a higher inclusion probability.")
-    ] = 0.5,
-    device: Annotated[
-        str, typer.Option(help="Compute device: cpu (NumPy), or cuda (PyTorch).")
-    ] = "cpu",
+    threshold: ThresholdOption = 0.5,
+    device: ComputeOption = "cpu",
 ) -> None:
     """Select informative features among those of the best models of a store."""
     from oodzoo.errors import InputError
@@ -46,9 +42,7 @@ def select(
     models = [row.model for row in ranking.rows[:top_k]]
     source = StoreSource(FeatureStore(store), models)
     terminal.say(f"Selecting features of {', '.join(models)}")
-    selection = select_features(
-        source, models, threshold=threshold, device=None if device == "cpu" else device
-    )
+    selection = select_features(source, models, threshold=threshold, device=compute_device(device))
     summary = selection.summary()
     show_selection(terminal, summary)
     terminal.document(summary.to_dict())

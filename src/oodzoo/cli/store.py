@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from oodzoo._text import count
@@ -42,7 +43,7 @@ def check(
     terminal.document(
         {
             "files": found.files,
-            "damaged": [{"path": d.path, "problem": d.problem} for d in found.damage],
+            "damaged": msgspec.to_builtins(found.damage),
             "unfinished": list(found.unfinished),
             "repaired": repair and bool(found.damage),
         }

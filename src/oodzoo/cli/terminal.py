@@ -90,16 +90,20 @@ class Terminal:
         if not self.shows_progress:
             yield None
             return
+        with self.bars() as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
+
+    def bars(self, *columns: str) -> Any:
+        """Create progress bars on stderr, with additional columns before the remaining time."""
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-        bar = Progress(
+        return Progress(
             "{task.description}",
             BarColumn(),
             MofNCompleteColumn(),
+            *columns,
             TimeRemainingColumn(),
             console=self.messages,
             transient=True,
         )
-        with bar:
-            task = bar.add_task(title, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -10,6 +10,13 @@ import typer
 from oodzoo.cli.app import command
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.testbed_tables import (
+    comparison_document,
+    paper_document,
+    show_bed,
+    show_comparison,
+    show_paper,
+)
 from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,20 +82,14 @@ def _reject(target: str, given: dict[str, object]) -> None:
 def _run(
     terminal: Terminal, store: Path, protocol: str, values: Path | None, out: Path | None
 ) -> TestBed:
-    from oodzoo.cli.testbed_tables import show_bed
     from oodzoo.features.store import FeatureStore
     from oodzoo.testbed import run, save
     from oodzoo.testbed.external import read_values
 
     opened = FeatureStore(store)
-    external = {} if values is None else read_values(values)
+    external = None if values is None else read_values(values)
     with terminal.progress("Judging") as progress:
-        bed = run(
-            opened,
-            protocol=protocol,  # type: ignore[arg-type]
-            values=external,
-            progress=progress,
-        )
+        bed = run(opened, protocol=protocol, values=external, progress=progress)  # type: ignore[arg-type]
     show_bed(terminal, bed)
     if out is not None:
         save(bed, out)
@@ -98,7 +99,6 @@ def _run(
 
 
 def _paper(terminal: Terminal, plot: Path | None) -> None:
-    from oodzoo.cli.testbed_tables import paper_document, show_paper
     from oodzoo.testbed import compare, paper
 
     tables = {"": compare(paper()), "_with_head": compare(paper(with_head=True))}
@@ -108,7 +108,6 @@ def _paper(terminal: Terminal, plot: Path | None) -> None:
 
 
 def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None:
-    from oodzoo.cli.testbed_tables import comparison_document, show_comparison
     from oodzoo.testbed import compare, load
 
     if not results:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from oodzoo._text import count
 from oodzoo.cli.terminal import Terminal
-from oodzoo.testbed import Comparison, ScoreResult, TestBed
-from oodzoo.testbed.bed import Interval
+
+if TYPE_CHECKING:
+    from oodzoo.testbed import Comparison, TestBed
+    from oodzoo.testbed.bed import Interval
 
 WIDTH = 80
 
@@ -41,8 +43,9 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
         for kind, part in (("weighted_tau", "interval"), ("tau", "tau_interval")):
             taus[kind + suffix] = _nested(comparison, kind)
             intervals[kind + suffix] = _nested(comparison, part)
-        means["weighted_tau" + suffix] = _means(comparison, "weighted_tau")
-        mean_intervals["weighted_tau" + suffix] = _means(comparison, "interval")
+        of_score = comparison.means.items()
+        means["weighted_tau" + suffix] = {score: mean.weighted_tau for score, mean in of_score}
+        mean_intervals["weighted_tau" + suffix] = {score: mean.interval for score, mean in of_score}
         pairs["weighted_tau" + suffix] = {
             label: bed.indistinguishable for label, bed in comparison.beds.items()
         }
@@ -88,7 +91,8 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
     """Print a test bed, the best score first."""
     uneven = len({result.models for result in bed.scores.values()}) > 1
     common = ["same"] if uneven else []
-    order = sorted(bed.scores, key=lambda name: (-_or(bed.scores[name].weighted_tau, -2.0), name))
+    taus = {name: result.weighted_tau for name, result in bed.scores.items()}
+    order = sorted(taus, key=lambda name: (taus[name] is None, -(taus[name] or 0.0), name))
     protocol = bed.data.get("protocol", "unknown")
     terminal.table(
         ["score", "w. tau", "90 %", "tau", *common, "regret", "seconds", "models"],
@@ -108,7 +112,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
 
 
 def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
-    result: ScoreResult = bed.scores[name]
+    result = bed.scores[name]
     mark = "~" if bed.tied(name, bed.best) else " "
     return [
         name,
@@ -116,8 +120,8 @@ def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
         _interval(result.interval),
         _number(result.tau),
         *([_number(result.common)] if uneven else []),
-        "-" if result.regret is None else f"{result.regret:.1f}",
-        "-" if result.seconds is None else f"{result.seconds:.1f}",
+        _number(result.regret, 1),
+        _number(result.seconds, 1),
         str(result.models),
     ]
 
@@ -133,18 +137,15 @@ def show_comparison(terminal: Terminal, comparison: Comparison) -> None:
             score,
             _number(mean.weighted_tau) + ("~" if comparison.tied(score, best) else " "),
             _interval(mean.interval),
-            "-" if mean.regret is None else f"{mean.regret:.1f}",
+            _number(mean.regret, 1),
         ]
         for score, mean in comparison.means.items()
     ]
     head = ["score", "mean", "90 %", "regret"]
-    columns = [
-        [_short(label), *(_number(_tau(bed, score)) for score in comparison.means)]
-        for label, bed in comparison.beds.items()
-    ]
+    columns = [_column(label, bed, comparison.means) for label, bed in comparison.beds.items()]
     while columns:
         table = [head, *left]
-        while columns and _width([*_transposed(table), columns[0]]) <= WIDTH:
+        while columns and _width([*zip(*table, strict=True), columns[0]]) <= WIDTH:
             table = [[*row, cell] for row, cell in zip(table, columns.pop(0), strict=True)]
         terminal.table(table[0], table[1:])
         head, left = ["score"], [row[:1] for row in left]
@@ -170,38 +171,23 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _means(comparison: Comparison, part: str) -> dict[str, Any]:
-    return {score: getattr(mean, part) for score, mean in comparison.means.items()}
+def _column(label: str, bed: TestBed, scores: Iterable[str]) -> list[str]:
+    taus = [bed.scores[score].weighted_tau if score in bed.scores else None for score in scores]
+    return [label if len(label) <= 24 else f"{label[:23]}…", *map(_number, taus)]
 
 
-def _tau(bed: TestBed, score: str) -> float | None:
-    return bed.scores[score].weighted_tau if score in bed.scores else None
-
-
-def _transposed(rows: list[list[str]]) -> list[list[str]]:
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _width(columns: list[list[str]]) -> int:
+def _width(columns: Iterable[Sequence[str]]) -> int:
     return sum(max(map(len, column)) + 1 for column in columns)
-
-
-def _short(label: str) -> str:
-    return label if len(label) <= 24 else f"{label[:23]}…"
 
 
 # --- cells ---------------------------------------------------------------------------------------
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:z.2f}"
+def _number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:z.{digits}f}"
 
 
 def _interval(interval: Interval) -> str:
     """Format an interval compactly: `.80 .95`."""
     ends = () if interval is None else interval
     return " ".join(f"{end:z.2f}".replace("0.", ".") for end in ends)
-
-
-def _or(value: float | None, other: float) -> float:
-    return other if value is None else value
