@@ -19,7 +19,7 @@ class Observer:
     """
 
     reporter: Any = None
-    """Follows the extraction, see :class:`oodzoo.features.extract.Reporter`."""
+    """Follows the extraction, see :class:`oodzoo.features.config.Reporter`."""
 
     def begin(self, stage: str) -> None:
         """A stage begins."""

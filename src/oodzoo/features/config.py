@@ -10,6 +10,7 @@ from typing import Literal, Protocol
 from oodzoo.errors import InputError
 from oodzoo.features.writer import DTYPES
 from oodzoo.zoo.device import require_device
+from oodzoo.zoo.torch_model import PRECISIONS
 
 
 class Reporter(Protocol):
@@ -98,7 +99,7 @@ class ExtractionConfig:
                 f"batch_size must be an integer of at least 1, got {self.batch_size!r}"
             )
         for key, known in (
-            ("precision", ("float32", "bfloat16", "float16")),
+            ("precision", PRECISIONS),
             ("dtype", DTYPES),
             ("on_error", ("skip", "fail")),
         ):

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -16,6 +15,8 @@ from oodzoo.features.prefetch import cancel, in_background
 from oodzoo.zoo.model import Model, Outputs, Pixels
 
 Tag = TypeVar("Tag")
+Item = TypeVar("Item")
+Batches = Generator[Any, None, None]
 
 
 @dataclass(frozen=True)
@@ -47,97 +48,69 @@ def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
     Batches for a GPU are prepared in the background, and each job is launched before the previous
     one is collected, so that the GPU is never idle.
     """
-    with closing(_prefetched(jobs)) as prepared:
-        yield from _run_prepared(prepared)
+    prepared = ((job, _prepare(job, job.batch_size)) for job in jobs)
+    with closing(_one_ahead(prepared, discard=lambda item: cancel(item[1]))) as ahead:
+        for result, launched in _one_ahead(_launch(*item) for item in ahead):
+            yield _collect(result, launched)
 
 
-Batches = Generator[Any, None, None]
+def _one_ahead(
+    items: Iterable[Item], discard: Callable[[Item], None] = lambda _: None
+) -> Generator[Item, None, None]:
+    """Yield each item after the next one has been made; discard those that are not used.
 
-
-def _run_prepared(prepared: Iterator[tuple[Job[Tag], Batches]]) -> Iterator[JobResult[Tag]]:
-    last: _Launched[Tag] | None = None
-    stopped: Exception | None = None
-    while True:
-        try:
-            following = _launch(*next(prepared))
-        except StopIteration:
-            break
-        except Exception as error:  # the job source failed: collect the last job, then raise
-            stopped = error
-            break
-        if last is not None:
-            yield _collect(last)
-        last = following
-    if last is not None:
-        yield _collect(last)
-    if stopped is not None:
-        raise stopped
-
-
-def _prefetched(jobs: Iterable[Job[Tag]]) -> Generator[tuple[Job[Tag], Batches], None, None]:
-    """Yield each job with its batches, one job ahead."""
-    waiting: deque[tuple[Job[Tag], Batches]] = deque()
-    stopped: Exception | None = None
-    remaining = iter(jobs)
+    If making an item fails, the one before it is still yielded before the error is raised.
+    """
+    waiting: list[Item] = []
+    failure: Exception | None = None
     try:
-        while True:
-            try:
-                job = next(remaining)
-            except StopIteration:
-                break
-            except Exception as error:
-                stopped = error
-                break
-            waiting.append((job, _prepare(job, job.batch_size)))
-            if len(waiting) > 1:
-                yield waiting.popleft()
+        try:
+            for item in items:
+                waiting.append(item)
+                if len(waiting) > 1:
+                    yield waiting.pop(0)
+        except Exception as error:
+            failure = error
         while waiting:
-            yield waiting.popleft()
-        if stopped is not None:
-            raise stopped
+            yield waiting.pop()
+        if failure is not None:
+            raise failure
     finally:
-        for _, batches in waiting:
-            cancel(batches)
+        for item in waiting:
+            discard(item)
 
 
-@dataclass(frozen=True)
-class _Launched(Generic[Tag]):
-    job: Job[Tag]
-    batches: list[Any]
-    error: Exception | None
-    seconds: float
-    batch_size: int
-
-
-def _launch(job: Job[Tag], batches: Batches) -> _Launched[Tag]:
+def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]:
     """Start all batches; halve the batch size while the device runs out of memory."""
     started = time.perf_counter()
     batch_size = job.batch_size
     while True:
+        launched, problem = [], None
         try:
             launched = [job.model.launch(batch) for batch in batches]
-            return _Launched(job, launched, None, time.perf_counter() - started, batch_size)
         except Exception as error:
+            problem = error
             cancel(batches)
-            if type(error).__name__ != "OutOfMemoryError" or batch_size == 1:
-                return _Launched(job, [], error, time.perf_counter() - started, batch_size)
+        if type(problem).__name__ != "OutOfMemoryError" or batch_size == 1:
+            seconds = time.perf_counter() - started
+            return JobResult(job, None, problem, seconds, batch_size), launched
         batch_size //= 2
         batches = _prepare(job, batch_size)
 
 
-def _collect(launched: _Launched[Tag]) -> JobResult[Tag]:
+def _collect(result: JobResult[Tag], launched: list[Any]) -> JobResult[Tag]:
+    """Wait for the outputs of a launched job."""
+    if result.error is not None:
+        return result
     started = time.perf_counter()
-    job, error = launched.job, launched.error
-    outputs = None
-    if error is None:
-        try:
-            parts = [job.model.collect(batch) for batch in launched.batches]
-            outputs = _concatenate(parts, job.model)
-            _require_shapes(outputs, job.model, len(job.pixels))
-        except Exception as raised:
-            outputs, error = None, raised
-    seconds = launched.seconds + time.perf_counter() - started
-    return JobResult(job, outputs, error, seconds, launched.batch_size)
+    model = result.job.model
+    try:
+        outputs = _concatenate([model.collect(batch) for batch in launched], model)
+        _require_shapes(outputs, model, len(result.job.pixels))
+        result = replace(result, outputs=outputs)
+    except Exception as error:
+        result = replace(result, error=error)
+    return replace(result, seconds=result.seconds + time.perf_counter() - started)
 
 
 def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:

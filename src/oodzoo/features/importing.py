@@ -131,12 +131,11 @@ def _read_npz(file: Path) -> ImportedFeatures:
             "save strings as string arrays, not as objects"
         ) from error
     columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
-    logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
-    features = {k: v for k, v in arrays.items() if not k.endswith(".logits")}
     for column, values in columns.items():
         if values.ndim != 1:
             raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
-    return _checked({c: _strings(v) for c, v in columns.items()}, features, logits, str(file))
+    texts = {c: _strings(v) for c, v in columns.items()}
+    return _checked(texts, *_split_logits(arrays), str(file))
 
 
 def _read_table(table: Path) -> dict[str, list[str]]:
@@ -166,13 +165,16 @@ def _read_parquet(file: Path) -> ImportedFeatures:
         features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
     else:
         features = {file.stem: np.column_stack([table[c].to_numpy() for c in rest])} if rest else {}
-    logits = {k.removesuffix(".logits"): v for k, v in features.items() if k.endswith(".logits")}
-    features = {k: v for k, v in features.items() if not k.endswith(".logits")}
-    return _checked(columns, features, logits, str(file))
+    return _checked(columns, *_split_logits(features), str(file))
 
 
 def _is_list(kind: Any, types: Any) -> bool:
     return bool(types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind))
+
+
+def _split_logits(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
+    return {k: v for k, v in arrays.items() if not k.endswith(".logits")}, logits
 
 
 def _stacked(rows: list[Any], column: str, file: Path) -> Array:
@@ -256,13 +258,10 @@ def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:
 
 def _require_storable(imported: ImportedFeatures, dtype: str) -> None:
     """Reject values out of the range of the dtype, before anything is written."""
-    for arrays in (imported.features, imported.logits):
-        for name, array in arrays.items():
-            for start in range(0, len(array), _ROWS_AT_ONCE):
-                as_stored(array[start : start + _ROWS_AT_ONCE], dtype, name)
-
-
-_ROWS_AT_ONCE = 4096
+    rows = 4096  # at once
+    for name, array in (*imported.features.items(), *imported.logits.items()):
+        for start in range(0, len(array), rows):
+            as_stored(array[start : start + rows], dtype, name)
 
 
 def _require_same_rows(writer: StoreWriter, samples: list[Sample]) -> None:

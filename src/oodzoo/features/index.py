@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from typing import Any, TypedDict
 from urllib.parse import quote
 
-from oodzoo._io import structured
+import msgspec
+
 from oodzoo._text import count
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
@@ -26,17 +25,20 @@ Key = tuple[str, str, str | None]
 """Identity of an image: its domain, path and SHA-256."""
 
 
-@dataclass
-class DomainIndex:
+class DomainIndex(msgspec.Struct):
     """The images of one domain, in row order, as columns of equal length."""
 
     name: str
-    paths: list[str] = field(default_factory=list)
-    labels: list[str] = field(default_factory=list)
-    groups: list[str | None] = field(default_factory=list)
-    digests: list[str | None] = field(default_factory=list)
-    shards: list[int] = field(default_factory=list)
+    paths: list[str] = msgspec.field(name="path")
+    labels: list[str] = msgspec.field(name="label")
+    groups: list[str | None] = msgspec.field(name="group")
+    digests: list[str | None] = msgspec.field(name="sha256")
+    shards: list[int]
     """Number of images in each shard; unreadable images count here but have no row."""
+
+    @classmethod
+    def empty(cls, name: str) -> DomainIndex:
+        return cls(name, [], [], [], [], [])
 
     @property
     def folder(self) -> str:
@@ -87,9 +89,8 @@ class DomainIndex:
             rest -= shard_rows
 
 
-@dataclass
-class ImageIndex:
-    """The images of a store, by domain."""
+class ImageIndex(msgspec.Struct):
+    """The images of a store, by domain; the content of images.json."""
 
     domains: list[DomainIndex]
 
@@ -106,31 +107,6 @@ class ImageIndex:
 
     def counts(self) -> dict[str, int]:
         return {domain.name: len(domain.paths) for domain in self.domains}
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "domains": [
-                {
-                    "name": d.name,
-                    "path": d.paths,
-                    "label": d.labels,
-                    "group": d.groups,
-                    "sha256": d.digests,
-                    "shards": d.shards,
-                }
-                for d in self.domains
-            ],
-        }
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any], what: str) -> ImageIndex:
-        """Read the document of :meth:`to_json`; `what` names it in error messages."""
-        return cls(
-            [
-                DomainIndex(d["name"], d["path"], d["label"], d["group"], d["sha256"], d["shards"])
-                for d in structured(document, _Document, what)["domains"]
-            ]
-        )
 
     def grown(
         self,
@@ -150,7 +126,8 @@ class ImageIndex:
         grown = {d.name: _relabelled(d, given) for d in self.domains}
         for key, sample in given.items():
             if key not in have:
-                grown.setdefault(sample.domain, DomainIndex(sample.domain)).append(sample, key[2])
+                domain = grown.setdefault(sample.domain, DomainIndex.empty(sample.domain))
+                domain.append(sample, key[2])
         for domain in grown.values():
             domain.split(shard_rows)
         return ImageIndex([grown[name] for name in sorted(grown)])
@@ -171,19 +148,6 @@ class ImageIndex:
             f"{len(gone):,} of the {count(len(rows), 'image')} in the store have been removed or "
             f"changed, the first is {gone[0][1]!r} ({change}); use another store"
         )
-
-
-class _DomainDocument(TypedDict):
-    name: str
-    path: list[str]
-    label: list[str]
-    group: list[str | None]
-    sha256: list[str | None]
-    shards: list[int]
-
-
-class _Document(TypedDict):
-    domains: list[_DomainDocument]
 
 
 def _relabelled(domain: DomainIndex, given: Mapping[Key, Sample]) -> DomainIndex:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ class LoadedModel:
             "pretraining": info.pretraining,
             "precision": self.precision,
             "dtype": dtype,
-            "preprocessing": info.preprocessing.to_json(),
+            "preprocessing": asdict(info.preprocessing),
             "spec": None if spec is None else _resolved_spec(spec, info),
         }
 

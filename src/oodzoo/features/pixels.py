@@ -35,12 +35,8 @@ class Chunk:
 class Decoding:
     """Decodes images in the background from the moment it is created.
 
-    Parameters
-    ----------
-    files : mapping of int to path or image
-        Image files, or images in memory, by position in the shard.
-    geometries : collection of Geometry
-        Output sizes; each image is resized to all of them.
+    `files` has image files, or images in memory, by position in the shard; each is resized to all
+    geometries.
     """
 
     def __init__(

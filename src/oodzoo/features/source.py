@@ -95,7 +95,7 @@ class FeatureSource(Protocol):
         keep : callable
             Whether to cache computed arrays.
         """
-        ...
+        return compute()
 
 
 class StoreSource:
@@ -176,7 +176,7 @@ class StoreSource:
         ]
 
 
-class ArraySource:
+class ArraySource(FeatureSource):
     """Features in memory: a dict of arrays (n, d), and the label and domain of each row."""
 
     def __init__(
@@ -230,11 +230,6 @@ class ArraySource:
     @property
     def provenance(self) -> dict[str, str]:
         return {"name": "arrays"}
-
-    def cached(
-        self, kind: str, models: Sequence[str], compute: Callable[[], Arrays], **options: Any
-    ) -> Arrays:
-        return compute()
 
     def only(self, domains: Sequence[str]) -> ArraySource:
         part = copy.copy(self)

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,6 +37,11 @@ Array = NDArray[Any]
 
 def shard_name(shard: int, output: str) -> str:
     return f"shard-{shard:05d}.{output}.npy"
+
+
+def output_widths(feature_dim: int, n_logits: int | None) -> dict[str, int]:
+    widths = {"features": feature_dim}
+    return widths if n_logits is None else widths | {"logits": n_logits}
 
 
 class ShardRecord(TypedDict):
@@ -77,8 +83,9 @@ class StoredModel:
     spec: dict[str, Any] | None = None
 
     @property
-    def outputs(self) -> tuple[str, ...]:
-        return ("features",) if self.n_logits is None else ("features", "logits")
+    def widths(self) -> dict[str, int]:
+        """Number of columns of each output."""
+        return output_widths(self.feature_dim, self.n_logits)
 
 
 @dataclass(frozen=True)
@@ -166,7 +173,7 @@ class FeatureStore:
             stored = self.model(name)
             for domain in self.index.domains:
                 for number, shard in enumerate(stored.shards[domain.name]):
-                    for output in stored.outputs:
+                    for output in stored.widths:
                         file = f"{name}/{domain.folder}/{shard_name(number, output)}"
                         yield file, shard[output]  # type: ignore[literal-required]
 
@@ -195,13 +202,12 @@ class FeatureStore:
     def shards(self, model: str, domain: str, output: str = "features") -> Iterator[Array]:
         """Yield the rows of a domain, shard by shard, as read-only memory maps."""
         stored = self.model(model)
-        if output not in stored.outputs:
+        if output not in stored.widths:
             raise InputError(f"model {model!r} has no {output} in the store")
-        width = stored.feature_dim if output == "features" else stored.n_logits
         folder = self.path / model / self.index.domain(domain).folder
         for number, shard in enumerate(stored.shards[domain]):
             if shard["rows"]:
-                shape = (shard["rows"], width)
+                shape = (shard["rows"], stored.widths[output])
                 yield open_shard(folder / shard_name(number, output), shape, stored.dtype)
 
     def features(self, model: str, domain: str) -> Array:
@@ -214,11 +220,8 @@ class FeatureStore:
 
     def _gather(self, model: str, domain: str, output: str) -> Array:
         parts = list(self.shards(model, domain, output))
-        if parts:
-            return np.concatenate(parts)
         stored = self.model(model)
-        width = stored.feature_dim if output == "features" else stored.n_logits or 0
-        return np.empty((0, width), stored.dtype)
+        return np.concatenate(parts or [np.empty((0, stored.widths[output]), stored.dtype)])
 
     def _column(self, domain: str, column: str) -> list[Any]:
         values = getattr(self.index.domain(domain), column)
@@ -247,7 +250,7 @@ class FeatureStore:
         return rows
 
 
-def open_shard(path: Path, shape: tuple[int, int | None], dtype: str) -> Array:
+def open_shard(path: Path, shape: tuple[int, int], dtype: str) -> Array:
     """Open a shard as a memory map; reject another shape or dtype."""
     try:
         # an empty array cannot be mapped
@@ -273,7 +276,7 @@ def read_manifest(store: Path) -> dict[str, Any]:
 
 def read_index(store: Path) -> ImageIndex:
     document = _read_document(store, "images.json", "the image index")
-    return ImageIndex.from_json(document, f"the image index of {str(store)!r}")
+    return structured(document, ImageIndex, f"the image index of {str(store)!r}")
 
 
 def _read_document(store: Path, file: str, what: str) -> dict[str, Any]:
@@ -286,7 +289,7 @@ def _read_document(store: Path, file: str, what: str) -> dict[str, Any]:
 def index_checksum(index: ImageIndex, store: Path) -> str:
     """Compute the SHA-256 of the image of each row, labels and skipped images included."""
     skipped = {d.name: skipped_positions(store, d) for d in index.domains}
-    text = json.dumps([index.to_json(), skipped], sort_keys=True)
+    text = json.dumps([msgspec.to_builtins(index), skipped], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -310,17 +313,18 @@ def row_classes(index: ImageIndex, store: Path) -> tuple[str, ...]:
 
 def skipped_positions(store: Path, domain: DomainIndex) -> dict[int, str]:
     """Return why images of a domain were skipped, by position in the domain."""
-    found: dict[int, str] = {}
-    for shard in range(len(domain.shards)):
-        path = skip_file(store, domain, shard)
-        if path.is_file():
-            start = domain.shard_range(shard).start
-            found |= {start + position: why for position, why in read_skip_file(path).items()}
-    return found
+    return {
+        domain.shard_range(shard).start + position: why
+        for shard in range(len(domain.shards))
+        for position, why in read_skipped(store, domain, shard).items()
+    }
 
 
-def read_skip_file(path: Path) -> dict[int, str]:
+def read_skipped(store: Path, domain: DomainIndex, shard: int) -> dict[int, str]:
     """Read why images of a shard were skipped, by position in the shard."""
+    path = skip_file(store, domain, shard)
+    if not path.is_file():
+        return {}
     what = "the list of skipped images"
     return structured(read_json(path, what), dict[int, str], f"{what} {str(path)!r}")
 

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -31,10 +32,11 @@ from oodzoo.features.store import (
     FeatureStore,
     index_checksum,
     open_shard,
+    output_widths,
     read_index,
     read_local,
     read_manifest,
-    read_skip_file,
+    read_skipped,
     row_classes,
     shard_name,
     skip_file,
@@ -111,7 +113,7 @@ class StoreWriter:
 
     def write_index(self, index: ImageIndex) -> None:
         self.index = index
-        write_json(self.path / "images.json", {"schema": SCHEMA, **index.to_json()})
+        write_json(self.path / "images.json", {"schema": SCHEMA, **msgspec.to_builtins(index)})
 
     def add_model(self, name: str, record: dict[str, Any]) -> None:
         """Register a model before its shards; reject a different one under the same name."""
@@ -142,10 +144,8 @@ class StoreWriter:
 
     def skipped(self, domain: DomainIndex, shard: int) -> dict[int, str] | None:
         """Return the skipped images of a shard by position; None if it was never decoded."""
-        path = skip_file(self.path, domain, shard)
-        if path.is_file():
-            return read_skip_file(path)
-        return {} if self._has_data(domain, shard) else None
+        reasons = read_skipped(self.path, domain, shard)
+        return reasons if reasons or self._has_data(domain, shard) else None
 
     def write_skipped(self, domain: DomainIndex, shard: int, reasons: dict[int, str]) -> None:
         """Record the unreadable images of a shard, before any of its features are written."""
@@ -174,7 +174,8 @@ class StoreWriter:
             record = self._models.get(name) or read_json(path, "the record of a model")
             self._models[name] = record
             if not self.missing_shards(name):
-                models[name] = {**record, "shards": self._shards(name)}
+                shards = {domain.name: self._shards(name, domain) for domain in self.index.domains}
+                models[name] = {**record, "shards": shards}
         if not models:
             return []
         write_json(
@@ -219,9 +220,7 @@ class StoreWriter:
 
     def _rows(self, domain: DomainIndex, shard: int) -> int:
         """Count the images of a shard without the skipped ones."""
-        if not skip_file(self.path, domain, shard).is_file():
-            return domain.shards[shard]
-        return domain.shards[shard] - len(self.skipped(domain, shard) or {})
+        return domain.shards[shard] - len(read_skipped(self.path, domain, shard))
 
     def _is_finished(self, name: str, domain: DomainIndex, shard: int) -> bool:
         record = self._models[name]
@@ -235,19 +234,13 @@ class StoreWriter:
                 return False
         return True
 
-    def _shards(self, name: str) -> dict[str, list[dict[str, Any]]]:
-        return {
-            domain.name: [
-                self._shard_record(name, domain, shard) for shard in range(len(domain.shards))
-            ]
-            for domain in self.index.domains
-        }
-
-    def _shard_record(self, name: str, domain: DomainIndex, shard: int) -> dict[str, Any]:
+    def _shards(self, name: str, domain: DomainIndex) -> list[dict[str, Any]]:
         outputs = _widths(self._models[name])
-        return {"rows": self._rows(domain, shard)} | {
-            output: self._checksum(name, domain, shard, output) for output in outputs
-        }
+        return [
+            {"rows": self._rows(domain, shard)}
+            | {output: self._checksum(name, domain, shard, output) for output in outputs}
+            for shard in range(len(domain.shards))
+        ]
 
     def _checksum(self, name: str, domain: DomainIndex, shard: int, output: str) -> str:
         path = self.path / name / domain.folder / shard_name(shard, output)
@@ -263,8 +256,7 @@ class StoreWriter:
 
 
 def _widths(record: dict[str, Any]) -> dict[str, int]:
-    widths = {"features": record["feature_dim"], "logits": record["n_logits"]}
-    return {output: width for output, width in widths.items() if width is not None}
+    return output_widths(record["feature_dim"], record["n_logits"])
 
 
 def require_model_name(name: str) -> None:
