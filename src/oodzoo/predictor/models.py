@@ -16,18 +16,9 @@ from oodzoo.zoo.onnx import external_files, fingerprint
 
 @dataclass(frozen=True)
 class PredictorModel:
-    """A model of a predictor.
+    """A model of a predictor; precision and fingerprint are those recorded in the store.
 
-    Attributes
-    ----------
-    spec : ModelSpec
-        How to load it. For an ONNX file it names the output with the features, and no logits.
-    preprocessing : Preprocessing
-    feature_dim : int
-    precision : str
-        Compute precision (PyTorch models), the same as for the store.
-    fingerprint : str
-        Identifies the weights and the outputs in use, as recorded in the store.
+    The spec of an ONNX file names the output with the features, and no logits.
     """
 
     spec: ModelSpec
@@ -70,17 +61,8 @@ class PredictorModel:
 def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
     """Find the model that computed features of a store.
 
-    Parameters
-    ----------
-    store : FeatureStore
-    name : str
-    zoo : sequence of ModelSpec
-        Searched before the location that the store recorded.
-
-    Raises
-    ------
-    InputError
-        If the model is not found, or is not the one that computed the features.
+    The zoo is searched before the location that the store recorded. A model that is not the one
+    that computed the features is rejected.
     """
     stored = store.model(name)
     if stored.preprocessing is None or stored.source == "python":
@@ -90,7 +72,8 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
             "from a zoo: leave it out, or extract with such a model"
         )
     spec = _find_spec(store, stored, zoo)
-    preprocessing = Preprocessing.from_json(stored.preprocessing)
+    what = f"the preprocessing of model {name!r} in the store"
+    preprocessing = structured(stored.preprocessing, Preprocessing, what)
     if spec.kind == "onnx":
         spec = _verified_onnx(spec, stored, preprocessing)
     model = PredictorModel(

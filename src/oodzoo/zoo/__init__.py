@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from oodzoo.errors import InputError
+from oodzoo.zoo import onnx
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
@@ -18,6 +19,7 @@ from oodzoo.zoo.spec import (
     read_zoo_file,
     require_unique_names,
 )
+from oodzoo.zoo.torch_model import assemble
 
 __all__ = [
     "Geometry",
@@ -69,9 +71,10 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:
     """Load a model with its weights, ready to run on a device."""
-    source = import_module(f"oodzoo.zoo.{spec.kind}")
-    model: Model = source.load(spec, device=device, precision=precision)
-    return model
+    if spec.kind == "onnx":
+        return onnx.load(spec, device=device, precision=precision)
+    built = import_module(f"oodzoo.zoo.{spec.kind}").build(spec)
+    return assemble(built, spec, device=device, precision=precision)
 
 
 def _parse_spec(text: str) -> ModelSpec:

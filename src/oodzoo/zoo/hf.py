@@ -29,8 +29,6 @@ from oodzoo.zoo.torch_model import (
     Forward,
     Module,
     Tensor,
-    TorchModel,
-    assemble,
     cannot_load,
     no_unpickling,
     refuse_sha256,
@@ -38,12 +36,8 @@ from oodzoo.zoo.torch_model import (
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load a model with its pre-trained weights, from a folder, transformers' cache or the hub."""
-    return assemble(build(spec), spec, device=device, precision=precision)
-
-
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    """Build a model with its pre-trained weights, from a folder, transformers' cache or the hub."""
     refuse_sha256(spec)
     purpose = f"model {spec.name!r} (hf)"
     optional_package("torch", extra="hf", purpose=purpose)
@@ -54,7 +48,11 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     try:
         with no_unpickling():
             config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
-            _refuse_timm(config, spec)
+            if config.model_type == "timm_wrapper":
+                raise InputError(
+                    f"model {spec.name!r} is a timm model; use the source "
+                    f"timm/hf-hub:{spec.identifier}"
+                )
             kind = _kind(transformers, config)
             whole, missing = _whole(kind, checkpoint, config, pretrained)
             stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
@@ -157,13 +155,6 @@ def _kind(transformers: Any, config: Any) -> Any:
     if "ForImageClassification" in saved and hasattr(transformers, saved):
         return getattr(transformers, saved)
     return transformers.AutoModel
-
-
-def _refuse_timm(config: Any, spec: ModelSpec) -> None:
-    if config.model_type == "timm_wrapper":
-        raise InputError(
-            f"model {spec.name!r} is a timm model; use the source timm/hf-hub:{spec.identifier}"
-        )
 
 
 def _relevant(stored: dict[str, Any]) -> str:

@@ -43,7 +43,8 @@ class OnnxModel(Model):
     def launch(self, prepared: NDArray[Any]) -> list[NDArray[Any]]:
         if self._batch is None:
             return self._run(prepared)
-        parts = [self._run_padded(part) for part in _parts(prepared, self._batch)]
+        starts = range(0, len(prepared), self._batch)
+        parts = [self._run_padded(prepared[at : at + self._batch]) for at in starts]
         return [np.concatenate(output) for output in zip(*parts, strict=True)]
 
     def collect(self, launched: list[NDArray[Any]]) -> Outputs:
@@ -72,15 +73,15 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
     path, digest = verified_file(spec)
     session = _session(path, spec.name, device)
     content = path.read_bytes()
-    preprocessing = _preprocessing(spec, session)
+    external = [file_digest(path.parent / name) for name in external_files(content)]
     outputs = _output_names(spec, session)
     info = ModelInfo(
         name=spec.name,
-        preprocessing=preprocessing,
+        preprocessing=_preprocessing(spec, session),
         feature_dim=0,
         n_logits=None,
         parameters=spec.parameters or count_parameters(content),
-        fingerprint=fingerprint([digest, *_external_digests(path, content)], outputs),
+        fingerprint=fingerprint([digest, *external], outputs),
         pretraining=spec.pretraining,
         outputs=tuple(outputs),
     )
@@ -103,6 +104,7 @@ def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
 
 def _session(path: Path, name: str, device: str) -> Any:
     import onnxruntime
+    from joblib import cpu_count
 
     providers: list[Any] = ["CPUExecutionProvider"]
     if device.startswith("cuda"):
@@ -117,7 +119,7 @@ def _session(path: Path, name: str, device: str) -> Any:
             )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = _usable_cores()
+    options.intra_op_num_threads = int(cpu_count())
     if _share_memory():
         options.add_session_config_entry("session.use_env_allocators", "1")
     try:
@@ -141,12 +143,6 @@ def _share_memory() -> bool:
     except (AttributeError, RuntimeError):  # not supported by this version: one arena per session
         return False
     return True
-
-
-def _usable_cores() -> int:
-    from joblib import cpu_count
-
-    return int(cpu_count())
 
 
 def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
@@ -212,17 +208,6 @@ def _run_once(model: OnnxModel) -> Outputs:
 def fingerprint(digests: Sequence[str], outputs: Sequence[str]) -> str:
     """Identify a model by the digests of its files and the names of the outputs in use."""
     return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
-
-
-def _external_digests(path: Path, content: bytes) -> Iterator[str]:
-    """Digests of the external weight files of an ONNX file, which onnxruntime has opened."""
-    for name in external_files(content):
-        yield file_digest(path.parent / name)
-
-
-def _parts(batch: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    for start in range(0, len(batch), size):
-        yield batch[start : start + size]
 
 
 # --- reading the protobuf ----------------------------------------------------------------------

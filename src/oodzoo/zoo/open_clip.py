@@ -23,8 +23,6 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchModel,
-    assemble,
     cannot_load,
     local_identifier,
     no_unpickling,
@@ -38,12 +36,8 @@ _EXTRA = "open-clip"
 _FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "squash"}
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load an image tower with its pre-trained weights, from the cache or the hub."""
-    return assemble(build(spec), spec, device=device, precision=precision)
-
-
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    """Build an image tower with its pre-trained weights, from the cache or the hub."""
     purpose = f"model {spec.name!r} (open_clip)"
     torch = optional_package("torch", extra=_EXTRA, purpose=purpose)
     import_torchvision(extra=_EXTRA, purpose=purpose)

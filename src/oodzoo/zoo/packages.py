@@ -10,24 +10,9 @@ from oodzoo.errors import InputError, MissingPackageError
 
 
 def optional_package(name: str, *, extra: str, purpose: str) -> Any:
-    """Import a package that one of the extras installs.
+    """Import a package that an extra installs; `purpose` begins the error message.
 
-    Parameters
-    ----------
-    name : str
-        The package to import.
-    extra : str
-        The extra that installs it, spelt with hyphens (old versions of pip do not find
-        `open_clip`).
-    purpose : str
-        What needs the package; the error message begins with it.
-
-    Raises
-    ------
-    MissingPackageError
-        If it, or a package it imports, is not installed.
-    InputError
-        If it is installed but fails to import.
+    Spell the extra with hyphens: old versions of pip do not find `open_clip`.
     """
     try:
         return import_module(name)

@@ -7,8 +7,8 @@ models (those with equal geometry share the resized image), and recorded in the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,17 +94,6 @@ class Preprocessing:
     def __call__(self, images: Sequence[Image.Image]) -> NDArray[np.float32]:
         """Preprocess RGB images to a tensor (n, 3, height, width)."""
         return self.normalise(np.stack([self.geometry.apply(image) for image in images]))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: dict[str, Any]) -> Preprocessing:
-        """Rebuild a preprocessing from the result of :meth:`to_json`."""
-        geometry = dict(document["geometry"])
-        for key in ("resize", "crop"):
-            geometry[key] = tuple(geometry[key])
-        return cls(Geometry(**geometry), tuple(document["mean"]), tuple(document["std"]))
 
 
 def square(

@@ -19,8 +19,6 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchModel,
-    assemble,
     cannot_load,
     local_identifier,
     no_unpickling,
@@ -32,14 +30,12 @@ from oodzoo.zoo.torchvision_import import import_torchvision
 _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load a model with its pre-trained weights, from timm's cache or the hub."""
-    return assemble(build(spec), spec, device=device, precision=precision)
-
-
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    """Build a model with its pre-trained weights, from timm's cache or the hub."""
     refuse_sha256(spec)
-    timm = _timm(spec)
+    purpose = f"model {spec.name!r} (timm)"
+    import_torchvision(extra="timm", purpose=purpose)
+    timm = optional_package("timm", extra="timm", purpose=purpose)
     name = local_identifier(spec)
     fixed_size = {}
     if ":" not in name:
@@ -122,10 +118,3 @@ def _registered(timm: Any, name: str, spec: ModelSpec) -> Any:
             f"model {spec.name!r}: timm has no weights {name!r}; it has {', '.join(tags)}"
         )
     return timm.get_pretrained_cfg(name)
-
-
-def _timm(spec: ModelSpec) -> Any:
-    purpose = f"model {spec.name!r} (timm)"
-    optional_package("torch", extra="timm", purpose=purpose)
-    import_torchvision(extra="timm", purpose=purpose)
-    return optional_package("timm", extra="timm", purpose=purpose)

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo._text import count, did_you_mean, one_line
 from oodzoo.errors import InputError
@@ -66,7 +65,10 @@ class TorchModel(Model):
         self.info = info
         self._device = _device(device)
         self.on_cpu = self._device.type == "cpu"
-        self._dtype = _dtype(precision)
+        if precision not in PRECISIONS:
+            known = ", ".join(PRECISIONS)
+            raise InputError(f"unknown precision {precision!r}; expected one of {known}")
+        self._dtype = getattr(torch, precision)
         self._forward = built.forward
         self._module = cast(built.module.eval().requires_grad_(False), self._dtype)
         self._module.to(self._device)
@@ -157,12 +159,14 @@ def assemble(
 
 
 def weights_digest(module: Module) -> str:
-    """SHA-256 over the names, types, shapes and bytes of all weights and buffers."""
+    """Compute the SHA-256 of the names, types, shapes and bytes of all weights and buffers."""
+    import torch
+
     digest = hashlib.sha256()
     for name, tensor in module.state_dict().items():
         tensor = tensor.detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(_bytes(tensor))
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 
@@ -275,16 +279,6 @@ def _device(name: str) -> Any:
     return device
 
 
-def _dtype(precision: str) -> Any:
-    import torch
-
-    if precision not in PRECISIONS:
-        raise InputError(
-            f"unknown precision {precision!r}; expected one of {', '.join(PRECISIONS)}"
-        )
-    return getattr(torch, precision)
-
-
 def _mark(stream: Any) -> Any:
     """Record an event on a CUDA stream; waiting for it blocks instead of spinning."""
     torch: Any = import_module("torch")
@@ -298,13 +292,6 @@ def _to_pinned(tensor: Tensor) -> Tensor:
 
     host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
     return host.copy_(tensor, non_blocking=True)
-
-
-def _bytes(tensor: Tensor) -> memoryview:
-    import torch
-
-    array: NDArray[np.uint8] = tensor.reshape(-1).view(torch.uint8).numpy()
-    return array.data
 
 
 def _run_twice(model: TorchModel, device: str, precision: str) -> Outputs:

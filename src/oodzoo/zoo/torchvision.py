@@ -14,8 +14,6 @@ from oodzoo.zoo.torch_model import (
     Built,
     Module,
     Tensor,
-    TorchModel,
-    assemble,
     cannot_load,
     no_unpickling,
     refuse_sha256,
@@ -30,12 +28,8 @@ _REMEDY = (
 )
 
 
-def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> TorchModel:
-    """Load a model with its pre-trained weights, from torch's cache or its server."""
-    return assemble(build(spec), spec, device=device, precision=precision)
-
-
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
+    """Build a model with its pre-trained weights, from torch's cache or its server."""
     refuse_sha256(spec)
     purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
