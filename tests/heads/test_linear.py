@@ -14,7 +14,7 @@ from tests.oracles.logistic import minimum, objective
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.linear import C_GRID, TOLERANCE, LinearHead, fit_head
+from oodzoo.heads.linear import C_GRID, TOLERANCE, LinearHead, fit_head, left_out_accuracies
 
 
 def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Samples:
@@ -220,3 +220,16 @@ def test_what_cannot_be_fitted() -> None:
         fit_head(samples, 3, Cs=())
     with pytest.raises(InputError, match=r"got shape \(20, 3\), 19 labels, 20 domains"):
         fit_head(Samples(samples.features, samples.labels[1:], samples.domains), 3)
+
+
+def test_accuracy_on_each_left_out_domain() -> None:
+    labels, domains = np.tile([0, 1], 30), np.repeat([0, 1, 2], 20)
+    features = np.where(domains == 2, 1 - labels, labels)[:, None] + np.arange(60)[:, None] / 1000
+    samples = Samples(features.astype(np.float32), labels, domains)
+    accuracies = left_out_accuracies(samples, 2, C=1.0)
+    assert accuracies[2] == 0  # its labels are swapped
+    for domain, accuracy in enumerate(accuracies):
+        left_out = domains == domain
+        head = fit_head(Samples(*(array[~left_out] for array in samples)), 2, C=1.0)
+        predicted = head.logits(samples.features[left_out]).argmax(axis=1)
+        assert accuracy == np.mean(predicted == labels[left_out])

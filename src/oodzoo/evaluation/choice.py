@@ -16,9 +16,9 @@ from oodzoo import scores
 from oodzoo._text import count
 from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
-from oodzoo.features.columns import Columns, Samples
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.linear import fit_head, left_out_accuracies
 from oodzoo.ranking.result import Ranking
 from oodzoo.scores.compute import compute_scores
 from oodzoo.selection.select import select_features
@@ -90,20 +90,9 @@ def choose(
 ) -> Choice:
     """Select features and train all heads for one test domain.
 
-    Parameters
-    ----------
-    view : TrainingView
-    ranking : Ranking
-        Ranking on the training domains.
-    train : Trainer
-    top_k : sequence of int or None
-        Numbers of models to concatenate; chosen on the training domains if None.
-    main : int, optional
-        The number for the main rows and for random features; the first if None.
-    peers : sequence of str or None
-        Peer scores for the baselines; no baselines if None.
-    seed : int
-        Seed of the random features.
+    `ranking` is that of the training domains. `top_k` are the numbers of models to concatenate,
+    chosen on the training domains if None; `main` is the one for the main rows and for random
+    features, the first if None. Baselines need the names of `peers`; there are none if None.
     """
     training = view.source
     order = [row.model for row in ranking.rows]
@@ -170,14 +159,8 @@ def random_features(columns: Columns, number: int, seed: int) -> list[Columns]:
         mask = np.zeros(sum(sizes), bool)
         mask[rng.choice(len(mask), number, replace=False)] = True
         masks = np.split(mask, np.cumsum(sizes)[:-1])
-        draws.append(
-            Columns(
-                {
-                    model: part[drawn]
-                    for (model, part), drawn in zip(columns.by_model.items(), masks, strict=True)
-                }
-            )
-        )
+        parts = zip(columns.by_model.items(), masks, strict=True)
+        draws.append(Columns({model: part[drawn] for (model, part), drawn in parts}))
     return draws
 
 
@@ -189,24 +172,13 @@ def choose_top_k(
     The smallest one of several that are equally accurate. The order of the models and C of the
     head are those of all training domains.
     """
-    accuracy = {}
+    accuracy, n_classes = {}, len(training.classes)
     for k in numbers:
         if k <= len(order):
             samples = Columns.all_of(training, order[:k]).samples(training, training.domains)
-            accuracy[k] = _left_out_accuracy(samples, len(training.classes))
+            C = fit_head(samples, n_classes).C
+            accuracy[k] = float(np.mean(left_out_accuracies(samples, n_classes, C)))
     return max(accuracy, key=lambda k: (accuracy[k], -k))
-
-
-def _left_out_accuracy(samples: Samples, n_classes: int) -> float:
-    C = fit_head(samples, n_classes).C
-    accuracies = []
-    for domain in np.unique(samples.domains):
-        left_out = samples.domains == domain
-        training = Samples(*(array[~left_out] for array in samples))
-        head = fit_head(training, n_classes, C=C)
-        predicted = head.logits(samples.features[left_out]).argmax(axis=1)
-        accuracies.append(float(np.mean(predicted == samples.labels[left_out])))
-    return float(np.mean(accuracies))
 
 
 def _described(models: Sequence[str]) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
-from oodzoo.errors import MissingPackageError
 from oodzoo.evaluation.metrics import Measures
+from oodzoo.zoo.packages import optional_package
 
 if TYPE_CHECKING:
     import pandas
@@ -81,16 +81,12 @@ class Row:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Row:
         """Restore a row from :meth:`to_dict`."""
-        return cls(
-            {
-                domain: Cell(
-                    structured(trials, tuple[Measures, ...], "the evaluation"),
-                    tuple(document["models"][domain]),
-                    document["n_features"][domain],
-                )
-                for domain, trials in document["trials"].items()
-            }
-        )
+        cells = {}
+        for domain, trials in document["trials"].items():
+            measures = structured(trials, tuple[Measures, ...], "the evaluation")
+            models, n_features = document["models"][domain], document["n_features"][domain]
+            cells[domain] = Cell(measures, tuple(models), n_features)
+        return cls(cells)
 
     def _trials(self, name: str) -> dict[str, NDArray[np.float64]]:
         return {
@@ -265,10 +261,7 @@ class Evaluation:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a data frame with one line per row and test domain."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingPackageError("pandas", "pandas", "a data frame") from error
+        pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
         rows: list[tuple[str, int | None, Row]] = [
             (name, None, row) for name, row in self.rows.items()
         ]

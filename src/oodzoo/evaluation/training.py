@@ -18,30 +18,17 @@ from oodzoo.heads.linear import LinearHead, fit_head
 
 @dataclass(frozen=True)
 class TrainingView:
-    """Training view without the test domain.
+    """Training view without the test domain: only its place and its number of samples."""
 
-    Attributes
-    ----------
-    test : str
-        Name of the test domain.
-    position : int
-        Position of the test domain among all domains.
-    n_test : int
-        Number of samples of the test domain.
-    source : FeatureSource
-        The training domains only.
-    """
-
-    test: str
     position: int
     n_test: int
     source: FeatureSource
+    """The training domains only."""
 
     @classmethod
     def without(cls, source: FeatureSource, test: str) -> TrainingView:
         others = [domain for domain in source.domains if domain != test]
-        n_test = len(source.labels(test))
-        return cls(test, source.domains.index(test), n_test, source.only(others))
+        return cls(source.domains.index(test), len(source.labels(test)), source.only(others))
 
 
 class TrainedHead(NamedTuple):

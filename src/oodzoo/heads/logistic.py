@@ -118,19 +118,8 @@ def minimise(
 ) -> Matrix:
     """Find the weights, or combinations, and bias (classes, size + 1) that minimise J.
 
-    Parameters
-    ----------
-    form : Form
-    targets : array (classes, n)
-        One-hot labels; a sample without a class is ignored.
-    C : float
-        Inverse regularisation strength, as in scikit-learn.
-    start : array (classes, size + 1)
-        The solution for another C, or zeros.
-    tol : float
-        Stop when the norm of the gradient is at most this.
-    max_iter : int
-        Maximum number of steps.
+    `targets` (classes, n) are one-hot labels; a sample without a class is ignored. `start` is the
+    solution for another C, or zeros. Ends when the norm of the gradient is at most `tol`.
     """
     counts = targets.sum(axis=0)
     penalty = 1 / C

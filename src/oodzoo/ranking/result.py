@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oodzoo._io import structured
-from oodzoo.errors import MissingPackageError
+from oodzoo.zoo.packages import optional_package
 
 if TYPE_CHECKING:
     import pandas
@@ -123,10 +123,7 @@ class Ranking:
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a table with one row per model and an accuracy column per left-out domain."""
-        try:
-            import pandas
-        except ImportError as error:
-            raise MissingPackageError("pandas", "pandas", "a data frame") from error
+        pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
         columns = [name for name in Row.__dataclass_fields__ if name not in ("folds", "tied")]
         lines = [
             {name: getattr(row, name) for name in columns}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns, Samples
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.linear import left_out_accuracies
 
 PROBE_C = 0.01
 """C (inverse regularisation strength) of the logistic regression."""
@@ -19,18 +19,13 @@ def probe_accuracy(source: FeatureSource, model: str) -> dict[str, float]:
     The probe is a multinomial logistic regression with C = 0.01, on features standardised over the
     training domains.
     """
-    features, labels, domains = Columns.all_of(source, [model]).samples(source, source.domains)
-    accuracy = {}
+    samples = Columns.all_of(source, [model]).samples(source, source.domains)
     for position, name in enumerate(source.domains):
-        left_out = domains == position
-        training = Samples(features[~left_out], labels[~left_out], domains[~left_out])
-        if len(np.unique(training.labels)) < 2:
-            only = source.classes[training.labels[0]]
+        present = np.unique(samples.labels[samples.domains != position])
+        if len(present) < 2:
             raise InputError(
-                f"the domains other than {name!r} have only the class {only!r}; "
-                "a probe needs at least two classes to train on"
+                f"the domains other than {name!r} have only the class "
+                f"{source.classes[present[0]]!r}; a probe needs at least two classes to train on"
             )
-        head = fit_head(training, len(source.classes), C=PROBE_C)
-        predicted = head.logits(features[left_out]).argmax(axis=1)
-        accuracy[name] = 100 * float(np.mean(predicted == labels[left_out]))
-    return accuracy
+    accuracies = left_out_accuracies(samples, len(source.classes), PROBE_C)
+    return {name: 100 * share for name, share in zip(source.domains, accuracies, strict=True)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -146,8 +147,13 @@ def sweep(
     tested = domains if test_domains is None else tuple(test_domains)
     _check_domains(samples, domains, tested)
     check_samples(samples, n_classes)
-    for name, number in (("draws", draws), ("trials", trials), ("steps", steps),
-                         ("checkpoint_every", checkpoint_every)):  # fmt: skip
+    counts = {
+        "draws": draws,
+        "trials": trials,
+        "steps": steps,
+        "checkpoint_every": checkpoint_every,
+    }
+    for name, number in counts.items():
         if number < 1:
             raise InputError(f"{name} must be at least 1, got {number}")
     problem = Problem(
@@ -160,11 +166,8 @@ def sweep(
         domains=domains,
         seed=seed,
     )
-    groups = [
-        Group(trial, draw, hyperparameters(draw, trial))
-        for trial in range(trials)
-        for draw in range(draws)
-    ]
+    runs = itertools.product(range(trials), range(draws))
+    groups = [Group(trial, draw, hyperparameters(draw, trial)) for trial, draw in runs]
     blocks = _blocks(problem, groups)
     jobs = min(cpu_count(), len(blocks)) if be.is_numpy else 1
     tasks = (delayed(_run)(problem, block, steps, checkpoint_every) for block in blocks)
@@ -255,18 +258,14 @@ def _run(
 
 
 def _records(problem: Problem, group: Group, at: int, checkpoint: Checkpoint) -> list[Record]:
-    return [
-        Record(
-            fold,
-            group.trial,
-            group.draw,
-            checkpoint.step,
-            group.hyperparameters,
-            dict(zip(problem.domains, checkpoint.accuracy[at, place, :, 0].tolist(), strict=True)),
-            dict(zip(problem.domains, checkpoint.accuracy[at, place, :, 1].tolist(), strict=True)),
+    records = []
+    for fold, accuracy in zip(problem.folds, checkpoint.accuracy[at], strict=True):
+        inside, outside = (
+            dict(zip(problem.domains, column, strict=True)) for column in accuracy.T.tolist()
         )
-        for place, fold in enumerate(problem.folds)
-    ]
+        run = (fold, group.trial, group.draw, checkpoint.step, group.hyperparameters)
+        records.append(Record(*run, inside, outside))
+    return records
 
 
 def _head(

@@ -35,29 +35,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Problem:
-    """Data and settings shared by all runs.
-
-    Attributes
-    ----------
-    backend : Backend
-    features : array (n, d)
-        In float32, on the device of the backend.
-    labels : array (n,)
-    n_classes : int
-    folds : tuple of tuple of int
-        The domains left out by each run of a group.
-    splits : mapping
-        Rows of the splits, by (trial, domain).
-    domains : tuple of int
-    seed : int
-    """
+    """Data and settings shared by all runs."""
 
     backend: Backend
-    features: Array
+    features: Array  # (n, d), in float32 on the device of the backend
     labels: NDArray[np.int64]
     n_classes: int
-    folds: tuple[tuple[int, ...], ...]
-    splits: Mapping[tuple[int, int], Split]
+    folds: tuple[tuple[int, ...], ...]  # the domains left out by each run of a group
+    splits: Mapping[tuple[int, int], Split]  # by (trial, domain)
     domains: tuple[int, ...]
     seed: int
 
@@ -73,20 +58,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """State of a block of groups after a step.
-
-    Attributes
-    ----------
-    step : int
-    accuracy : array (groups, folds, domains, 2)
-        Accuracy on the in-split and the out-split.
-    parameters : array (groups, d + 1, folds, classes)
-        Weights, and the bias in the last row.
-    """
+    """State of a block of groups after a step: accuracies on the in-split and the out-split."""
 
     step: int
-    accuracy: NDArray[np.float64]
-    parameters: NDArray[np.float32]
+    accuracy: NDArray[np.float64]  # (groups, folds, domains, 2)
+    parameters: NDArray[np.float32]  # (groups, d + 1, folds, classes), the bias in the last row
 
 
 Batches = Callable[[int, int], NDArray[np.int64]]
