@@ -121,7 +121,8 @@ class TestBed:
     @property
     def best(self) -> str:
         """The score with the highest weighted tau."""
-        return max(self.scores, key=lambda name: _or_lowest(self.scores[name].weighted_tau))
+        taus = {name: result.weighted_tau for name, result in self.scores.items()}
+        return max(taus, key=lambda name: -np.inf if (tau := taus[name]) is None else tau)
 
     def tied(self, one: str, two: str) -> bool:
         """Whether two scores are statistically tied."""
@@ -274,7 +275,3 @@ def _regret(accuracy: Mapping[str, float], values: Values) -> float | None:
     first = max(known.values())
     chosen = [accuracy[m] for m, value in known.items() if value == first]
     return float(max(accuracy.values()) - np.mean(chosen))
-
-
-def _or_lowest(value: float | None) -> float:
-    return -np.inf if value is None else value

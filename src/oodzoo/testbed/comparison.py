@@ -89,22 +89,18 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
     if not beds:
         raise InputError("no test beds to compare; pass at least one")
     names = list(dict.fromkeys(name for bed in beds.values() for name in bed.scores))
-    means = {name: _means(name, beds) for name in names}
-    means = dict(
-        sorted(
-            means.items(),
-            key=lambda item: (
-                -item[1].beds,
-                np.inf if item[1].weighted_tau is None else -item[1].weighted_tau,
-            ),
-        )
-    )
+    means = dict(sorted(((name, _means(name, beds)) for name in names), key=_best_first))
     pairs = []
     for one, two in itertools.combinations(means, 2):
         both = [bed for bed in beds.values() if one in bed.scores and two in bed.scores]
         if both and not differ(_mean(both, one, two), _mean(both, two, one)):
             pairs.append((one, two))
     return Comparison(dict(beds), means, tuple(pairs))
+
+
+def _best_first(item: tuple[str, Means]) -> tuple[int, float]:
+    _, mean = item
+    return -mean.beds, np.inf if mean.weighted_tau is None else -mean.weighted_tau
 
 
 def _means(name: str, beds: Mapping[str, TestBed]) -> Means:

@@ -47,19 +47,9 @@ def correlation(kind: Kind, x: ArrayLike, y: ArrayLike) -> float | None:
 
 
 def resampled(kind: Kind, x: ArrayLike, y: ArrayLike, counts: Counts) -> Floats:
-    """Compute a rank correlation in each bootstrap resample.
+    """Compute a rank correlation of x and y (n,) in each of B bootstrap resamples, (B,).
 
-    Parameters
-    ----------
-    kind : {"weighted_tau", "tau"}
-    x, y : array (n,)
-    counts : array (B, n)
-        Number of times each model was drawn in each resample.
-
-    Returns
-    -------
-    array (B,)
-        NaN where all models drawn are tied.
+    `counts` (B, n) is how often each model was drawn. NaN where all models drawn are tied.
     """
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if kind == "tau":
@@ -91,9 +81,8 @@ def _ratio(x: Floats, y: Floats, weights: Floats, counts: Counts) -> Floats:
     # usually the same, as no two models are tied
     of_y = of_x if np.array_equal(in_x == 0, in_y == 0) else product(in_y * in_y)
     scale = np.sqrt(of_x * of_y)
-    ratio = np.divide(
-        product(in_x * in_y), scale, out=np.full(len(counts), np.nan), where=scale > 0
-    )
+    ratio = np.full(len(counts), np.nan)
+    np.divide(product(in_x * in_y), scale, out=ratio, where=scale > 0)
     clipped: Floats = np.clip(ratio, -1.0, 1.0)  # rounding errors
     return clipped
 

@@ -50,7 +50,10 @@ def paper(
     >>> len(paper(with_head=True)["PACS"].models)
     25
     """
-    names = {row["model"]: _name(row) for row in read("models")}
+    names = {
+        row["model"]: f"{row['model']} {row['architecture']}, {row['pretraining_method']}"
+        for row in read("models")
+    }
     rows = read("scores")
     beds = {}
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
@@ -66,7 +69,3 @@ def paper(
         data = {"name": dataset, "source": "ZooD, NeurIPS 2022"}
         beds[dataset] = judge(data, accuracy, columns, resamples=resamples, seed=seed)
     return beds
-
-
-def _name(row: dict[str, str]) -> str:
-    return f"{row['model']} {row['architecture']}, {row['pretraining_method']}"

@@ -29,7 +29,7 @@ from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.features.store import FeatureStore
-from oodzoo.moments import Moments
+from oodzoo.moments import moments_of_domain
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import FOLD_SCORES, fold_scores
 from oodzoo.scores import Score
@@ -129,10 +129,9 @@ class _Bench:
 
     def own(self, model: str) -> None:
         """Compute ZooD's score, its terms and the expected accuracy, from the same folds."""
+        compute = _timed(functools.partial(self._folds, model))
         kind = f"testbed-zood-{self._protocol}"
-        found = self.cached(
-            model, kind, self._source.domains, _timed(functools.partial(self._folds, model))
-        )
+        found = self.cached(model, kind, self._source.domains, compute)
         for name in FOLD_SCORES:
             self._note(name, model, found[name], found["seconds"])
 
@@ -181,22 +180,13 @@ class _Bench:
     def _folds(self, model: str) -> Numbers:
         # not from the cache of rankings: the time of all the work is measured
         source = self._source
-        moments = {
-            domain: Moments.stream(
-                source.shards(model, domain),
-                len(source.classes),
-                context=f"model {model!r}, domain {domain!r}",
-            )
-            for domain in source.domains
-        }
+        moments = {domain: moments_of_domain(source, model, domain) for domain in source.domains}
         shards = functools.partial(source.shards, model)
         n_classes = len(source.classes)
         if self._protocol == "all":
             return fold_scores(leave_one_domain_out(moments, shards), n_classes)
-        each = [
-            fold_scores(folds, n_classes)
-            for folds in leave_two_domains_out(moments, shards).values()
-        ]
+        by_test = leave_two_domains_out(moments, shards)
+        each = [fold_scores(folds, n_classes) for folds in by_test.values()]
         return {name: float(np.mean([one[name] for one in each])) for name in FOLD_SCORES}
 
     def _peer(self, score: Score, model: str, domains: Sequence[str]) -> Numbers:
@@ -227,20 +217,13 @@ def _require_enough(source: FeatureSource, protocol: str) -> None:
 
 
 def _baselines(source: FeatureSource) -> dict[str, Column]:
-    facts = {model: source.facts(model) for model in source.models}
-    columns = {
-        "parameters": {model: _number(fact.parameters) for model, fact in facts.items()},
-        "feature_dim": {model: _number(fact.feature_dim) for model, fact in facts.items()},
-    }
-    return {
-        name: Column(values, TITLES[name])
-        for name, values in columns.items()
-        if any(value is not None for value in values.values())
-    }
-
-
-def _number(value: int | None) -> float | None:
-    return None if value is None else float(value)
+    columns = {}
+    for name in ("parameters", "feature_dim"):
+        facts = {model: getattr(source.facts(model), name) for model in source.models}
+        values = {model: None if n is None else float(n) for model, n in facts.items()}
+        if any(value is not None for value in values.values()):
+            columns[name] = Column(values, TITLES[name])
+    return columns
 
 
 def _external(source: FeatureSource, external: Mapping[str, Values]) -> dict[str, Column]:
