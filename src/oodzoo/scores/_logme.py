@@ -126,8 +126,7 @@ def _published(backend: Backend, X: Array, Y: Array) -> Array:
         moving = moving & (xp.abs(alpha / beta - ratio) / ratio > _STOP)
         if not bool(xp.any(moving)):
             break
-    determinant = xp.sum(xp.log(alpha + beta * S), axis=0)
-    determinant = determinant + zeros * xp.log(alpha)
+    determinant = xp.sum(xp.log(alpha + beta * S), axis=0) + zeros * xp.log(alpha)
     return (
         d * xp.log(alpha)
         + n * xp.log(beta)

@@ -34,10 +34,7 @@ def compute_score(
     """
     domains = source.domains if domains is None else domains
     labels = [source.labels(domain) for domain in domains]
-    arguments: list[NDArray[Any]] = [
-        _first_argument(source, score, model, domains),
-        np.concatenate(labels),
-    ]
+    arguments = [_first_argument(source, score, model, domains), np.concatenate(labels)]
     if score.uses_domains:
         arguments.append(np.repeat(list(domains), [len(part) for part in labels]))
     context = f"score {score.name!r} of model {model!r}"
@@ -86,9 +83,7 @@ def _first_argument(
     if len(known) < len(found):
         raise MissingHeadError(f"{score.name} needs a classifier head, and the model has none")
     logits = np.concatenate(known)
-    outputs: NDArray[Any] = (
-        softmax(logits.astype(np.float64), axis=1)
-        if score.needs == "probabilities"
-        else logits.argmax(axis=1)
-    )
+    outputs: NDArray[Any] = logits.argmax(axis=1)
+    if score.needs == "probabilities":
+        outputs = softmax(logits.astype(np.float64), axis=1)
     return outputs

@@ -71,10 +71,9 @@ def register(score: Score) -> Score:
         raise ValueError(f"the name {score.name!r} is reserved; choose another")
     if score.name in _SCORES:
         raise ValueError(f"a score named {score.name!r} is already registered")
-    if score.needs not in get_args(Needs):
-        known = ", ".join(get_args(Needs))
+    if score.needs not in (known := get_args(Needs)):
         raise ValueError(
-            f"needs of score {score.name!r} must be one of {known}, got {score.needs!r}"
+            f"needs of score {score.name!r} must be one of {', '.join(known)}, got {score.needs!r}"
         )
     _SCORES[score.name] = score
     return score
@@ -160,7 +159,6 @@ def _load(point: EntryPoint) -> None:
     loaded = point.load()
     if isinstance(loaded, Score) and _SCORES.get(loaded.name) is not loaded:
         register(loaded)
-    if set(_SCORES) == before and not isinstance(loaded, Score):
-        known = any(score.function is loaded for score in _SCORES.values())
-        if not known:
-            raise ValueError(f"{point.value!r} is not a Score, and importing it registers none")
+    known = isinstance(loaded, Score) or any(s.function is loaded for s in _SCORES.values())
+    if set(_SCORES) == before and not known:
+        raise ValueError(f"{point.value!r} is not a Score, and importing it registers none")

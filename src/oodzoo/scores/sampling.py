@@ -8,12 +8,9 @@ import numpy.typing as npt
 from oodzoo.errors import InputError
 from oodzoo.scores.inputs import Codes
 
-Seed = int
-"""A non-negative integer; equal seeds give equal results."""
 
-
-def generator(random_state: Seed) -> np.random.Generator:
-    """Create a random-number generator from a seed."""
+def generator(random_state: int) -> np.random.Generator:
+    """Create a random-number generator from a seed, a non-negative integer."""
     if random_state != int(random_state) or random_state < 0:
         raise InputError(f"random_state must be a non-negative integer, got {random_state!r}")
     return np.random.default_rng(int(random_state))
@@ -21,8 +18,7 @@ def generator(random_state: Seed) -> np.random.Generator:
 
 def stratified_order(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
     """Return a random order whose every prefix is approximately stratified."""
-    order = rng.permutation(len(y))
-    by_class = order[np.argsort(y[order], kind="stable")]
+    by_class = _shuffled_by_class(y, rng)
     counts = np.bincount(y)
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     place = (np.arange(len(y)) - starts + rng.random(len(y))) / np.repeat(counts, counts)
@@ -31,8 +27,11 @@ def stratified_order(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]
 
 def stratified_folds(y: Codes, n_folds: int, rng: np.random.Generator) -> Codes:
     """Return the fold of each sample; folds are stratified and of about equal size."""
-    order = rng.permutation(len(y))
-    by_class = order[np.argsort(y[order], kind="stable")]
     folds = np.empty(len(y), dtype=np.int64)
-    folds[by_class] = np.arange(len(y)) % n_folds  # round robin, class by class
+    folds[_shuffled_by_class(y, rng)] = np.arange(len(y)) % n_folds  # round robin, class by class
     return folds
+
+
+def _shuffled_by_class(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]:
+    order = rng.permutation(len(y))
+    return order[np.argsort(y[order], kind="stable")]
