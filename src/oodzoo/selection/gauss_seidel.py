@@ -45,17 +45,7 @@ class Sweeps(Protocol):
 
 
 class GramSweeps:
-    """Regressions given by their moments.
-
-    Parameters
-    ----------
-    gram : array (d, d)
-    products : array (d, C)
-        Φᵀy of each target.
-    squares : array (C,)
-        yᵀy of each target.
-    mean : array (d, C)
-    """
+    """Regressions given by their moments G (d, d), Φᵀy (d, C) and yᵀy (C,)."""
 
     def __init__(self, gram: Array, products: Array, squares: Array, mean: Array) -> None:
         self.backend = backend_of(gram)
@@ -110,14 +100,7 @@ class GramSweeps:
 
 
 class SampleSweeps:
-    """Regressions given by their samples.
-
-    Parameters
-    ----------
-    features : array (n, d)
-    targets : array (n, C)
-    mean : array (d, C)
-    """
+    """Regressions given by their samples Φ (n, d) and y (n, C)."""
 
     def __init__(self, features: Array, targets: Array, mean: Array) -> None:
         self.backend = backend = backend_of(features)

@@ -19,7 +19,7 @@ from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
-from oodzoo.selection.spike_slab import Data, Fit, Priors, stochastic_em, variational_em
+from oodzoo.selection.spike_slab import Data, Priors, stochastic_em, variational_em
 from oodzoo.selection.target_scale import (
     RULES,
     ScaledProblem,
@@ -216,7 +216,12 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if problem is not None:
             rows = np.flatnonzero(to_numpy(problem.features))
             columns = np.flatnonzero(to_numpy(problem.targets))
-            fit = self._run(problem, batches)
+            priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
+            start, tol, max_iter = problem.start, self.tol, self.max_iter
+            if batches is None:
+                fit = variational_em(problem.data, start, priors, tol=tol, max_iter=max_iter)
+            else:
+                fit = stochastic_em(batches, start, priors, tol=tol, max_iter=max_iter)
             self.inclusion_[np.ix_(columns, rows)] = to_numpy(fit.inclusion).T
             self.scale_[columns] = to_numpy(problem.factors)
             for column, bounds in zip(columns, fit.bounds, strict=True):
@@ -242,14 +247,6 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             )
             self._support[best] = True
         return self
-
-    def _run(self, problem: ScaledProblem, batches: Iterator[Data] | None) -> Fit:
-        priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
-        if batches is None:
-            return variational_em(
-                problem.data, problem.start, priors, tol=self.tol, max_iter=self.max_iter
-            )
-        return stochastic_em(batches, problem.start, priors, tol=self.tol, max_iter=self.max_iter)
 
     def _batches(self, X: Array, Y: Array, problem: ScaledProblem, be: Backend) -> Iterator[Data]:
         xp = be.xp

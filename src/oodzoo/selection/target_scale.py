@@ -21,6 +21,7 @@ features.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -113,34 +114,21 @@ class TargetMoments:
                 f"cannot add moments of {tuple(self.products.shape)} features and targets and "
                 f"moments of {tuple(other.products.shape)}"
             )
-        mine, theirs = (
-            (m.feature_sum, m.gram, m.products, m.target_sum, m.squares) for m in (self, other)
-        )
-        return TargetMoments(self.n + other.n, *(a + b for a, b in zip(mine, theirs, strict=True)))
+        return TargetMoments(self.n + other.n, *map(operator.add, self._arrays, other._arrays))
 
     def to(self, device: str | None) -> TargetMoments:
         """Move the moments to a PyTorch device, or to NumPy if None, in float64."""
-        float64 = backend(device).float64
-        return TargetMoments(
-            self.n,
-            feature_sum=float64(self.feature_sum),
-            gram=float64(self.gram),
-            products=float64(self.products),
-            target_sum=float64(self.target_sum),
-            squares=float64(self.squares),
-        )
+        return TargetMoments(self.n, *map(backend(device).float64, self._arrays))
+
+    @property
+    def _arrays(self) -> tuple[Array, ...]:
+        return self.feature_sum, self.gram, self.products, self.target_sum, self.squares
 
     def check(self) -> None:
         """Raise an InputError if shapes do not match or a value is not finite."""
         d, c = tuple(self.products.shape)
-        expected = {
-            "feature_sum": (d,),
-            "gram": (d, d),
-            "target_sum": (c,),
-            "squares": (c,),
-            "products": (d, c),
-        }
-        for name, shape in expected.items():
+        expected = {"feature_sum": (d,), "gram": (d, d), "target_sum": (c,), "squares": (c,)}
+        for name, shape in (expected | {"products": (d, c)}).items():
             array = getattr(self, name)
             if tuple(array.shape) != shape:
                 raise InputError(
@@ -220,15 +208,9 @@ def scale_moments(
 def scale_samples(
     features: Array, targets: Array, *, rule: str = "evidence", centred: bool = True
 ) -> ScaledProblem | None:
-    """Rescale samples for the priors, like :func:`scale_moments`; cheaper for n < d.
+    """Rescale features (n, d) and targets (n, C) like :func:`scale_moments`; cheaper for n < d.
 
-    Parameters
-    ----------
-    features : array (n, d)
-    targets : array (n, C)
-    rule : str
-    centred : bool
-        Whether features and targets have been centred.
+    `centred` says whether they have been centred.
     """
     xp = backend_of(features).xp
     energies, squares = xp.sum(features**2, axis=0), xp.sum(targets**2, axis=0)
