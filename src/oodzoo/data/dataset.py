@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -98,7 +98,7 @@ class ImageDomains:
     @cached_property
     def digests(self) -> tuple[str | None, ...]:
         """SHA-256 of each image file; None where it cannot be read."""
-        return tuple(c.digest for c in self._contents(_digest, None))
+        return tuple(c.digest for c in self._contents(decode=False))
 
     @cached_property
     def fingerprint(self) -> str:
@@ -117,11 +117,15 @@ class ImageDomains:
         Among them are unreadable images, and identical images in several domains, which make
         leave-one-domain-out accuracies too optimistic.
         """
-        contents = self._contents(_inspect, progress)
+        contents = self._contents(decode=True, progress=progress)
         self.__dict__["digests"] = tuple(c.digest for c in contents)  # the cached property
         return [
             *self.quick_check(),
-            *_unreadable(self.samples, contents),
+            *(
+                Issue("unreadable", f"{sample.path!r}: {content.problem}", (sample.path,))
+                for sample, content in zip(self.samples, contents, strict=True)
+                if content.problem is not None
+            ),
             *_identical(self.samples, self.digests),
         ]
 
@@ -149,9 +153,7 @@ class ImageDomains:
             part.__dict__.pop(cached, None)
         return part
 
-    def _contents(
-        self, task: Callable[[Path], _Content], progress: Progress | None
-    ) -> list[_Content]:
+    def _contents(self, *, decode: bool, progress: Progress | None = None) -> list[_Content]:
         from joblib import Parallel, cpu_count, delayed
 
         parallel = Parallel(n_jobs=cpu_count(), prefer="threads", return_as="generator")
@@ -159,7 +161,7 @@ class ImageDomains:
         starts = range(0, len(files), _IMAGES_PER_CALL)
         batches = [files[start : start + _IMAGES_PER_CALL] for start in starts]
         contents: list[_Content] = []
-        for part in parallel(delayed(_each)(task, batch) for batch in batches):
+        for part in parallel(delayed(_inspect)(batch, decode) for batch in batches):
             contents += part
             if progress is not None:
                 progress(len(contents), len(self))
@@ -171,26 +173,20 @@ class _Content(NamedTuple):
     problem: str | None
 
 
-def _each(task: Callable[[Path], _Content], files: list[Path]) -> list[_Content]:
-    return [task(file) for file in files]
-
-
-def _digest(path: Path) -> _Content:
-    try:
-        return _Content(hashlib.sha256(images.read_bytes(path)).hexdigest(), None)
-    except images.UnreadableImageError as error:
-        return _Content(None, str(error))
-
-
-def _inspect(path: Path) -> _Content:
-    digest = None
-    try:
-        content = images.read_bytes(path)
-        digest = hashlib.sha256(content).hexdigest()
-        images.decode(content)
-    except images.UnreadableImageError as error:
-        return _Content(digest, str(error))
-    return _Content(digest, None)
+def _inspect(files: list[Path], decode: bool) -> list[_Content]:
+    """Hash image files, and also try to decode them if `decode`."""
+    contents = []
+    for file in files:
+        digest = problem = None
+        try:
+            content = images.read_bytes(file)
+            digest = hashlib.sha256(content).hexdigest()
+            if decode:
+                images.decode(content)
+        except images.UnreadableImageError as error:
+            problem = str(error)
+        contents.append(_Content(digest, problem))
+    return contents
 
 
 def _list(source: Path, root: Path | None) -> Listing:
@@ -247,12 +243,6 @@ def _shared_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
             f"leak between domains: {_names(shared, 'group')} in several domains; {_OPTIMISTIC} "
             "(if these are different groups of the same name, rename them)",
         )
-
-
-def _unreadable(samples: Sequence[Sample], contents: Sequence[_Content]) -> Iterator[Issue]:
-    for sample, content in zip(samples, contents, strict=True):
-        if content.problem is not None:
-            yield Issue("unreadable", f"{sample.path!r}: {content.problem}", (sample.path,))
 
 
 def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Issue]:

@@ -51,21 +51,22 @@ def decode(content: bytes) -> Image.Image:
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
     with _explaining_errors(), Image.open(io.BytesIO(content)) as image:
-        _require_format(image)
-        _require_size(image)
-        return _as_upright_rgb(image)
+        if image.format not in _FORMATS:
+            raise UnreadableImageError(
+                f"unsupported format {image.format}; convert it to PNG or JPEG"
+            )
+        # Pillow only warns between its limit and twice its limit.
+        if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
+            raise Image.DecompressionBombError
+        return as_rgb(image)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
     """Convert an open image as :func:`decode` does."""
     with _explaining_errors():
-        return _as_upright_rgb(image)
-
-
-def _as_upright_rgb(image: Image.Image) -> Image.Image:
-    _require_known_range(image)
-    image.load()
-    return _to_rgb(_upright(image))
+        _require_known_range(image)
+        image.load()
+        return _to_rgb(_upright(image))
 
 
 @contextmanager
@@ -74,7 +75,10 @@ def _explaining_errors() -> Iterator[None]:
     try:
         yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnreadableImageError(_too_large()) from error
+        limit = Image.MAX_IMAGE_PIXELS
+        raise UnreadableImageError(
+            f"more than {limit:,} pixels, Pillow's limit against decompression bombs"
+        ) from error
     except UnidentifiedImageError as error:
         raise UnreadableImageError("not an image that Pillow can identify") from error
     except UnreadableImageError:
@@ -97,22 +101,6 @@ def read_bytes(path: str | Path) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         raise UnreadableImageError(error.strerror or one_line(error)) from error
-
-
-def _require_format(image: Image.Image) -> None:
-    if image.format not in _FORMATS:
-        raise UnreadableImageError(f"unsupported format {image.format}; convert it to PNG or JPEG")
-
-
-def _require_size(image: Image.Image) -> None:
-    # Pillow only warns between its limit and twice its limit.
-    if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
-        raise UnreadableImageError(_too_large())
-
-
-def _too_large() -> str:
-    limit = Image.MAX_IMAGE_PIXELS
-    return f"more than {limit:,} pixels, Pillow's limit against decompression bombs"
 
 
 def _require_known_range(image: Image.Image) -> None:

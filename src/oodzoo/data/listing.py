@@ -56,25 +56,23 @@ class Listing:
 def list_folder(root: Path) -> Listing:
     """List `root/domain/class/**/image`; follow symbolic links, but not in loops."""
     listing = Listing(root)
-    walk = _Walk(listing)
-    trail = (_identity(root),)
     loose = 0
-    for domain in walk.folders(root, trail):
-        before = len(listing.samples)
-        for label in walk.folders(domain.path, domain.trail):
-            files = sorted(walk.images(label))
+    for domain in _folders(_Folder(root, (_identity(root),)), listing):
+        name, before = domain.path.name, len(listing.samples)
+        for label in _folders(domain, listing):
+            files = sorted(_images(label, listing))
             if not files:
                 listing.add_issue("empty class", f"{_inside(label.path, root)!r} holds no images")
-            listing.samples += [Sample(f, domain.name, label.name) for f in files]
+            listing.samples += [Sample(f, name, label.path.name) for f in files]
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:
             loose += here
             listing.add_issue(
                 "no class",
-                f"{domain.name!r} has {count(here, 'image')} outside any class folder; ignored",
+                f"{name!r} has {count(here, 'image')} outside any class folder; ignored",
             )
         if len(listing.samples) == before:
-            listing.add_issue("empty domain", f"{domain.name!r} has no class with images; ignored")
+            listing.add_issue("empty domain", f"{name!r} has no class with images; ignored")
     if not listing.samples:
         level = f"; found {loose} one level too high, as in root/class/image" if loose else ""
         raise InputError(
@@ -85,43 +83,38 @@ def list_folder(root: Path) -> Listing:
 
 class _Folder(NamedTuple):
     path: Path
-    name: str
-    trail: tuple[tuple[int, int], ...]  # identities of this folder and those above it
+    trail: tuple[tuple[int, int], ...]
+    """Identities of this folder and those above it, to detect loops of symbolic links."""
 
 
-class _Walk:
-    """Walks folders; records the folders above, to detect loops of symbolic links."""
+def _folders(folder: _Folder, listing: Listing) -> Iterator[_Folder]:
+    """Yield the folders in a folder, and record broken links and loops."""
+    for entry in _entries(folder.path):
+        if entry.is_symlink() and not _resolves(entry):
+            # a broken link to an image is listed, and reported as unreadable later
+            if entry.suffix.lower() not in SUFFIXES:
+                name = _inside(entry, listing.root)
+                listing.add_issue("broken link", f"{name!r} is a broken link; ignored", name)
+        elif entry.is_dir():
+            name = _inside(entry, listing.root)
+            identity = _identity(entry)
+            if identity in folder.trail:
+                listing.add_issue(
+                    "link loop", f"{name!r} links to a folder above it; ignored", name
+                )
+            else:
+                yield _Folder(entry, (*folder.trail, identity))
 
-    def __init__(self, listing: Listing) -> None:
-        self.listing = listing
 
-    def folders(self, path: Path, trail: tuple[tuple[int, int], ...]) -> Iterator[_Folder]:
-        for entry in _entries(path):
-            if entry.is_symlink() and not _resolves(entry):
-                # a broken link to an image is listed, and reported as unreadable later
-                if entry.suffix.lower() not in SUFFIXES:
-                    name = _inside(entry, self.listing.root)
-                    self.listing.add_issue(
-                        "broken link", f"{name!r} is a broken link; ignored", name
-                    )
-            elif entry.is_dir():
-                name = _inside(entry, self.listing.root)
-                identity = _identity(entry)
-                if identity in trail:
-                    self.listing.add_issue(
-                        "link loop", f"{name!r} links to a folder above it; ignored", name
-                    )
-                else:
-                    yield _Folder(entry, entry.name, (*trail, identity))
-
-    def images(self, folder: _Folder) -> Iterator[str]:
-        pending = [folder]  # not recursive: folders may be nested deeper than Python's stack
-        while pending:
-            here = pending.pop()
-            for entry in _entries(here.path):
-                if _is_image(entry):
-                    yield _inside(entry, self.listing.root)
-            pending += self.folders(here.path, here.trail)
+def _images(folder: _Folder, listing: Listing) -> Iterator[str]:
+    """Yield the images in a folder and the folders below it."""
+    pending = [folder]  # not recursive: folders may be nested deeper than Python's stack
+    while pending:
+        here = pending.pop()
+        for entry in _entries(here.path):
+            if _is_image(entry):
+                yield _inside(entry, listing.root)
+        pending += _folders(here, listing)
 
 
 def _entries(folder: Path) -> list[Path]:
