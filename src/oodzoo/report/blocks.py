@@ -21,27 +21,17 @@ LONG = 30
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes
-    ----------
-    title, key : str
-        Its name on the page and in the CSV file.
-    digits : int or None
-        Decimals of a number; None for three significant figures.
-    text : bool
-    interval : bool
-        Whether values are pairs (low, high); the CSV file has a column for each.
-    shown : bool
-        False for a column of the CSV file only.
-    """
+    """A column of a table; `title` is its name on the page, `key` that in the CSV file."""
 
     title: str
     key: str
     digits: int | None = None
+    """Decimals of a number; None for three significant figures."""
     text: bool = False
     interval: bool = False
+    """Whether values are pairs (low, high); the CSV file has a column for each."""
     shown: bool = True
+    """False for a column of the CSV file only."""
 
     def order(self, value: Any) -> float | None:
         """The number that a cell is sorted by, if there is one."""
@@ -65,24 +55,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table that can be sorted and saved as CSV.
-
-    Attributes
-    ----------
-    ident : str
-        Also the name of the CSV file.
-    caption : str
-    columns : list of Column
-    rows : list of list
-    head : int
-        The column that names each row.
-    """
+    """A table that can be sorted and saved as CSV; `ident` is also the name of the file."""
 
     ident: str
     caption: str
     columns: list[Column]
     rows: list[list[Any]]
     head: int = 0
+    """The column that names each row."""
 
     @property
     def shown(self) -> list[tuple[int, Column]]:
@@ -114,9 +94,8 @@ class Table:
 
 
 def _csv_cells(column: Column, value: Any) -> list[Any]:
-    if column.interval:
-        return [_csv_text(end) for end in value or (None, None)]
-    return [_csv_text(value)]
+    values = (value or (None, None)) if column.interval else (value,)
+    return [_csv_text(each) for each in values]
 
 
 def _csv_text(value: Any) -> Any:
@@ -140,31 +119,19 @@ class Key:
 
 @dataclass(frozen=True)
 class Figure:
-    """A table, with a chart or several small ones.
-
-    Attributes
-    ----------
-    title : str
-    table : Table
-    text : str
-    chart : Chart, optional
-    panels : sequence of Markup
-        Small charts in as many columns as fit.
-    dense : bool
-        Whether two panels stand side by side on a phone.
-    legend : sequence of Key
-    folded : bool
-        Whether the table starts folded.
-    """
+    """A table, with a chart or several small ones."""
 
     title: str
     table: Table
     text: str = ""
     chart: Chart | None = None
     panels: Sequence[Markup] = ()
+    """Small charts in as many columns as fit."""
     dense: bool = False
+    """Whether two panels stand side by side on a phone."""
     legend: Sequence[Key] = ()
     folded: bool = True
+    """Whether the table starts folded."""
     block: str = "figure"
 
 
@@ -206,7 +173,3 @@ class Section:
     lead: str
     blocks: Sequence[Block]
     short: str = ""
-
-    @property
-    def entry(self) -> str:
-        return self.short or self.title

@@ -88,7 +88,12 @@ def comparison(evaluation: Evaluation) -> dict[str, list[Lane]]:
 
 
 def _lane(method: Method, domain: str | None) -> Lane:
-    return Lane(method, _accuracy(method.row, domain), _error(method.row, domain))
+    """The accuracy of a method on a domain; on average if it is None."""
+    row = method.row
+    error = row.error or {"average": None, "domains": {}}
+    if domain is None:
+        return Lane(method, row.average, error["average"])
+    return Lane(method, row.measure("accuracy")[domain], error["domains"].get(domain))
 
 
 def curves(evaluation: Evaluation) -> list[Curve]:
@@ -120,9 +125,8 @@ def combination_section(evaluation: Evaluation) -> Section:
 
 
 def _top(top_k: int | dict[str, int]) -> str:
-    low, high = (
-        (min(top_k.values()), max(top_k.values())) if isinstance(top_k, dict) else (top_k, top_k)
-    )
+    numbers = top_k.values() if isinstance(top_k, dict) else [top_k]
+    low, high = min(numbers), max(numbers)
     if low != high:
         return f"the top {span(low, high)} models"
     return "the top model" if low == 1 else f"the top {low} models"
@@ -172,12 +176,13 @@ def _comparison_table(evaluation: Evaluation) -> Table:
 
 
 def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) -> list[Any]:
+    lane = _lane(method, domain)
     cell = None if domain is None else method.row.cells[domain]
     return [
         method.title,
         domain or "average",
-        _accuracy(method.row, domain),
-        _error(method.row, domain),
+        lane.value,
+        lane.error,
         _of(method.row.measure("balanced"), domain),
         _of(method.row.measure("calibration_error"), domain),
         cell.n_features if cell else None,
@@ -188,18 +193,6 @@ def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) 
 
 def _of(values: dict[str, float], domain: str | None) -> float:
     return fmean(values.values()) if domain is None else values[domain]
-
-
-def _accuracy(row: Row, domain: str | None) -> float:
-    return row.average if domain is None else row.measure("accuracy")[domain]
-
-
-def _error(row: Row, domain: str | None) -> float | None:
-    error = row.error
-    if error is None:
-        return None
-    value: float = error["average"] if domain is None else error["domains"][domain]
-    return value
 
 
 def _comparison_chart(groups: dict[str, list[Lane]], description: str) -> Chart:

@@ -69,11 +69,10 @@ def write_figures(run: Run, folder: str | Path, format: str) -> list[Path]:  # n
     """
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
-    written = []
-    for name, draw in figures_of(run).items():
-        written.append(Path(folder) / f"{name}.{format}")
-        write_bytes(written[-1], _encoded(draw(), format))
-    return written
+    figures = {Path(folder) / f"{name}.{format}": draw for name, draw in figures_of(run).items()}
+    for path, draw in figures.items():
+        write_bytes(path, _encoded(draw(), format))
+    return list(figures)
 
 
 def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:

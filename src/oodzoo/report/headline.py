@@ -24,23 +24,13 @@ class Tile:
 
 @dataclass(frozen=True)
 class Headline:
-    """The first screen of the page.
-
-    Attributes
-    ----------
-    sentence : str
-        The end of the headline, after the name of the model.
-    model : str or None
-        The top model.
-    clear : bool
-        Whether to recommend it; False if the interval of its rank includes the last rank.
-    remarks : sequence of str
-    tiles : sequence of Tile
-    """
+    """The first screen of the page; `model` is the top model."""
 
     sentence: str
+    """The end of the headline, after the name of the model."""
     model: str | None = None
     clear: bool = True
+    """Whether to recommend it; False if the interval of its rank includes the last rank."""
     remarks: Sequence[str] = ()
     tiles: Sequence[Tile] = ()
 

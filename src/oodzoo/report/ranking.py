@@ -8,7 +8,6 @@ from oodzoo.ranking.result import Ranking, Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     MOST_ROWS,
-    Chart,
     Scale,
     Size,
     axis_above,
@@ -33,7 +32,7 @@ def ranking_section(ranking: Ranking) -> Section:
     figure = Figure(
         title="Score breakdown",
         text=summary + _notes(ranking),
-        chart=_chart(ranking, summary),
+        chart=in_both_sizes(lambda size: _draw(ranking, summary, size)),
         legend=_legend(ranking),
         table=_table(ranking),
         folded=False,
@@ -110,10 +109,6 @@ def _table(ranking: Ranking) -> Table:
 
 
 # --- the chart -----------------------------------------------------------------------------------
-
-
-def _chart(ranking: Ranking, description: str) -> Chart:
-    return in_both_sizes(lambda size: _draw(ranking, description, size))
 
 
 def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:

@@ -13,11 +13,7 @@ from oodzoo.report.numbers import shortened
 class Drawing:
     """An SVG image; coordinates are pixels from the upper left.
 
-    Parameters
-    ----------
-    width, height : float
-    title, description : str
-        What the image is and what it shows, for screen readers.
+    Title and description are for screen readers: what the image is and what it shows.
     """
 
     def __init__(self, width: float, height: float, title: str, description: str) -> None:
