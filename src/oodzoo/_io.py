@@ -105,12 +105,9 @@ def final_name(name: str) -> str:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a folder; it is released when the process ends.
+    """Hold the exclusive lock of a folder; raise InputError if another process holds it.
 
-    Raises
-    ------
-    InputError
-        If another process holds it.
+    The lock is also released when the process ends.
     """
     with explaining_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

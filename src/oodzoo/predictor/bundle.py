@@ -22,26 +22,18 @@ FOLDER = "models"
 
 @dataclass(frozen=True)
 class BundledModel:
-    """Entry of a model in predictor.json.
-
-    Attributes
-    ----------
-    source : str
-        Source of its :class:`ModelSpec`; paths are relative to the folder of the predictor.
-    stated : dict
-        The other fields of its spec.
-    files : dict
-        SHA-256 of each copied file, by path relative to the folder of the predictor.
-    """
+    """Entry of a model in predictor.json; paths are relative to the folder of the predictor."""
 
     name: str
     source: str
     stated: dict[str, Any]
+    """The fields of its :class:`ModelSpec`, besides name and source."""
     preprocessing: Preprocessing
     feature_dim: int
     precision: str
     fingerprint: str
     files: dict[str, str]
+    """SHA-256 of each copied file, by path."""
 
     def __post_init__(self) -> None:
         check_spec(self.spec, "predictor.json")

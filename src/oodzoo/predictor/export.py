@@ -42,19 +42,7 @@ def export_onnx(
 ) -> Path:
     """Write a predictor as one ONNX file, after verifying its probabilities.
 
-    Parameters
-    ----------
-    parts : PredictorParts
-    load_models : callable
-        Returns the loaded models by name, to compute the expected probabilities.
-    file : path
-
-    Raises
-    ------
-    InputError
-        If a model is not an ONNX file, or cannot be merged with the others.
-    MissingPackageError
-        If the package `onnx` is not installed.
+    `load_models` returns the models by name; they compute the expected probabilities.
     """
     for model in parts.models:
         if model.spec.kind != "onnx":

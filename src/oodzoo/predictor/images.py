@@ -28,23 +28,15 @@ _CHUNK_SIZE = 64
 
 @dataclass(frozen=True)
 class FeatureChunk:
-    """Features of consecutive images, and why some have none.
-
-    Attributes
-    ----------
-    paths : list
-        Path of each image; None for an image in memory.
-    positions : list of int
-        Position in `paths` of each row of `features`.
-    features : array (n, d)
-    problems : dict
-        Why an image has no features, by position in `paths`.
-    """
+    """Features of consecutive images, and why some have none."""
 
     paths: list[str | None]
+    """Path of each image; None for an image in memory."""
     positions: list[int]
+    """Position in `paths` of each row of `features`."""
     features: NDArray[np.float32]
     problems: dict[int, str]
+    """Why an image has no features, by position in `paths`."""
 
 
 def iter_features(
@@ -103,10 +95,7 @@ def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels
 def image_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
     """List image files: files as given, folders walked recursively in sorted order.
 
-    Raises
-    ------
-    InputError
-        Immediately, if a path does not exist or a folder has no images.
+    A path that does not exist, or a folder without images, is rejected immediately.
     """
     given = [Path(path) for path in paths]
     for path in given:
@@ -123,26 +112,19 @@ def _decode(
     images: Iterable[ImageLike], geometries: Sequence[Geometry], size: int
 ) -> Iterator[tuple[list[str | None], Chunk]]:
     """Decode images in chunks of this size, one chunk ahead."""
-    chunks = _split(images, size)
-    following = next(chunks, None)
-    decoding = None if following is None else Decoding(dict(enumerate(following)), geometries)
+    opened = (_path_or_image(image) for image in images)
+    chunks = iter(lambda: list(islice(opened, size)), [])
+    started = ((chunk, Decoding(dict(enumerate(chunk)), geometries)) for chunk in chunks)
+    following = next(started, None)
     try:
-        while following is not None and decoding is not None:
-            current, chunk = following, decoding.result()
-            following = next(chunks, None)
-            decoding = (
-                None if following is None else Decoding(dict(enumerate(following)), geometries)
-            )
+        while following is not None:
+            current, decoding = following
+            chunk = decoding.result()
+            following = next(started, None)
             yield [str(x) if isinstance(x, Path) else None for x in current], chunk
     finally:
-        if decoding is not None:
-            decoding.cancel()
-
-
-def _split(images: Iterable[ImageLike], size: int) -> Iterator[list[Path | Image.Image]]:
-    opened = (_path_or_image(image) for image in images)
-    while chunk := list(islice(opened, size)):
-        yield chunk
+        if following is not None:
+            following[1].cancel()
 
 
 def _path_or_image(image: ImageLike) -> Path | Image.Image:
