@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from oodzoo._packages import optional_package
 from oodzoo.errors import MissingPackageError
 from oodzoo.zoo import ModelSpec
-from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 

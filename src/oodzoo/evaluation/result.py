@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
+from oodzoo._packages import optional_package
 from oodzoo.evaluation.metrics import Measures
-from oodzoo.zoo.packages import optional_package
 
 if TYPE_CHECKING:
     import pandas

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo._io import write_bytes
+from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Geometry, Model
-from oodzoo.zoo.packages import optional_package
 
 TOLERANCE = 1e-5
 """Largest accepted difference between the probabilities of the file and of the predictor."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from oodzoo._io import structured
-from oodzoo.zoo.packages import optional_package
+from oodzoo._packages import optional_package
 
 if TYPE_CHECKING:
     import pandas

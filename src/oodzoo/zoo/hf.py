@@ -18,10 +18,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
-from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,

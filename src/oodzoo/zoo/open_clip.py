@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
-from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.spec import ModelSpec, verified_file
 from oodzoo.zoo.torch_model import (

@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
-from oodzoo.zoo.packages import optional_package
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (

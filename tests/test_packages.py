@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oodzoo._packages import optional_package
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.zoo.packages import optional_package
 
 
 def test_an_installed_package_is_imported() -> None:

@@ -1,4 +1,4 @@
-"""Optional packages, imported only when a model needs them."""
+"""Optional packages, imported only when they are needed."""
 
 from __future__ import annotations
 
