@@ -48,7 +48,7 @@ def test_imports_go_one_way() -> None:
         ("data/listing.py", "import oodzoo.data.dataset", "No cycles are allowed in oodzoo.data"),
         ("new.py", "", "oodzoo.new"),
     ],
-    ids=["back-import", "lazy back-import", "cycle in a room", "module without a layer"],
+    ids=["back-import", "lazy back-import", "cycle in a package", "module without a layer"],
 )
 def test_other_imports_are_refused(copied: Path, file: str, line: str, words: str) -> None:
     with (copied / file).open("a", encoding="utf-8") as source:
