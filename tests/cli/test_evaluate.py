@@ -63,7 +63,7 @@ def test_number_of_models_chosen_on_the_training_domains(run: Run, tmp_path: Pat
     store = stored(tmp_path, *zoo())
     outcome = run("evaluate", store, "--top-k", "auto", "--no-baselines")
     assert outcome.code == 0
-    assert "Number of concatenated models per test domain, chosen on the others: " in outcome.out
+    assert "Number of models chosen for each test domain: " in outcome.out
 
 
 def test_invalid_use(run: Run, tmp_path: Path) -> None:

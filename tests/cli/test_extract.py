@@ -55,14 +55,14 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
         (["--zoo", "nowhere.toml"], "cannot read the zoo file 'nowhere.toml'"),
         (["--zoo", "timmy/resnet50"], "is not a zoo"),
         (["--batch-size", "many"], "--batch-size must be a number or auto, got 'many'"),
-        (["--dtype", "float64"], "dtype must be one of"),
-        (["--on-error", "cry"], "got 'cry'"),
+        (["--dtype", "float64"], "unknown dtype 'float64'; expected one of"),
+        (["--on-error", "cry"], "unknown on_error 'cry'; expected one of skip, fail"),
         (["--limit", "8"], "a sample of 8 images is too small"),
         (["--limit", "-1"], "a sample of -1 images is too small"),
         (["--limit", "few"], "'--limit'"),
         (["--root", "."], "only used with a table"),
         (["--store", "taken"], "a file where a folder is needed"),
-        (["--store", "mine"], "is neither empty nor a feature store (it holds 'file')"),
+        (["--store", "mine"], "is neither empty nor a feature store (it contains 'file')"),
     ],
 )
 def test_bad_options_of_extract_are_one_line(

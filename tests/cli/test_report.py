@@ -55,7 +55,10 @@ def test_page_elsewhere_and_figures(run: Run, job: Path) -> None:
     ("arguments", "message"),
     [
         (["report", "gone"], "'gone' has no run.json; give the folder that"),
-        (["report", "JOB", "--format", "gif"], "unknown format 'gif'; choose one of png, svg, pdf"),
+        (
+            ["report", "JOB", "--format", "gif"],
+            "unknown format 'gif'; expected one of png, svg, pdf",
+        ),
         (["report", "JOB", "--out", "JOB/run.json/page.html"], "cannot write"),
     ],
 )

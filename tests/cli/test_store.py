@@ -38,7 +38,7 @@ def test_check_json(run: Run, store: Path) -> None:
 def test_check_of_other_folders_is_one_line(
     run: Run, store: Path, photos: Path, tmp_path: Path
 ) -> None:
-    assert "there is no feature store" in run("store", "check", tmp_path / "x", "-q").complaint
+    assert "no such feature store" in run("store", "check", tmp_path / "x", "-q").complaint
     assert "is not a feature store" in run("store", "check", photos, "-q").complaint
     manifest = json.loads((store / "manifest.json").read_text())
     (store / "manifest.json").write_text(json.dumps(manifest | {"schema": 99}))

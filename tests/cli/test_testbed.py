@@ -112,7 +112,7 @@ def test_external_scores(run: Run, folder: Path, tmp_path: Path) -> None:
         (["compare"], "testbed compare needs results"),
         (["compare", "absent.json"], "cannot read the result 'absent.json'"),
         (["compare", "a", "--values", "b"], "testbed compare does not take --values"),
-        (["absent"], "there is no feature store 'absent'"),
+        (["absent"], "no such feature store: 'absent'"),
         (["absent", "x.json"], "testbed absent does not take RESULT"),
         (["paper", "--plot", "x.gif"], "must end in .png, .svg or .pdf"),
     ],
@@ -122,7 +122,7 @@ def test_invalid_use(run: Run, arguments: list[str], complaint: str) -> None:
 
 
 def test_unknown_protocol(run: Run, folder: Path) -> None:
-    assert "available: all, unseen" in run("testbed", folder, "--protocol", "x").complaint
+    assert "expected one of all, unseen" in run("testbed", folder, "--protocol", "x").complaint
 
 
 def test_a_picture_of_a_ranking(run: Run, folder: Path, tmp_path: Path) -> None:

@@ -72,12 +72,12 @@ def test_findings_compare_the_selection() -> None:
     baselines = {"random_features": row(82.0, 90.0), "oracle": row(90.0, 91.0)}
     compared, random, oracle = evaluation(baselines=baselines).findings()
     assert compared == (
-        "Features selected from the top 3 models (38 % of them) reach 87.0 % on unseen domains, "
-        "2.0 points above the best single model and 0.5 points below all features."
+        "The features selected from the top 3 models (38 % of their features) reach 87.0 % on "
+        "unseen domains, 2.0 points above the top-ranked model alone (Single) and 0.5 points below "
+        "all features of these models (Ensemble)."
     )
     assert random == (
-        "The same number of features drawn at random reaches 86.0 %; selection is 1.0 points "
-        "better."
+        "The same number of random features reaches 86.0 %; selection is 1.0 points better."
     )
     assert oracle == (
         "The best single model on each test domain, which is unknown in advance, reaches 90.5 %."
@@ -95,13 +95,14 @@ def test_findings_name_the_number_of_models(top_k: Any, models: str) -> None:
 
 def test_findings_name_ties_and_classes_of_one_domain() -> None:
     even = evaluation(single=row(84.0, 90.0), ensemble=row(84.0, 90.0))
-    assert "equal to the best single model and equal to all features" in even.findings()[0]
+    equal = "equal to the top-ranked model alone (Single) and equal to all features of these models"
+    assert equal in even.findings()[0]
     even = dataclasses.replace(even, baselines={"random_features": row(85.0, 90.0)})
-    assert even.findings()[1].endswith("87.5 %; selection is not better than that.")
+    assert even.findings()[1].endswith("87.5 %; selection is not better.")
     lines = evaluation(unseen={"d0": ("x",), "d1": ("y", "z")}).findings()[1:]
     assert lines == [
-        "Only domain 'd0' has the class 'x': always misclassified.",
-        "Only domain 'd1' has the classes 'y', 'z': always misclassified.",
+        "The class 'x' occurs only in domain 'd0' and is always misclassified there.",
+        "The classes 'y', 'z' occur only in domain 'd1' and are always misclassified there.",
     ]
 
 
@@ -109,7 +110,7 @@ def test_findings_compare_with_random_features() -> None:
     result = oodzoo.evaluate(*zoo(), top_k=2, baselines=[])
     row = result.baselines["random_features"]
     better = any("points better" in line for line in result.findings())
-    not_better = any("not better than that" in line for line in result.findings())
+    not_better = any("not better" in line for line in result.findings())
     assert better == (result.selection.average > row.average)
     assert not_better == (not better)
 

@@ -15,7 +15,7 @@ from oodzoo.pipeline.config import RunConfig
     ("wrong", "reason"),
     [
         ({"top_k": 0}, "top_k must be a positive integer"),
-        ({"protocol": "slow"}, "protocol must be 'fast' or 'domainbed', got 'slow'"),
+        ({"protocol": "slow"}, "unknown protocol 'slow'; expected one of fast, domainbed"),
         ({"score": "zodo"}, "unknown score 'zodo'"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
     ],

@@ -31,8 +31,8 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Write no messages and no progress.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print messages or progress.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show the full traceback of errors.")]
 
 
 def command(

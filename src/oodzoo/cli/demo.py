@@ -1,4 +1,4 @@
-"""`oodzoo demo`: the whole job on data and models that come with the package."""
+"""`oodzoo demo`: the whole pipeline on data and models that come with the package."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.run import run_job
+from oodzoo.cli.run import run_and_show
 from oodzoo.cli.terminal import Terminal
 
 
@@ -17,7 +17,7 @@ def demo(
     terminal: Terminal,
     out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
 ) -> None:
-    """Run the whole job on embedded data: handwritten digits and a zoo of tiny models."""
+    """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo._io import explaining_disk_errors
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
@@ -33,7 +33,7 @@ def demo(
         "not trained on them."
     )
     config = RunConfig(extraction=ExtractionConfig(device="cpu"))
-    run_job(terminal, dataset, load_zoo("demo"), out, config)
+    run_and_show(terminal, dataset, load_zoo("demo"), out, config)
     terminal.say(
         "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
         "  oodzoo run photos/ --zoo modern --out job/"
@@ -41,7 +41,7 @@ def demo(
 
 
 def _require_demo_folder(folder: Path) -> None:
-    """Reject a folder that holds anything but the data of the demo."""
+    """Reject a folder that contains anything but the data of the demo."""
     from oodzoo.demo.digits import DOMAINS
     from oodzoo.errors import InputError
 
@@ -49,6 +49,6 @@ def _require_demo_folder(folder: Path) -> None:
         foreign = sorted({entry.name for entry in folder.iterdir()} - set(DOMAINS))
         if foreign:
             raise InputError(
-                f"{str(folder)!r} holds {foreign[0]!r}, which was not written by the demo; "
+                f"{str(folder)!r} contains {foreign[0]!r}, which was not written by the demo; "
                 "choose another folder with --out"
             )

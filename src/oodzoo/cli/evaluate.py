@@ -1,4 +1,4 @@
-"""`oodzoo evaluate`: leave-one-domain-out evaluation of a store."""
+"""`oodzoo evaluate`: leave-one-domain-out evaluation of a feature store."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oodzoo.cli.app import command
-from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
+from oodzoo.cli.options import (
+    ComputeOption,
+    ProtocolOption,
+    ScoreOption,
+    StoreArgument,
+    compute_device,
+)
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -26,21 +32,16 @@ def evaluate(
     top_k: Annotated[
         str,
         typer.Option(
-            help="Number of models to concatenate; several, such as 1,3,5,7, to compare them; or "
-            "auto, to choose it on the training domains."
+            help="Number of models to concatenate; or several to compare, such as 1,3,5,7; or "
+            "auto, to choose on the training domains."
         ),
     ] = "3",
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="How heads are trained: fast (logistic regression) or domainbed (random search)."
-        ),
-    ] = "fast",
-    score: Annotated[str, typer.Option(help="Score to rank by, as in rank.")] = "zood",
+    protocol: ProtocolOption = "fast",
+    score: ScoreOption = "zood",
     trials: Annotated[
         int | None,
         typer.Option(
-            help="Repetitions with other splits, for a standard error.",
+            help="Number of repetitions with different splits, for standard errors.",
             show_default="1 for fast, 3 for domainbed",
         ),
     ] = None,
@@ -51,18 +52,19 @@ def evaluate(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     baselines: Annotated[
         bool,
-        typer.Option(help="Also evaluate every single model and randomly drawn features."),
+        typer.Option(help="Also evaluate single models, random features and other scores."),
     ] = True,
     peers: Annotated[
         str | None,
         typer.Option(
-            help="Scores whose best model is evaluated for comparison, such as logme,sfda, or all.",
-            show_default="the fast ones",
+            help="Other scores to compare with, such as logme,sfda, or all: the top model under "
+            "each is evaluated.",
+            show_default="those that are fast to compute",
         ),
     ] = None,
     device: ComputeOption = "cpu",
 ) -> None:
-    """Leave-one-domain-out evaluation of the choice.
+    """Evaluate ranking, selection and training by leaving each domain out.
 
     Each domain is the test domain once; ranking, selection and training use only the others.
     """
@@ -150,9 +152,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         )
     if isinstance(evaluation.top_k, dict):
         chosen = ", ".join(f"{k} for {domain}" for domain, k in evaluation.top_k.items())
-        terminal.line(
-            f"Number of concatenated models per test domain, chosen on the others: {chosen}."
-        )
+        terminal.line(f"Number of models chosen for each test domain: {chosen}.")
     for line in evaluation.findings():
         terminal.line(line)
 
@@ -173,7 +173,7 @@ def _baseline_order(baseline: tuple[str, Row]) -> tuple[bool, bool, str]:
 
 
 def _columns(domains: Sequence[str], first: int) -> tuple[list[str], list[str]]:
-    """The domains that fit beside a first column of this width, and their shortened names."""
+    """The domains that fit next to a first column of this width, and their shortened names."""
     room = _WIDTH - first - len("average") - 2
     shown = list(domains)[: room // (_NARROWEST_COLUMN + 1)]
     widest = room // len(shown) - 1

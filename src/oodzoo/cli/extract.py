@@ -15,6 +15,7 @@ from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
     DtypeOption,
+    LimitOption,
     NewStoreOption,
     PrecisionOption,
     RootOption,
@@ -39,12 +40,9 @@ def extract(
     precision: PrecisionOption = "float32",
     dtype: DtypeOption = "float32",
     on_error: Annotated[
-        str, typer.Option(help="What to do with an unreadable image: skip or fail.")
+        str, typer.Option(help="If an image is unreadable: skip it, or fail.")
     ] = "skip",
-    limit: Annotated[
-        int | None,
-        typer.Option(help="Use only this many images, stratified by domain and class."),
-    ] = None,
+    limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""

@@ -36,11 +36,14 @@ def fit(
     threshold: ThresholdOption = 0.5,
     zoo: Annotated[
         str | None,
-        typer.Option(help=f"New location of the models, if they moved. {ZOO_HELP}"),
+        typer.Option(
+            help="New location of the models, if they moved. Required for stores written by "
+            f"version 0.1. {ZOO_HELP}"
+        ),
     ] = None,
     device: ComputeOption = "cpu",
 ) -> None:
-    """Train a predictor on all domains of a store; its folder is self-contained."""
+    """Train a predictor on all domains of a feature store and save it with its models."""
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.folder import require_free
 

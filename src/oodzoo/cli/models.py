@@ -39,7 +39,7 @@ def models(
     from oodzoo.zoo.spec import SOURCES
 
     if source is not None and source not in SOURCES:
-        raise InputError(f"unknown source {source!r}; known are {', '.join(SOURCES)}")
+        raise InputError(f"unknown source {source!r}; expected one of {', '.join(SOURCES)}")
     if max_parameters is not None and not 0 <= max_parameters < 1e9:
         raise InputError(f"--max-parameters must be a number of millions, got {max_parameters}")
     specs = filter_models(

@@ -24,22 +24,33 @@ RootOption = Annotated[
 ]
 ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 NewStoreOption = Annotated[
-    Path, typer.Option("--store", help="Folder of the store; created if missing.")
+    Path, typer.Option("--store", help="Folder of the feature store; created if missing.")
 ]
 DeviceOption = Annotated[
     str, typer.Option(help="Device for the models: auto, cpu, cuda, cuda:1 or mps.")
 ]
 ComputeOption = Annotated[
     str,
-    typer.Option("--device", help="Compute device: cpu (NumPy), or cuda (PyTorch)."),
+    typer.Option("--device", help="Compute device: cpu (NumPy) or cuda (PyTorch)."),
 ]
 PrecisionOption = Annotated[
     str,
     typer.Option(help="Compute precision (PyTorch models): float32, bfloat16 or float16."),
 ]
 DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or float16.")]
+ScoreOption = Annotated[str, typer.Option(help="Score to rank by; oodzoo rank --help lists them.")]
+ProtocolOption = Annotated[
+    str,
+    typer.Option(
+        help="How heads are trained: fast (logistic regression) or domainbed (DomainBed's random "
+        "search)."
+    ),
+]
+LimitOption = Annotated[
+    int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
+]
 ThresholdOption = Annotated[
-    float, typer.Option(help="Keep features with a higher inclusion probability.")
+    float, typer.Option(help="Keep features whose inclusion probability is above this.")
 ]
 
 

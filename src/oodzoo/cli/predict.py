@@ -40,7 +40,7 @@ def predict(
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
 ) -> None:
-    """Classify images, and warn of images that are unlike the training data."""
+    """Classify images, and warn about images that are unlike the training images."""
     from oodzoo.errors import InputError
     from oodzoo.predictor import Prediction, load
     from oodzoo.predictor.images import image_files
@@ -68,13 +68,13 @@ def predict(
         if not n:
             first = unreadable[0]
             raise InputError(
-                f"none of the {len(unreadable)} images can be read; the first, "
+                f"none of the {len(unreadable)} images can be read; first error: "
                 f"{first['path']!r}: {first['reason']}"
             )
     if far:
         terminal.warn(
             f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training "
-            "images (distance above 1): check the labels"
+            "images (distance above 1); their predictions are unreliable"
         )
     terminal.document({"predictions": predicted, "unreadable": unreadable})
 
@@ -90,7 +90,7 @@ def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str 
     by_suffix = "table" if output is None else output.suffix.lstrip(".").lower()
     chosen = wanted or (by_suffix if by_suffix in _WRITERS else "jsonl")
     if chosen not in _WRITERS:
-        raise InputError(f"unknown --format {chosen!r}; known are {', '.join(_WRITERS)}")
+        raise InputError(f"unknown format {chosen!r}; expected one of {', '.join(_WRITERS)}")
     return chosen
 
 

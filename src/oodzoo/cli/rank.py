@@ -1,4 +1,4 @@
-"""`oodzoo rank`: rank the models of a store."""
+"""`oodzoo rank`: rank the models of a feature store."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rank(
     device: ComputeOption = "cpu",
     plot: PlotOption = None,
 ) -> None:
-    """Rank the models of a store by leave-one-domain-out performance."""
+    """Rank the models of a feature store by how well they transfer to held-out domains."""
     ranking = ranked(terminal, store, score, stability, device)
     show_ranking(terminal, ranking)
     terminal.document(ranking.to_dict())
@@ -81,14 +81,18 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     cells = [_cells(row) for row in ranking.rows]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     terminal.line(
-        "rank: with its 90 % interval. acc.: mean accuracy over held-out domains, with the\n"
-        "90 % interval of that mean; a single new domain varies more. d, M, ms: features,\n"
-        "million parameters, milliseconds per image. *: Pareto-optimal, no other model is\n"
-        "at least as accurate and cheaper."
+        "rank: rank and its 90 % interval. acc.: mean accuracy over held-out domains, with\n"
+        "the 90 % interval of that mean; on a single new domain, accuracy varies more.\n"
+        "d, M, ms: features, million parameters, milliseconds per image.\n"
+        "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
-            terminal.warn(f"only {domain!r} has {', '.join(classes)}: left out of discr.")
+            found = "class {} occurs" if len(classes) == 1 else "classes {} occur"
+            terminal.warn(
+                f"{found.format(', '.join(classes))} only in domain {domain!r}; ignored in its "
+                "discriminability"
+            )
     for name, reason in ranking.left_out.items():
         terminal.warn(f"model {name!r} is not ranked: {reason}")
 

@@ -14,9 +14,7 @@ from oodzoo.cli.terminal import Terminal
 @command("report", example="oodzoo report job/ --format png")
 def report(
     terminal: Terminal,
-    folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="Folder of a run, which holds run.json.")
-    ],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],
     format: Annotated[  # noqa: A002 - the name of the option
         str | None, typer.Option(help="Also write the figures as files: png, svg or pdf.")
     ] = None,

@@ -1,4 +1,4 @@
-"""`oodzoo run`: the whole job in one folder."""
+"""`oodzoo run`: the whole pipeline in one folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ from oodzoo.cli.app import command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
-from oodzoo.cli.options import DataArgument, DeviceOption, PrecisionOption, RootOption, ZooOption
+from oodzoo.cli.options import (
+    DataArgument,
+    DeviceOption,
+    LimitOption,
+    PrecisionOption,
+    ProtocolOption,
+    RootOption,
+    ScoreOption,
+    ZooOption,
+)
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
 from oodzoo.cli.terminal import Terminal
@@ -39,25 +48,22 @@ def run(
     top_k: Annotated[
         str,
         typer.Option(
-            help="Number of models to combine; several, such as 1,3,5,7, to compare them (the "
-            "predictor takes 3 if it is among them, else the smallest); or auto."
+            help="Number of models to combine; or several to compare, such as 1,3,5,7 (the "
+            "predictor then uses 3 if listed, else the smallest); or auto, to choose on the "
+            "training domains."
         ),
     ] = "3",
-    score: Annotated[str, typer.Option(help="Score to rank by, as in rank.")] = "zood",
-    protocol: Annotated[
-        str, typer.Option(help="How heads are trained: fast, or domainbed for its random search.")
-    ] = "fast",
+    score: ScoreOption = "zood",
+    protocol: ProtocolOption = "fast",
     baselines: Annotated[
         bool, typer.Option(help="Also evaluate single models, random features and other scores.")
     ] = True,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
-    limit: Annotated[
-        int | None, typer.Option(help="Use only this many images, for a quick look.")
-    ] = None,
+    limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Run the whole job: extract, rank, select, evaluate, fit a predictor, and report.
+    """Run the whole pipeline: extract, rank, select, evaluate, fit a predictor, and report.
 
     Rerun the same command to resume: only what is missing or has changed is computed.
     """
@@ -77,17 +83,17 @@ def run(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    run_job(terminal, dataset, load_zoo(zoo), out, config)
+    run_and_show(terminal, dataset, load_zoo(zoo), out, config)
 
 
-def run_job(
+def run_and_show(
     terminal: Terminal,
     dataset: ImageDomains,
     zoo: Sequence[ModelSpec],
     out: Path,
     config: RunConfig,
 ) -> None:
-    """Run the whole job and show the result of each stage when it ends."""
+    """Run the whole pipeline and show the result of each stage when it ends."""
     from oodzoo.pipeline import run as run_pipeline
 
     show_counts(terminal, dataset)
@@ -120,7 +126,7 @@ class _TerminalObserver(Observer):
         if stage == "extraction":
             self.reporter = self._bars.enter_context(extraction_progress(self._terminal))
         elif stage in ("ranking", "testbed"):
-            bar = self._terminal.progress(stage.capitalize())
+            bar = self._terminal.progress(_spaced(stage).capitalize())
             self._advance = self._bars.enter_context(bar)
 
     def progress(self, done: int, total: int) -> None:
@@ -142,13 +148,17 @@ class _TerminalObserver(Observer):
             _SHOW[stage](self._terminal, result)
 
     def skip(self, stage: str, reason: str) -> None:
-        self._terminal.warn(f"{stage} skipped: {reason}")
+        self._terminal.warn(f"{_spaced(stage)} skipped: {reason}")
+
+
+def _spaced(stage: str) -> str:
+    return stage.replace("testbed", "test bed")
 
 
 _TITLES = {
-    "ranking": "Rank by leave-one-domain-out, without fine-tuning",
+    "ranking": "Rank the models (leave-one-domain-out)",
     "selection": "Select features of the best models",
-    "evaluation": "Leave-one-domain-out evaluation",
+    "evaluation": "Evaluate (leave-one-domain-out)",
     "predictor": "Fit a predictor on all domains",
     "testbed": "Test bed: how well each score orders these models",
 }

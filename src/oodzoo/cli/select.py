@@ -26,7 +26,7 @@ def select(
     threshold: ThresholdOption = 0.5,
     device: ComputeOption = "cpu",
 ) -> None:
-    """Select informative features among those of the best models of a store."""
+    """Select informative features among those of the best models of a feature store."""
     from oodzoo.errors import InputError
     from oodzoo.features.source import StoreSource
     from oodzoo.features.store import FeatureStore
@@ -62,8 +62,10 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
             for row in summary.per_model
         ],
     )
-    where = "the columns count them per class" if classes else "--json counts them per class"
+    counts = "--json lists the counts per class"
+    if classes:
+        counts = "The class columns count the features kept for each class"
     terminal.line(
         f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
-        f"({100 * summary.ratio:.1f} %), each for at least one class; {where}."
+        f"({100 * summary.ratio:.1f} %), each for at least one class. {counts}."
     )

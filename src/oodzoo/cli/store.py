@@ -1,4 +1,4 @@
-"""`oodzoo store …` and `oodzoo import`: maintain a store, import features."""
+"""`oodzoo store …` and `oodzoo import`: maintain a feature store, import features."""
 
 from __future__ import annotations
 
@@ -27,10 +27,12 @@ def check(
     store: StoreArgument,
     repair: Annotated[
         bool,
-        typer.Option("--repair", help="Remove what is damaged; oodzoo extract makes it again."),
+        typer.Option(
+            "--repair", help="Remove damaged files; rerun oodzoo extract to compute them again."
+        ),
     ] = False,
 ) -> None:
-    """Verify every checksum of a store."""
+    """Verify every checksum of a feature store."""
     from oodzoo.errors import InputError
     from oodzoo.features.checking import check_store
 
@@ -70,7 +72,7 @@ def import_(
     ] = None,
     dtype: DtypeOption = "float32",
 ) -> None:
-    """Import features computed elsewhere into a store."""
+    """Import features computed elsewhere into a feature store."""
     from oodzoo.features.importing import import_features
 
     made = import_features(files, store, table=table, dtype=dtype)

@@ -1,4 +1,4 @@
-"""`oodzoo testbed`: judge scores by the accuracy of models on left-out domains."""
+"""`oodzoo testbed`: compare scores with the accuracy of models on test domains."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 @command("testbed", example="oodzoo testbed paper")
-def judge_scores(
+def compare_scores(
     terminal: Terminal,
     target: Annotated[
         str,
         typer.Argument(
             metavar="paper|STORE|compare",
-            help="paper: the published figures; STORE: a feature store; compare: several results. "
-            "(For a store named paper, pass ./paper.)",
+            help="paper: the results published in the ZooD paper; STORE: a feature store; compare: "
+            "several result files. (For a store named paper, pass ./paper.)",
         ),
     ],
     results: Annotated[
@@ -56,7 +56,7 @@ def judge_scores(
         ),
     ] = None,
 ) -> None:
-    """Judge scores by their rank correlation with the accuracy of models."""
+    """Compare scores by their rank correlation with model accuracy."""
     if target not in ("paper", "compare"):
         _reject(target, {"RESULT": results})
         bed = _run(terminal, Path(target), protocol, values, out)
@@ -88,7 +88,7 @@ def _run(
 
     opened = FeatureStore(store)
     external = None if values is None else read_values(values)
-    with terminal.progress("Judging") as progress:
+    with terminal.progress("Test bed") as progress:
         bed = run(opened, protocol=protocol, values=external, progress=progress)  # type: ignore[arg-type]
     show_bed(terminal, bed)
     if out is not None:

@@ -100,7 +100,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
     )
     terminal.line(
-        "w. tau: weighted tau with the accuracy of linear probes on left-out domains.\n"
+        "w. tau: weighted tau with the accuracy of linear probes on test domains.\n"
         "90 %: its interval from resampling models. ~: statistically tied with the best.\n"
         "regret: points of accuracy lost by using the top model under the score."
     )

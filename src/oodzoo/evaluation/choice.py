@@ -27,7 +27,7 @@ AUTO_TOP_K = (1, 3, 5, 7)
 """Numbers of models to choose from on the training domains."""
 
 FAST_PEERS = ("h_score", "lda", "leep", "logme", "nce", "regularized_h_score", "transrate")
-"""Peer scores that are fast to compute; others can be requested by name."""
+"""Other scores that are fast to compute; others can be requested by name."""
 
 RANDOM_DRAWS = 5
 
@@ -167,7 +167,7 @@ def random_features(columns: Columns, number: int, seed: int) -> list[Columns]:
 def choose_top_k(
     training: FeatureSource, order: Sequence[str], numbers: Sequence[int] = AUTO_TOP_K
 ) -> int:
-    """Return the number of best models with the highest accuracy on left-out training domains.
+    """Return the number of best models with the highest accuracy on held-out training domains.
 
     The smallest one of several that are equally accurate. The order of the models and C of the
     head are those of all training domains.

@@ -53,7 +53,7 @@ def calibration_error(
 
     .. math:: \sum_b \frac{n_b}{n}\,\lvert \text{accuracy}_b - \text{confidence}_b\rvert,
 
-    where bin b of B holds the samples whose highest probability is in ((b - 1)/B, b/B].
+    where bin b of B contains the samples whose highest probability is in ((b - 1)/B, b/B].
 
     Examples
     --------

@@ -46,7 +46,7 @@ def evaluate(
     device: str | None = None,
     progress: Log | None = None,
 ) -> Evaluation:
-    """Evaluate ranking, concatenation and feature selection on left-out domains.
+    """Evaluate ranking, concatenation and feature selection on test domains.
 
     Each domain is the test domain once. Models are ranked, features are selected, hyper-parameters
     are chosen and heads are trained on the other domains only.
@@ -54,8 +54,8 @@ def evaluate(
     Parameters
     ----------
     features : mapping, FeatureStore or FeatureSource
-        Features (n, d) of each model by name, with `y` and `domains`; or a store. At least three
-        domains.
+        Features (n, d) of each model by name, with `y` and `domains`; or a feature store. At least
+        three domains.
     y, domains : sequence
         Class and domain of each row, strings or integers.
     top_k : int, sequence of int or "auto"
@@ -67,15 +67,15 @@ def evaluate(
     score : str, default "zood"
         Score to rank by, see :func:`oodzoo.rank`.
     trials : int, optional
-        Repetitions with other splits, for a standard error. By default 1 for "fast" (trained on
+        Repetitions with different splits, for standard errors. By default 1 for "fast" (trained on
         all samples) and 3 for "domainbed".
     draws, steps : int
         Hyper-parameter draws and training steps; "domainbed" only.
     seed : int
         Seed of random features and of "domainbed".
     baselines : bool or sequence of str
-        Whether to evaluate every single model and random features as well; or names of the peer
-        scores whose best model is evaluated.
+        Whether to evaluate every single model and random features as well; or names of other
+        scores whose top model is evaluated.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None.
     progress : callable, optional
@@ -110,7 +110,7 @@ def evaluate(
     main = None if numbers is None else main_top_k(numbers)
     log = progress or (lambda message: None)
     n_models, n_domains = len(source.models), len(source.domains)
-    log(f"ranking {count(n_models, 'model')}, leaving out each of {count(n_domains, 'domain')}")
+    log(f"ranking {count(n_models, 'model')} for each of {count(n_domains, 'test domain')}")
     rankings = rank_for_test_domains(source, score=score, device=device)
     outcome: dict[str, dict[str, Cell]] = {}
     choices: dict[str, Choice] = {}
@@ -273,7 +273,7 @@ def require_seed(seed: int) -> None:
 def resolve_trials(protocol: str, trials: int | None = None) -> int:
     """Validate a protocol and its number of trials; the default number if None."""
     if protocol not in ("fast", "domainbed"):
-        raise InputError(f"protocol must be 'fast' or 'domainbed', got {protocol!r}")
+        raise InputError(f"unknown protocol {protocol!r}; expected one of fast, domainbed")
     if trials is None:
         return 1 if protocol == "fast" else 3
     if trials < 1:

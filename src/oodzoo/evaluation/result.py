@@ -219,19 +219,21 @@ class Evaluation:
 
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
-        selection = self.selection.average
+        selection, models = self.selection.average, self._n_models
+        their, these = ("its", "this model") if models == "model" else ("their", "these models")
         main = (
-            f"Features selected from the top {self._n_models} "
-            f"({100 * _mean(self.feature_ratio):.0f} % of them) reach {selection:.1f} % on unseen "
-            f"domains, {_compared(selection, self.single.average)} the best single model and "
-            f"{_compared(selection, self.ensemble.average)} all features."
+            f"The features selected from the top {models} "
+            f"({100 * _mean(self.feature_ratio):.0f} % of {their} features) reach "
+            f"{selection:.1f} % on unseen domains, {_compared(selection, self.single.average)} "
+            f"the top-ranked model alone (Single) and "
+            f"{_compared(selection, self.ensemble.average)} all features of {these} (Ensemble)."
         )
         lines = [main]
         if random := self.baselines.get("random_features"):
             gain = round(selection, 1) - round(random.average, 1)
-            verdict = f"{gain:.1f} points better" if gain > 0 else "not better than that"
+            verdict = f"{gain:.1f} points better" if gain > 0 else "not better"
             lines.append(
-                f"The same number of features drawn at random reaches {random.average:.1f} %; "
+                f"The same number of random features reaches {random.average:.1f} %; "
                 f"selection is {verdict}."
             )
         if oracle := self.baselines.get("oracle"):
@@ -240,8 +242,12 @@ class Evaluation:
                 f"{oracle.average:.1f} %."
             )
         for domain, classes in self.unseen.items():
-            noun, names = "class" if len(classes) == 1 else "classes", ", ".join(map(repr, classes))
-            lines.append(f"Only domain {domain!r} has the {noun} {names}: always misclassified.")
+            one, names = len(classes) == 1, ", ".join(map(repr, classes))
+            found = f"class {names} occurs" if one else f"classes {names} occur"
+            lines.append(
+                f"The {found} only in domain {domain!r} and {'is' if one else 'are'} always "
+                "misclassified there."
+            )
         return lines
 
     @property

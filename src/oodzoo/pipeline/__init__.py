@@ -1,4 +1,4 @@
-"""The whole job in one folder: stages are recorded, and skipped if nothing has changed."""
+"""The whole pipeline in one folder: stages are recorded, and skipped if nothing has changed."""
 
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.driver import run

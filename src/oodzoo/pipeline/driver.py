@@ -1,4 +1,4 @@
-"""The stages of a run: extract, rank, select, evaluate, fit, judge scores, report."""
+"""The stages of a run: extract, rank, select, evaluate, fit, compare scores, report."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def run(
     observer: Observer | None = None,
     command: str | None = None,
 ) -> Run:
-    """Run the whole job in a folder: extract, rank, select, evaluate, fit, judge scores, report.
+    """Run the whole pipeline: extract, rank, select, evaluate, fit, compare scores, report.
 
-    Writes `store/`, `model/`, `report.html` and `run.json`. A stage is skipped if its inputs have
-    not changed since an earlier run in the same folder, so a run that was stopped is resumed.
+    Writes `store/`, `model/`, `report.html` and `run.json` in a folder. A stage is skipped if its
+    inputs have not changed since an earlier run in the folder, so a stopped run is resumed.
 
     Parameters
     ----------
     data : ImageDomains or path
-        What :class:`oodzoo.ImageDomains` takes. With two domains the evaluation is left out.
+        What :class:`oodzoo.ImageDomains` takes. With two domains the evaluation is skipped.
     zoo : str, path or sequence of ModelSpec
         What :func:`oodzoo.load_zoo` takes or returns.
     out : path
@@ -104,7 +104,9 @@ def run(
                 lambda: evaluate(source, **options, device=device, progress=observer.log),
             )
         else:
-            observer.skip("evaluation", "it needs three domains, two to rank and one to test")
+            observer.skip(
+                "evaluation", "it needs at least three domains, two to rank on and one to test on"
+            )
         recorder.stage(
             "predictor",
             [content, best],
@@ -121,7 +123,7 @@ def run(
                 ),
             )
         elif config.baselines:
-            observer.skip("testbed", "it needs three models to judge an order")
+            observer.skip("testbed", "it needs at least three models")
         result = recorder.finish()
         write_report(folder, run=result)
     return result
@@ -215,7 +217,7 @@ def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
 
 
 def _identity(spec: ModelSpec) -> list[Any]:
-    """What decides about a model's features: its specification and the content of its file."""
+    """Everything that determines a model's features: its specification and its file."""
     stated = {key: value for key, value in dataclasses.asdict(spec).items() if key != "folder"}
     is_file = spec.kind == "onnx" and spec.file.is_file()
     return [stated, file_digest(spec.file) if is_file else None]

@@ -1,6 +1,6 @@
 """Writes `run.json` after every stage, so that a run that was stopped can be resumed.
 
-A stage is skipped if the record holds its result for the same inputs.
+A stage is skipped if the record has its result for the same inputs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Recorder:
         name : str
             Name of the stage and of its part of the record.
         inputs : JSON
-            Everything that decides about the result, apart from the version of oodzoo.
+            Everything that the result depends on, apart from the version of oodzoo.
         compute : callable
         valid : callable
             Whether files that a recorded result refers to are still there.
