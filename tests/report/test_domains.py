@@ -25,7 +25,7 @@ def test_csv_of_accuracy(run: Run, read: Reader) -> None:
     assert run.ranking is not None
     rows = read.table("held-out-domains")
     assert {row["domain"] for row in rows} == set(DOMAINS)
-    assert sum(float(row["cost"]) for row in rows) == pytest.approx(0, abs=1e-9)
+    assert sum(float(row["deficit"]) for row in rows) == pytest.approx(0, abs=1e-9)
     for row in rows:
         values = [
             fold.accuracy

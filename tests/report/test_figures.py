@@ -211,7 +211,7 @@ def test_names_are_not_formulas(tmp_path: Path) -> None:
 
 
 def test_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown format 'bmp'; choose one of png, svg, pdf"):
+    with pytest.raises(InputError, match="unknown format 'bmp'; expected one of png, svg, pdf"):
         write_figures(example_run(3), tmp_path, "bmp")
     assert not list(tmp_path.iterdir())
 

@@ -34,7 +34,7 @@ def test_another_score_is_named(run: Run) -> None:
 def test_models_without_the_score_are_named(run: Run) -> None:
     assert run.ranking is not None
     section = ranking_section(replace(run.ranking, left_out={"blip": "no logits"}))
-    assert section.lead.endswith("Models without this score: blip: no logits.")
+    assert section.lead.endswith("because this score is not available: blip: no logits.")
 
 
 def test_the_ring_is_explained_if_there_is_one(run: Run) -> None:

@@ -39,10 +39,10 @@ def test_csv_equals_the_test_bed(bed: testbed.TestBed, read: Reader) -> None:
 
 
 def test_ties_are_named(bed: testbed.TestBed) -> None:
-    assert "It is statistically tied with accuracy and lda." in text(bed)
+    assert "It is statistically tied with Expected accuracy (accuracy) and LDA." in text(bed)
     assert "tied" not in text(replace(bed, indistinguishable=()))
     pairs = tuple(itertools.combinations(bed.scores, 2))
-    assert "All scores are statistically tied here. zood has the highest" in text(
+    assert "All scores are statistically tied here. ZooD has the highest" in text(
         replace(bed, indistinguishable=pairs)
     )
     pairs = tuple(pair for pair in pairs if "zood" in pair)
@@ -54,7 +54,7 @@ def test_ties_are_named(bed: testbed.TestBed) -> None:
 def test_a_score_of_few_models_is_not_called_the_best(bed: testbed.TestBed) -> None:
     leep = replace(bed.scores["leep"], weighted_tau=0.99)
     few = replace(bed, scores=bed.scores | {"leep": leep})
-    assert "zood orders these 27 models best" in text(few)
+    assert "ZooD orders these 27 models best" in text(few)
 
 
 def test_scores_without_a_tau_come_last(bed: testbed.TestBed) -> None:

@@ -26,4 +26,4 @@ def test_a_selection_that_did_not_converge(run: Run) -> None:
     assert run.selection is not None
     assert "converged" not in selection_section(run.selection).lead
     stopped = selection_section(replace(run.selection, converged=False))
-    assert stopped.lead.endswith("The iteration stopped before it converged.")
+    assert stopped.lead.endswith("The selection did not converge.")

@@ -128,7 +128,7 @@ class Figure:
     panels: Sequence[Markup] = ()
     """Small charts in as many columns as fit."""
     dense: bool = False
-    """Whether two panels stand side by side on a phone."""
+    """Whether a phone shows two panels in a row."""
     legend: Sequence[Key] = ()
     folded: bool = True
     """Whether the table starts folded."""

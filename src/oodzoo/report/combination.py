@@ -1,4 +1,4 @@
-"""The section "One model or several": accuracy on held-out domains, and over the number of models.
+"""The section "Single models and combinations": accuracy by test domain and number of models.
 
 :func:`comparison` and :func:`curves` prepare what the page and :mod:`oodzoo.report.figures` draw.
 """
@@ -97,7 +97,7 @@ def _lane(method: Method, domain: str | None) -> Lane:
 
 
 def curves(evaluation: Evaluation) -> list[Curve]:
-    """Accuracy over the number of models, which are the keys of `evaluation.ablation`."""
+    """Accuracy by number of models, which are the keys of `evaluation.ablation`."""
     entries = evaluation.ablation.values()
     values = {
         "ensemble": [each.ensemble.average for each in entries],
@@ -107,11 +107,11 @@ def curves(evaluation: Evaluation) -> list[Curve]:
 
 
 def combination_section(evaluation: Evaluation) -> Section:
-    """Accuracy of single and combined models on held-out domains."""
+    """Accuracy of single and combined models on test domains."""
     top = _top(evaluation.top_k)
     lead = (
-        "Linear heads are trained on the other domains and tested on the held-out one. Single is "
-        f"the top model of a ranking made without the test domain, Ensemble concatenates the "
+        "Each domain is the test domain once; linear heads are trained on the other domains. "
+        "Single is the top model (ranked without the test domain), Ensemble concatenates the "
         f"features of {top}, and Selection keeps the informative ones among them."
     )
     if "oracle" in evaluation.baselines:
@@ -121,7 +121,9 @@ def combination_section(evaluation: Evaluation) -> Section:
     blocks = [_comparison_figure(evaluation)]
     if len(evaluation.ablation) > 1:
         blocks.append(_curve_figure(evaluation))
-    return Section("combination", "One model or several", lead, blocks, short="Combination")
+    return Section(
+        "combination", "Single models and combinations", lead, blocks, short="Combination"
+    )
 
 
 def _top(top_k: int | dict[str, int]) -> str:
@@ -258,17 +260,17 @@ def _draw_lane(
     drawing.text(max(x, end) + 10, middle + 4, number(lane.value, 1), "value")
 
 
-# --- accuracy over the number of models ----------------------------------------------------------
+# --- accuracy by number of models ----------------------------------------------------------------
 
 
 def _curve_figure(evaluation: Evaluation) -> Figure:
     numbers, lines = list(evaluation.ablation), curves(evaluation)
     best = [
-        f"{line.title} is best with {count(numbers[line.values.index(max(line.values))], 'model')} "
+        f"{line.title} with {count(numbers[line.values.index(max(line.values))], 'model')} "
         f"({number(max(line.values), 1)} %)"
         for line in lines
     ]
-    summary = f"{', '.join(best)}."
+    summary = f"Best: {', '.join(best)}; averages over test domains."
     columns = [Column("Models", "top_k", 0)]
     columns += [Column(f"{line.title} %", line.kind, 1) for line in lines]
     columns.append(Column("Features kept %", "kept_percent", 1))
@@ -277,18 +279,18 @@ def _curve_figure(evaluation: Evaluation) -> Figure:
         for at, (k, each) in enumerate(evaluation.ablation.items())
     ]
     return Figure(
-        title="Accuracy over the number of models",
-        text=f"{summary} Averages over test domains.",
+        title="Accuracy by number of models",
+        text=summary,
         chart=_curve_chart(numbers, lines, summary),
         legend=[Key(line.kind, line.shape, line.title) for line in lines],
-        table=Table("accuracy-over-k", "Accuracy over the number of models", columns, rows),
+        table=Table("accuracy-over-k", "Accuracy by number of models", columns, rows),
     )
 
 
 def _curve_chart(numbers: Sequence[int], lines: Sequence[Curve], description: str) -> Chart:
     def draw(size: Size) -> Drawing:
         width = size.width if size.narrow else 620
-        drawing = Drawing(width, 280, "Accuracy over the number of models", description)
+        drawing = Drawing(width, 280, "Accuracy by number of models", description)
         across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
         up = covering([value for line in lines for value in line.values], 226, 22, margin=0.15)
         for value, label in up.ticks(7):

@@ -1,4 +1,4 @@
-"""The section "Domain by domain": accuracy and score terms on each held-out domain.
+"""The section "Results by domain": accuracy and score terms on each held-out domain.
 
 :func:`domain_accuracies` and :func:`term_by_domain` prepare what the page and
 :mod:`oodzoo.report.figures` draw.
@@ -80,7 +80,7 @@ def domains_section(ranking: Ranking) -> Section:
     )
     terms = [term_by_domain(ranking, term) for term in ("discriminability", "stability")]
     blocks = [_accuracy_figure(ranking), *map(_term_figure, terms)]
-    return Section("domains", "Domain by domain", lead, blocks, short="Domains")
+    return Section("domains", "Results by domain", lead, blocks, short="Domains")
 
 
 # --- accuracy ------------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
     columns = [
         Column("Held-out domain", "domain", text=True),
         Column("Mean accuracy %", "mean_accuracy", 1),
-        Column("Cost, points", "cost", 1),
+        Column("Deficit, points", "deficit", 1),
         Column("Lowest %", "lowest", 1),
         Column("Highest %", "highest", 1),
         Column("Best model", "best_model", text=True),
@@ -109,11 +109,11 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
     for each in domains:
         best = max(each.models, key=each.models.__getitem__)
         lowest, highest = min(each.models.values()), each.models[best]
-        cost = overall - each.mean
-        rows.append([each.domain, each.mean, cost, lowest, highest, best, each.models[first]])
+        deficit = overall - each.mean
+        rows.append([each.domain, each.mean, deficit, lowest, highest, best, each.models[first]])
     return Figure(
         title="Accuracy on each held-out domain",
-        text=f"{summary} Cost: percentage points below that mean.",
+        text=f"{summary} Deficit: percentage points below that mean.",
         chart=_accuracy_chart(domains, first, summary),
         legend=[
             Key("stroke", "line", "one model"),
@@ -131,7 +131,7 @@ def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: 
 
     def draw(size: Size) -> Drawing:
         height, top = (52, 44) if size.narrow else (36, 44)
-        left, right = (10, size.width - 62) if size.narrow else (200, size.width - 90)
+        left, right = (10, size.width - 76) if size.narrow else (200, size.width - 90)
         bottom = top + height * len(domains)
         title = "Accuracy on each held-out domain"
         drawing = Drawing(size.width, bottom + 8, title, description)
@@ -139,7 +139,7 @@ def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: 
         starts = [top + height * at for at in range(len(domains))] if size.narrow else []
         pieces = [(start + 21, start + height - 3) for start in starts]
         axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %", pieces=pieces)
-        drawing.text(size.width - 4, top - 12, "cost", "head", end="end")
+        drawing.text(size.width - 4, top - 12, "deficit", "head", end="end")
         for at, each in enumerate(domains):
             y = top + height * at
             with drawing.group("row"):
@@ -148,8 +148,8 @@ def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: 
                 room = 230 if size.narrow else left - 20
                 drawing.name(0, y + 16 if size.narrow else middle + 4, each.domain, room)
                 _draw_strip(drawing, scale, middle, each, first)
-                cost = number(overall - each.mean, 1)
-                drawing.text(size.width - 4, middle + 4, cost, "value", end="end")
+                deficit = number(overall - each.mean, 1)
+                drawing.text(size.width - 4, middle + 4, deficit, "value", end="end")
         return drawing
 
     return in_both_sizes(draw)

@@ -1,7 +1,8 @@
 """Figures of a ranking, a test bed and a run, drawn with matplotlib for notebooks and files.
 
 Figures are created without pyplot, so no global state or display is touched. The colours are close
-to those of Okabe and Ito, which colour-blind people can distinguish; shapes repeat what they say.
+to those of Okabe and Ito, which colour-blind people can distinguish; shapes carry the same
+information.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def write_figures(run: Run, folder: str | Path, format: str) -> list[Path]:  # n
         The files.
     """
     if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; choose one of {', '.join(FORMATS)}")
+        raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     figures = {Path(folder) / f"{name}.{format}": draw for name, draw in figures_of(run).items()}
     for path, draw in figures.items():
         write_bytes(path, _encoded(draw(), format))
@@ -211,7 +212,7 @@ def plot_curves(evaluation: Evaluation) -> Figure:
 
 
 def plot_inclusion(selection: SelectionSummary) -> Figure:
-    """Histograms of inclusion probabilities; the scale of the counts is a square root."""
+    """Histograms of inclusion probabilities; counts on a square-root scale."""
     models = selection.per_model
     across = min(len(models), 3)
     down = -(-len(models) // across)

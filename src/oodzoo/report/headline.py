@@ -82,7 +82,7 @@ def _selection_tile(evaluation: Evaluation) -> Tile:
     ratio = sum(evaluation.feature_ratio.values()) / len(evaluation.feature_ratio)
     return Tile(
         f"{number(evaluation.selection.average, 1)} %",
-        "measured accuracy of Selection",
+        "accuracy of Selection on held-out domains",
         f"with {number(100 * ratio)} % of the features",
     )
 

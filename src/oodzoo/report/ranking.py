@@ -44,7 +44,7 @@ def ranking_section(ranking: Ranking) -> Section:
     )
     if ranking.left_out:
         reasons = "; ".join(f"{model}: {reason}" for model, reason in ranking.left_out.items())
-        lead += f" Models without this score: {reasons}."
+        lead += f" Not ranked, because this score is not available: {reasons}."
     return Section("ranking", "Ranking", lead, (figure,))
 
 
@@ -62,9 +62,8 @@ def _notes(ranking: Ranking) -> str:
 def _legend(ranking: Ranking) -> list[Key]:
     keys = [Key("accuracy", "circle", "expected accuracy on an unseen domain, 90 % interval")]
     if ranking.score == "zood":
-        keys.insert(
-            0, Key("score", "line", "score: discriminability plus a fraction of the stability")
-        )
+        text = "score: discriminability + stability / (3 × number of classes)"
+        keys.insert(0, Key("score", "line", text))
     if any(row.pareto_optimal for row in ranking.rows):
         text = "ring: Pareto-optimal, no other model is at least as accurate and cheaper"
         keys.append(Key("accuracy front", "circle", text))

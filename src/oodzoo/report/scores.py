@@ -36,14 +36,16 @@ def scores_section(bed: TestBed) -> Section:
         Figure(title="Every score of every model", table=_value_table(bed, order)),
     )
     lead = (
-        "A good score orders models by the accuracy they reach. Each score is compared with the "
-        "accuracy of linear probes in a leave-one-domain-out evaluation."
+        "A good score orders models by the accuracy they reach. Each score, computed on all "
+        "domains, is compared with the leave-one-domain-out accuracy of linear probes. The scores "
+        "thus see the domains that the probes are tested on; to exclude them, use "
+        "“oodzoo testbed STORE --protocol unseen”."
     )
     return Section("scores", "Which score to trust", lead, figures, short="Scores")
 
 
 def _summary(bed: TestBed, order: list[str]) -> str:
-    # a score that only some of the models have is judged on an easier or a harder order
+    # a score that only some of the models have is compared on an easier or a harder order
     most = max(result.models for result in bed.scores.values())
     best = next(name for name in order if bed.scores[name].models == most)
     tied = _tied(bed, best, order)
@@ -51,13 +53,20 @@ def _summary(bed: TestBed, order: list[str]) -> str:
         all_tied = all(len(_tied(bed, name, order)) == len(tied) for name in order)
         return (
             f"All scores are statistically tied{'' if all_tied else ' with the best one'} here. "
-            f"{best} has the highest weighted tau: {_tau(bed.scores[best])}."
+            f"{_titled(bed, best)} has the highest weighted tau: {_tau(bed.scores[best])}."
         )
     summary = (
-        f"{best} orders these {count(len(bed.models), 'model')} best: weighted tau "
+        f"{_titled(bed, best)} orders these {count(len(bed.models), 'model')} best: weighted tau "
         f"{_tau(bed.scores[best])}."
     )
-    return summary + (f" It is statistically tied with {listed(tied)}." if tied else "")
+    titles = [_titled(bed, name) for name in tied]
+    return summary + (f" It is statistically tied with {listed(titles)}." if tied else "")
+
+
+def _titled(bed: TestBed, score: str) -> str:
+    """The title of a score, with its identifier if that is another word."""
+    title = bed.scores[score].title
+    return title if title.casefold() == score else f"{title} ({score})"
 
 
 def _tied(bed: TestBed, score: str, order: list[str]) -> list[str]:
@@ -74,8 +83,9 @@ def _scatter(bed: TestBed, name: str) -> Markup:
     result = bed.scores[name]
     description = f"Weighted tau {_tau(result)}."
     if result.regret is not None:
-        description += f" Its first choice loses {number(result.regret, 1)} points of accuracy."
-    drawing = Drawing(width, 186, f"{name} against accuracy", description)
+        lost = f"{number(result.regret, 1)} points less accurate than the best"
+        description += f" Its top model is {lost if result.regret else 'the most accurate one'}."
+    drawing = Drawing(width, 186, f"{result.title} vs. probe accuracy", description)
     drawing.name(0, 14, name, width)
     subtitle = "τ is undefined" if result.weighted_tau is None else f"τ {_tau(result)}"
     drawing.text(0, 31, subtitle, "tick")

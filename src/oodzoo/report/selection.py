@@ -24,7 +24,7 @@ def selection_section(selection: SelectionSummary) -> Section:
         "for each class; the highest one is shown."
     )
     if not selection.converged:
-        lead += " The iteration stopped before it converged."
+        lead += " The selection did not converge."
     blocks = [_kept(selection), _inclusion(selection), _classes(selection)]
     return Section("features", "Selected features", lead, blocks, short="Features")
 
@@ -32,7 +32,7 @@ def selection_section(selection: SelectionSummary) -> Section:
 def _kept(selection: SelectionSummary) -> Figure:
     models = selection.per_model
     summary = "; ".join(
-        f"{each.model} keeps {number(each.n_selected)} of {number(each.n_features)}"
+        f"{number(each.n_selected)} of {count(each.n_features, 'feature')} of {each.model} are kept"
         for each in models
     )
     columns = [
