@@ -183,7 +183,7 @@ def test_shards_that_differ(sample: Any) -> None:
 
 
 def test_no_shards_at_all() -> None:
-    with pytest.raises(InputError, match="domain 'x': there are no samples"):
+    with pytest.raises(InputError, match="domain 'x' has no samples"):
         Moments.stream([], 3, context="domain 'x'")
 
 

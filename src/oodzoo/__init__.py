@@ -1,4 +1,4 @@
-"""Choose and combine pre-trained models for data from a domain nobody has seen."""
+"""Choose and combine pre-trained models for data from unseen domains."""
 
 from __future__ import annotations
 

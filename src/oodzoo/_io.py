@@ -55,7 +55,7 @@ def npy_bytes(array: NDArray[Any]) -> memoryview:
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:
-    """Read a file that holds a JSON object; `what` names it in error messages."""
+    """Read a file with a JSON object; `what` names it in error messages."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

@@ -13,13 +13,13 @@ Log = Callable[[str], None]
 
 
 class Observer:
-    """Follows a run; this one does nothing.
+    """Callbacks for the progress of a run; the base class does nothing.
 
     The stages are "extraction", "ranking", "selection", "evaluation", "predictor", "testbed".
     """
 
     reporter: Any = None
-    """Follows the extraction, see :class:`oodzoo.features.config.Reporter`."""
+    """Callbacks for the extraction, see :class:`oodzoo.features.config.Reporter`."""
 
     def begin(self, stage: str) -> None:
         """A stage begins."""
@@ -34,4 +34,4 @@ class Observer:
         """A stage ended; its result may be that of an earlier run."""
 
     def skip(self, stage: str, reason: str) -> None:
-        """A stage is left out."""
+        """A stage is skipped."""

@@ -167,7 +167,7 @@ def log_evidence(spectrum: Spectrum, precisions: Precisions) -> Array:
 def maximise_evidence(spectrum: Spectrum) -> Precisions:
     """Find the precisions that maximise the evidence of each class.
 
-    Where the evidence has no maximum, the result lies at a bound: :data:`NOISE_FLOOR` for labels
+    Where the evidence has no maximum, the result is at a bound: :data:`NOISE_FLOOR` for labels
     that are fitted perfectly, :data:`RIDGE_RANGE` for uninformative features.
 
     Raises

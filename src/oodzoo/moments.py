@@ -119,7 +119,7 @@ class Moments:
             )
             total = block if total is None else total + block
         if total is None:
-            raise InputError(f"{context}: there are no samples; remove it or add some")
+            raise InputError(f"{context} has no samples")
         return total
 
     @property

@@ -1,4 +1,4 @@
-"""What a run found, as typed objects, and the file `run.json` that holds it."""
+"""The result of a run as typed objects, and its file `run.json`."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class PredictorSummary:
 class Stage:
     """A stage of a run: how long it took, and whether an earlier result was reused.
 
-    `inputs` is a digest of everything that decides about the result.
+    `inputs` is a digest of everything that the result depends on.
     """
 
     name: str
@@ -109,7 +109,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Run:
-    """The result of :func:`oodzoo.run`; parts of stages that have not run are None.
+    """The result of :func:`oodzoo.run`; the result of a stage that has not run is None.
 
     Attributes
     ----------

@@ -106,7 +106,9 @@ def test_a_reader_names_what_is_missing(store: Path) -> None:
     ):
         FeatureStore(store).features("separable_shapes", "marker")
     shutil.copy(store / LOGITS, store / SHARD)
-    with pytest.raises(InputError, match=r"holds float32 \(15, \d+\) instead of float32 \(15, \d+"):
+    with pytest.raises(
+        InputError, match=r"contains float32 \(15, \d+\) instead of float32 \(15, \d+"
+    ):
         FeatureStore(store).features("separable_shapes", "marker")
     # the other model is not concerned
     assert FeatureStore(store).features("mlp_glyphs_augmented", "marker").shape[0] == 15

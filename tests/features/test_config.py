@@ -14,9 +14,9 @@ from oodzoo.features.config import Extraction, ExtractionConfig
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dtype": "float64"}, "dtype must be one of float32, float16, got 'float64'"),
-        ({"precision": "int8"}, "precision must be one of .* got 'int8'"),
-        ({"on_error": "ignore"}, "on_error must be one of skip, fail, got 'ignore'"),
+        ({"dtype": "float64"}, "unknown dtype 'float64'; expected one of float32, float16"),
+        ({"precision": "int8"}, "unknown precision 'int8'; expected one of "),
+        ({"on_error": "ignore"}, "unknown on_error 'ignore'; expected one of skip, fail"),
         ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
         ({"batch_size": "8"}, "batch_size must be an integer of at least 1, got '8'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),

@@ -124,7 +124,7 @@ def test_no_model_is_left(
         raise RuntimeError("broken")
 
     with pytest.raises(
-        InputError, match=r"no model could be used; the first, 'a': Runtime.*broken"
+        InputError, match=r"no model could be used; first error: model 'a': Runtime.*broken"
     ):
         extract(data, [make_model(fail, name="a"), make_model(fail, name="b")], tmp_path / "s")
     with pytest.raises(InputError, match="no finished model yet"):

@@ -79,7 +79,7 @@ def test_a_domain_comes() -> None:
     both = grown(first, [*samples("a/1", domain="a"), *samples("b/1", domain="b")])
     assert both.counts() == {"a": 1, "b": 1}
     assert both.domain("b") == first.domain("b")
-    with pytest.raises(InputError, match="there is no domain 'c'; the domains are 'a', 'b'"):
+    with pytest.raises(InputError, match="unknown domain 'c'; expected one of 'a', 'b'"):
         both.domain("c")
 
 

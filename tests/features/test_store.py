@@ -63,7 +63,7 @@ def test_readers(made: Path, digits: Path) -> None:
         assert (store.milliseconds_per_image(name) or 0) > 0
     with pytest.raises(InputError, match="has no model 'x'; it has mlp_glyphs_augmented, sep"):
         store.model("x")
-    with pytest.raises(InputError, match="there is no domain 'x'"):
+    with pytest.raises(InputError, match="unknown domain 'x'"):
         store.features("separable_shapes", "x")
 
 
@@ -208,10 +208,10 @@ def test_rows_without_labels_are_noticed(store: Path) -> None:
 
 
 def test_no_store(tmp_path: Path, photos: Path) -> None:
-    with pytest.raises(InputError, match=r"there is no feature store .*nowhere.*oodzoo extract"):
+    with pytest.raises(InputError, match=r"no such feature store: .*nowhere.*oodzoo extract"):
         FeatureStore(tmp_path / "nowhere")
     with pytest.raises(InputError, match="is not a feature store: it has no manifest"):
         FeatureStore(photos)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="there is no feature store"):
+    with pytest.raises(InputError, match="no such feature store"):
         FeatureStore(tmp_path / "file")

@@ -273,11 +273,11 @@ def test_a_foreign_folder_is_left_as_it_was(
         (mine / name).write_text("years of work")
     before = sorted(mine.rglob("*"))
     with pytest.raises(
-        InputError, match=r"neither empty nor a feature store \(it holds '.tmp-notes'"
+        InputError, match=r"neither empty nor a feature store \(it contains '.tmp-notes'"
     ):
         extract(data, zoo(), mine)
     (mine / ".tmp-notes").unlink()
-    with pytest.raises(InputError, match=r"it holds 'deep'"):
+    with pytest.raises(InputError, match=r"it contains 'deep'"):
         extract(data, zoo(), mine)
     before.remove(mine / ".tmp-notes")
     assert sorted(mine.rglob("*")) == before

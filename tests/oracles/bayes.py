@@ -116,7 +116,7 @@ def relative_densities(Phi_i: Floats, Phi: Floats, shrinkage: float) -> Floats:
 
 
 def times_as_far_out(Phi_i: Floats, Phi: Floats, shrinkage: float) -> float:
-    """Root mean square Mahalanobis distance of the left-out samples over the training samples'."""
+    """Root mean square Mahalanobis distance of the held-out samples over the training samples'."""
     d = Phi.shape[1]
     mu = Phi.mean(axis=0)
     Sigma = (Phi - mu).T @ (Phi - mu) / len(Phi)

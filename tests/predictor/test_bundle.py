@@ -114,6 +114,6 @@ def test_pickled_weights_are_rejected(
     spec = timm_spec()
     fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
     (spec.folder / "tiny" / "model.safetensors").unlink()
-    with pytest.raises(InputError, match=r"holds no .safetensors file, and pickled weights"):
+    with pytest.raises(InputError, match=r"has no .safetensors file, and pickled weights"):
         fitted.save(tmp_path / "model")
     assert not list(tmp_path.glob(".tmp*"))

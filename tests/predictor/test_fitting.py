@@ -94,5 +94,5 @@ def test_imported_features_are_rejected(tmp_path: Path) -> None:
         numbers=rng.normal(size=(40, 5)),
     )
     imported = import_features([archive], tmp_path / "store")
-    with pytest.raises(InputError, match=r"'numbers' of the store is imported as features"):
+    with pytest.raises(InputError, match=r"features of model 'numbers' were imported"):
         oodzoo.fit(imported)

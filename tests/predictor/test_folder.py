@@ -187,7 +187,7 @@ def test_tensors_of_a_wrong_shape(folder: Path) -> None:
     with pytest.raises(InputError, match=r"'weights' must be \(3, 54\), got \(3, 53\)"):
         oodzoo.load(folder)
     _replace(folder, "head.safetensors", weights=np.full_like(weights, np.nan))
-    with pytest.raises(InputError, match=r"'weights' holds NaN"):
+    with pytest.raises(InputError, match=r"'weights' contains NaN"):
         oodzoo.load(folder)
     columns = load_file(folder / "head.safetensors")["columns.resnet_glyphs_augmented"]
     _replace(

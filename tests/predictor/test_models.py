@@ -102,15 +102,15 @@ def test_a_store_without_specs_needs_the_zoo(
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"source": "python"}, "a Python function"),
-        ({"preprocessing": None}, "imported as features"),
+        ({"source": "python"}, "is a Python function"),
+        ({"preprocessing": None}, "were imported"),
     ],
 )
 def test_features_without_a_loadable_model(
     copy: oodzoo.FeatureStore, zoo: list[ModelSpec], change: dict[str, Any], what: str
 ) -> None:
     _edit(copy, lambda model: model.update(change))
-    with pytest.raises(InputError, match=f"of the store is {what}; a predictor needs models that"):
+    with pytest.raises(InputError, match=f"{what}; a predictor can only use models that"):
         find_model(oodzoo.FeatureStore(copy.path), zoo[0].name, zoo)
 
 

@@ -130,7 +130,7 @@ def test_it_is_a_classifier_for_scikit_learn(
 def test_labels_must_match_the_classes_and_images(
     predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
-    with pytest.raises(InputError, match=r"none of the labels is a class: the first is 0 \(int\)"):
+    with pytest.raises(InputError, match=r"none of the labels is a known class: got 0 \(int\)"):
         predictor.score(unseen, [0] * len(unseen))
     with pytest.raises(InputError, match="same length, got 2 images and 1 label"):
         predictor.score(unseen[:2], ["0"])

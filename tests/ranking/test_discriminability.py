@@ -149,7 +149,7 @@ def regression(Phi: NDArray[Any], y: NDArray[Any]) -> Spectrum:
 
 
 def cross_domain_score(domains: list[tuple[Any, Any]], features: tuple[int, ...]) -> float:
-    """Mean over left-out domains, for a continuous response and some of the features."""
+    """Mean over held-out domains, for a continuous response and some of the features."""
     chosen = [(Phi[:, list(features)], y) for Phi, y in domains]
     union = regression(np.vstack([p for p, _ in chosen]), np.concatenate([y for _, y in chosen]))
     terms = []

@@ -197,7 +197,7 @@ def test_a_single_sample_has_no_spread() -> None:
 
 
 def test_unknown_form() -> None:
-    with pytest.raises(InputError, match="stability must be 'robust' or 'paper', got 'mild'"):
+    with pytest.raises(InputError, match="unknown stability 'mild'; expected one of robust, paper"):
         folds_of(simulate(5, 2), "mild")  # type: ignore[arg-type]
 
 

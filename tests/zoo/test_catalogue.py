@@ -17,7 +17,7 @@ _LISTED = [spec for name in ("paper", "modern") for spec in named_zoo(name)]
 def test_the_named_zoos() -> None:
     assert set(zoo_names()) == {"demo", "paper", "modern"}
     with pytest.raises(
-        InputError, match="'papers' is not a named zoo; expected one of demo, paper, modern"
+        InputError, match="unknown zoo 'papers'; expected one of demo, paper, modern"
     ):
         named_zoo("papers")
     assert load_zoo("modern") == named_zoo("modern")

@@ -24,7 +24,7 @@ def test_known_devices(device: str) -> None:
 
 @pytest.mark.parametrize("device", ["", "gpu", "cuda:x", "cuda:-1", "CPU", "auto:1"])
 def test_unknown_devices(device: str) -> None:
-    with pytest.raises(InputError, match=f"unknown device {device!r}; expected auto, cpu"):
+    with pytest.raises(InputError, match=f"unknown device {device!r}; expected one of auto, cpu"):
         require_device(device)
     with pytest.raises(InputError, match="unknown device"):
         resolve_device(device, "onnx")

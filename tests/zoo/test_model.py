@@ -25,7 +25,7 @@ def test_dimensions_are_measured() -> None:
 
 
 def test_a_stated_dimension_must_agree() -> None:
-    expected = "model 'net' returns 5 features, but its zoo states feature_dim = 4"
+    expected = "model 'net' returns 5 features, but its zoo file sets feature_dim = 4"
     with pytest.raises(InputError, match=expected):
         INFO.measured(_outputs(5), 4)
 

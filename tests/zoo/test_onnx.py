@@ -200,7 +200,7 @@ def test_any_input_size(load: Load) -> None:
 
 def test_mean_and_std_of_a_file_are_unknown(tmp_path: Path) -> None:
     (tmp_path / "net.onnx").write_bytes(proto(*MEAN))
-    with pytest.warns(UserWarning, match="does not state its mean and std; ImageNet's are"):
+    with pytest.warns(UserWarning, match="do not contain mean and std; using ImageNet's"):
         model = load_model(ModelSpec("net", "onnx/net.onnx", folder=tmp_path))
     assert model.info.preprocessing.mean == (0.485, 0.456, 0.406)
 
@@ -256,12 +256,12 @@ def test_ambiguous_outputs(load: Load) -> None:
 
 def test_wrong_feature_dim(load: Load) -> None:
     message = complaint(load, proto(*MEAN), feature_dim=4)
-    assert "returns 3 features, but its zoo states feature_dim = 4" in message
+    assert "returns 3 features, but its zoo file sets feature_dim = 4" in message
 
 
 def test_wrong_input_size(load: Load) -> None:
     message = complaint(load, proto(*MEAN), input_size=32)
-    assert "takes images of 8×8 pixels, but its zoo states input_size = 32" in message
+    assert "takes images of 8×8 pixels, but its zoo file sets input_size = 32" in message
 
 
 def test_input_size_too_small_to_run(load: Load) -> None:
@@ -312,12 +312,12 @@ def test_a_missing_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_sha256(load: Load) -> None:
-    assert "its zoo states 00000000" in complaint(load, proto(*MEAN), sha256="0" * 64)
+    assert "its zoo file sets 00000000" in complaint(load, proto(*MEAN), sha256="0" * 64)
 
 
 def test_precision_other_than_float32(tmp_path: Path) -> None:
     spec = ModelSpec("a", "onnx/absent.onnx", folder=tmp_path)
-    with pytest.raises(InputError, match="runs in its own precision, not 'bfloat16'"):
+    with pytest.raises(InputError, match="precision 'bfloat16' is not supported"):
         load_model(spec, precision="bfloat16")
 
 

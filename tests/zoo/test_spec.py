@@ -214,7 +214,7 @@ def test_sha256_is_verified(tmp_path: Path) -> None:
     assert verified_file(spec) == (tmp_path / "net", digest)
     assert verified_file(dataclasses.replace(spec, sha256=digest.upper()))[1] == digest
     with pytest.raises(
-        InputError, match=r"model 'net': .* has the sha256 .*, but its zoo states 00"
+        InputError, match=r"model 'net': .* has the sha256 .*, but its zoo file sets 00"
     ):
         verified_file(dataclasses.replace(spec, sha256="0" * 64))
     with pytest.raises(InputError, match=r"model 'net': cannot read .*absent': No such file"):

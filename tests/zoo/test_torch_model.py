@@ -170,7 +170,7 @@ def test_weights_digest_is_stable(torch: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"device": "gpu"}, "unknown device 'gpu'; expected cpu, cuda"),
+        ({"device": "gpu"}, "unknown device 'gpu'; expected one of cpu, cuda"),
         ({"device": "cuda:99"}, "device 'cuda:99' is not available"),
         ({"device": "xpu"}, "unknown device 'xpu'"),
         ({"precision": "int8"}, "unknown precision 'int8'; expected one of float32"),
@@ -183,7 +183,9 @@ def test_unknown_device_or_precision(make: Make, options: dict[str, str], messag
 
 def test_wrong_feature_dim(torch: Any) -> None:
     spec = ModelSpec("small", "timm/small", feature_dim=9)
-    with pytest.raises(InputError, match="returns 8 features, but its zoo states feature_dim = 9"):
+    with pytest.raises(
+        InputError, match="returns 8 features, but its zoo file sets feature_dim = 9"
+    ):
         assemble(_built(_module(torch)), spec)
 
 

@@ -28,7 +28,7 @@ class ImageDomains:
     ----------
     source : path
         A folder `root/domain/class/image` (images may be nested in further folders; hidden files
-        and files beside the domains are ignored), or a CSV table with the columns
+        and files next to the domain folders are ignored), or a CSV table with the columns
         `path,domain,label` and optionally `group`.
     root : path, optional
         The folder that the paths of a table are relative to; by default the folder of the table.

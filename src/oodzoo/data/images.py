@@ -104,7 +104,7 @@ def read_bytes(path: str | Path) -> bytes:
 
 
 def _require_known_range(image: Image.Image) -> None:
-    # Mode I may hold 16-bit pixels: from PPM and, in older versions of Pillow, from PNG.
+    # Mode I may have 16-bit pixels: from PPM and, in older versions of Pillow, from PNG.
     if image.mode == "F" or (image.mode == "I" and image.format not in ("PNG", "PPM")):
         kind = "floating-point" if image.mode == "F" else "32-bit"
         raise UnreadableImageError(

@@ -62,7 +62,7 @@ def list_folder(root: Path) -> Listing:
         for label in _folders(domain, listing):
             files = sorted(_images(label, listing))
             if not files:
-                listing.add_issue("empty class", f"{_inside(label.path, root)!r} holds no images")
+                listing.add_issue("empty class", f"{_inside(label.path, root)!r} has no images")
             listing.samples += [Sample(f, name, label.path.name) for f in files]
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:

@@ -29,7 +29,7 @@ def zoo_file() -> Path:
 def write_digits(root: str | os.PathLike[str]) -> Path:
     """Write the embedded digits as ``root/<domain>/<class>/<name>.png`` and return ``root``.
 
-    See :func:`oodzoo.demo.digits.write_digits`, which is imported on the first call.
+    See :func:`oodzoo.demo.digits.write_digits`.
     """
     from oodzoo.demo import digits
 

@@ -1,6 +1,6 @@
 """Cache files of arrays computed from a store.
 
-Each file holds the key of its inputs; with another key the arrays are recomputed. In a read-only
+Each file contains the key of its inputs; with another key the arrays are recomputed. In a read-only
 store nothing is cached.
 """
 

@@ -31,7 +31,7 @@ class Check:
 def check_store(
     path: str | Path, *, repair: bool = False, progress: Progress | None = None
 ) -> Check:
-    """Compare every shard of a store with its checksum.
+    """Compare every shard of a feature store with its checksum.
 
     With `repair`, damaged files are removed, so that the next extraction computes them again.
     """

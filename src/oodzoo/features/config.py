@@ -105,5 +105,5 @@ class ExtractionConfig:
         ):
             if getattr(self, key) not in known:
                 raise InputError(
-                    f"{key} must be one of {', '.join(known)}, got {getattr(self, key)!r}"
+                    f"unknown {key} {getattr(self, key)!r}; expected one of {', '.join(known)}"
                 )

@@ -26,7 +26,7 @@ def extract(
     dtype: str = "float32",
     on_error: Literal["skip", "fail"] = "skip",
 ) -> FeatureStore:
-    """Extract the features of every image with every model of a zoo into a store.
+    """Extract the features of every image with every model of a zoo into a feature store.
 
     Only missing features are computed: an interrupted extraction is resumed by the same call, and
     models, images or domains can be added later.
@@ -36,9 +36,10 @@ def extract(
     dataset : ImageDomains or path
         A data set, or what :class:`oodzoo.ImageDomains` takes.
     zoo : str, path or sequence
-        What :func:`oodzoo.load_zoo` takes or returns; loaded models may be among it.
+        Anything that :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and
+        loaded models.
     store : path
-        Folder of the store.
+        Folder of the feature store.
     device : str, default "auto"
         "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available.
     batch_size : int, optional
@@ -53,7 +54,7 @@ def extract(
     Returns
     -------
     FeatureStore
-        Models that failed are left out, with a warning.
+        Models that failed are skipped, with a warning.
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
@@ -82,9 +83,10 @@ def run_extraction(
     extraction = loop.extraction
     if len(extraction.failed) == len(members):
         name, reason = next(iter(extraction.failed.items()))
-        raise InputError(f"no model could be used; the first, {name!r}: {reason}")
+        context = "" if reason.startswith(f"model {name!r}") else f"model {name!r}: "
+        raise InputError(f"no model could be used; first error: {context}{reason}")
     store = FeatureStore(path)
     if not store.n_images:
         first, reason = next(iter(store.skipped.items()))
-        raise InputError(f"none of the images can be read; the first, {first!r}: {reason}")
+        raise InputError(f"none of the images can be read; first error: {first!r}: {reason}")
     return store, extraction

@@ -45,7 +45,7 @@ def import_features(
     table: str | Path | None = None,
     dtype: str = "float32",
 ) -> FeatureStore:
-    """Import features computed elsewhere into a store.
+    """Import features computed elsewhere into a feature store.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def import_features(
         Storage type of the features.
     """
     if dtype not in DTYPES:
-        raise InputError(f"dtype must be one of {', '.join(DTYPES)}, got {dtype!r}")
+        raise InputError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     imported = read_features([Path(f) for f in files], None if table is None else Path(table))
     _require_storable(imported, dtype)
     path = Path(store)
@@ -134,8 +134,8 @@ def _read_npz(file: Path) -> ImportedFeatures:
     for column, values in columns.items():
         if values.ndim != 1:
             raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
-    texts = {c: _strings(v) for c, v in columns.items()}
-    return _checked(texts, *_split_logits(arrays), str(file))
+    strings = {c: _strings(v) for c, v in columns.items()}
+    return _checked(strings, *_split_logits(arrays), str(file))
 
 
 def _read_table(table: Path) -> dict[str, list[str]]:
@@ -188,7 +188,7 @@ def _stacked(rows: list[Any], column: str, file: Path) -> Array:
         return np.array(rows, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{str(file)!r}: the lists of column {column!r} hold other values than numbers"
+            f"{str(file)!r}: the lists of column {column!r} contain other values than numbers"
         ) from error
 
 
@@ -216,7 +216,7 @@ def _checked(
         if column != "group" and (empty := [r for r, v in enumerate(values) if not v]):
             raise InputError(f"{context!r}: the {column} of row {empty[0]} is empty")
     if not features:
-        raise InputError(f"{context!r} holds no features")
+        raise InputError(f"{context!r} has no features")
     for kind, arrays in (("features", features), ("logits", logits)):
         for name, array in arrays.items():
             check_spec(ModelSpec(name, "onnx/imported"), context)
@@ -234,7 +234,7 @@ def _check_array(array: Array, n: int, what: str) -> None:
         raise InputError(f"{what} have {len(array)} rows, but there are {n} labels")
     if not np.isfinite(array).all():
         row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-        raise InputError(f"{what} hold NaN or infinity, first in row {row}")
+        raise InputError(f"{what} contain NaN or infinity, first in row {row}")
 
 
 def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:

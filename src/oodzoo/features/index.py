@@ -44,7 +44,7 @@ class DomainIndex(msgspec.Struct):
     def folder(self) -> str:
         """The name as a folder name: characters that a file system may reject are escaped."""
         name = quote(self.name, safe=" !#$&'()+,;=@[]^_`{}~-.")
-        if name == "model.json":  # a file beside the folders of the domains
+        if name == "model.json":  # a file next to the domain folders
             return "model%2Ejson"
         if len(name) > _LONGEST_NAME:
             digest = hashlib.sha256(self.name.encode()).hexdigest()
@@ -99,7 +99,7 @@ class ImageIndex(msgspec.Struct):
             if domain.name == name:
                 return domain
         known = ", ".join(repr(d.name) for d in self.domains)
-        raise InputError(f"there is no domain {name!r}; the domains are {known}")
+        raise InputError(f"unknown domain {name!r}; expected one of {known}")
 
     def truncated(self, counts: Mapping[str, int]) -> ImageIndex:
         """Return the first `counts` images of each domain, with current labels."""
@@ -139,7 +139,7 @@ class ImageIndex(msgspec.Struct):
             return
         if len(gone) == len(rows):
             raise InputError(
-                "the store holds features of another data set: none of its "
+                "the store contains features of another data set: none of its "
                 f"{count(len(rows), 'image')} is in this one; use another store"
             )
         present = {key[:2] for key in given}

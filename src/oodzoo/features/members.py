@@ -13,7 +13,7 @@ from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.spec import require_unique_names, verified_file
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]
-"""What :func:`oodzoo.load_zoo` takes or returns; loaded models may be among it."""
+"""What :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and loaded models."""
 
 _ONNX_PRECISION = "float32"  # of inputs and outputs; the precision inside is that of the file
 

@@ -47,7 +47,9 @@ class FeatureSource(Protocol):
         """Yield features and labels (positions in `classes`) of a domain, block by block."""
         ...
 
-    def labels(self, domain: str) -> NDArray[np.int64]: ...
+    def labels(self, domain: str) -> NDArray[np.int64]:
+        """Return the class of each sample, as a position in `classes`."""
+        ...
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
         """Return the group of each sample (a patient, a video, …); None if there are no groups."""
@@ -57,7 +59,9 @@ class FeatureSource(Protocol):
         """Return the logits of the pre-training head; None if the model has none."""
         ...
 
-    def facts(self, model: str) -> Facts: ...
+    def facts(self, model: str) -> Facts:
+        """Return the size and cost of a model."""
+        ...
 
     @property
     def provenance(self) -> dict[str, str]:
@@ -99,7 +103,7 @@ class FeatureSource(Protocol):
 
 
 class StoreSource:
-    """Features of a store; all of its models or some."""
+    """Features of a feature store, of all or some of its models."""
 
     def __init__(self, store: FeatureStore, models: Sequence[str] | None = None) -> None:
         self.store = store
@@ -251,7 +255,7 @@ def as_source(
     *,
     models: Sequence[str] | None = None,
 ) -> FeatureSource:
-    """Make a source of a dict of arrays or a store; return a source unchanged."""
+    """Make a source of a dict of arrays or a feature store; return a source unchanged."""
     if isinstance(features, Mapping):
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")

@@ -117,7 +117,7 @@ class FeatureStore:
         self.path = Path(path)
         if not self.path.is_dir():
             raise InputError(
-                f"there is no feature store {str(self.path)!r}; create one with "
+                f"no such feature store: {str(self.path)!r}; create one with "
                 "oodzoo extract or oodzoo import"
             )
         if not (self.path / "manifest.json").is_file():
@@ -151,11 +151,12 @@ class FeatureStore:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the manifest: equal for stores that hold the same features."""
+        """SHA-256 of the manifest: equal for stores with the same features."""
         return file_digest(self.path / "manifest.json")
 
     @property
     def n_images(self) -> int:
+        """Number of images with features."""
         return sum(len(self._rows[d]) for d in self.domains)
 
     @property
@@ -178,6 +179,7 @@ class FeatureStore:
                         yield file, shard[output]  # type: ignore[literal-required]
 
     def model(self, name: str) -> StoredModel:
+        """Return the record of a model."""
         if name not in self._models:
             known = ", ".join(self.models)
             raise InputError(f"the store has no model {name!r}; it has {known}")
@@ -189,6 +191,7 @@ class FeatureStore:
         return float(value) if isinstance(value, int | float) else None
 
     def paths(self, domain: str) -> list[str]:
+        """Return the path of the image of each row."""
         return self._column(domain, "paths")
 
     def labels(self, domain: str) -> NDArray[np.int64]:
@@ -197,6 +200,7 @@ class FeatureStore:
         return np.array([position[x] for x in self._column(domain, "labels")], np.int64)
 
     def groups(self, domain: str) -> list[str | None]:
+        """Return the group of each row; None for a row without one."""
         return self._column(domain, "groups")
 
     def shards(self, model: str, domain: str, output: str = "features") -> Iterator[Array]:
@@ -261,7 +265,7 @@ def open_shard(path: Path, shape: tuple[int, int], dtype: str) -> Array:
         raise InputError(f"the shard {str(path)!r} is damaged; {_REPAIR}") from error
     if array.shape != shape or array.dtype != np.dtype(dtype):
         raise InputError(
-            f"the shard {str(path)!r} holds {array.dtype} {array.shape} instead of "
+            f"the shard {str(path)!r} contains {array.dtype} {array.shape} instead of "
             f"{dtype} {shape}; {_REPAIR}"
         )
     return array

@@ -1,4 +1,4 @@
-"""Feature-store writer (holds the lock)."""
+"""Write a feature store; the writer locks its folder."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class StoreWriter:
             for key in _IDENTITY:
                 if old.get(key) != record[key]:
                     raise InputError(
-                        f"the store holds features of another model under the name {name!r} "
+                        f"the store contains features of another model under the name {name!r} "
                         f"({key} {_shortened(old.get(key))}, now {_shortened(record[key])}); "
                         f"rename the model, or remove the folder {str(path.parent)!r}"
                     )
@@ -292,6 +292,6 @@ def _require_store_or_empty(path: Path) -> None:
         # an interrupted extraction may leave the folder of a model without its record
         if final_name(entry.name) not in _RESERVED and not (started and entry.is_dir()):
             raise InputError(
-                f"{str(path)!r} is neither empty nor a feature store (it holds {entry.name!r}); "
+                f"{str(path)!r} is neither empty nor a feature store (it contains {entry.name!r}); "
                 "choose another folder"
             )

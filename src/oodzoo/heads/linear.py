@@ -4,7 +4,7 @@ r"""Linear classifier on features: multinomial logistic regression with an L2 pe
    \qquad p(\cdot\mid x) = \operatorname{softmax}(Wx + b),
 
 on features standardised over the training samples. C is chosen by leave-one-domain-out validation
-over the training domains: for each left-out domain a path of solutions from the strongest penalty
+over the training domains: for each held-out domain a path of solutions from the strongest penalty
 to the weakest is computed, each initialised with the previous one.
 """
 
@@ -83,9 +83,9 @@ def fit_head(
     n_classes : int
     C : float, optional
         Inverse regularisation strength, as in scikit-learn. If None, it is chosen from `Cs` by the
-        accuracy on left-out domains: of all values within a standard error of the best, the one
+        accuracy on held-out domains: of all values within a standard error of the best, the one
         with the highest likelihood of the labels, so that probabilities are calibrated. A single
-        domain is split into five stratified folds instead, which says less about other domains.
+        domain is split into five stratified folds instead, a weaker guide to other domains.
     Cs : tuple of float
         Values of C to choose from.
 

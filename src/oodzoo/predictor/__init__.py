@@ -1,4 +1,4 @@
-"""Predictors: fit to a store, save, load, label images, export to ONNX."""
+"""Predictors: fit to a feature store, save, load, classify images, export to ONNX."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _plan_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
     wanted = [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
     if not any(file.suffix == ".safetensors" for file in wanted):
         raise InputError(
-            f"model {spec.name!r}: {str(local)!r} holds no .safetensors file, and pickled weights "
+            f"model {spec.name!r}: {str(local)!r} has no .safetensors file, and pickled weights "
             "are not copied into a predictor; convert them to safetensors"
         )
     copies = {f"{home}/{file.name}": file for file in wanted}

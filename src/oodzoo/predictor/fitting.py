@@ -1,4 +1,4 @@
-"""Fitting a predictor to a store: rank the models, select features, train on all domains."""
+"""Fitting a predictor to a feature store: rank models, select features, train on all domains."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def fit(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Predictor:
-    """Fit a predictor with the best models of a store, trained on all of its domains.
+    """Fit a predictor with the best models of a feature store, trained on all of its domains.
 
     Parameters
     ----------

@@ -273,4 +273,4 @@ def _require_shapes(path: Path, tensors: Tensors, shapes: dict[str, tuple[int, .
                 "fit again"
             )
         if np.isnan(tensors[name]).any():
-            raise InputError(f"{str(path)!r} is damaged: {name!r} holds NaN; fit again")
+            raise InputError(f"{str(path)!r} is damaged: {name!r} contains NaN; fit again")

@@ -66,10 +66,12 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
     """
     stored = store.model(name)
     if stored.preprocessing is None or stored.source == "python":
-        what = "a Python function" if stored.source == "python" else "imported as features"
+        what = f"the features of model {name!r} were imported"
+        if stored.source == "python":
+            what = f"model {name!r} is a Python function"
         raise InputError(
-            f"model {name!r} of the store is {what}; a predictor needs models that can be loaded "
-            "from a zoo: leave it out, or extract with such a model"
+            f"{what}; a predictor can only use models that can be loaded from a zoo. Leave it out "
+            "with --models (or models=)"
         )
     spec = _find_spec(store, stored, zoo)
     what = f"the preprocessing of model {name!r} in the store"

@@ -1,4 +1,4 @@
-"""Predictors: label images with the selected features of models and a linear head."""
+"""Predictors: classify images with the selected features of models and a linear head."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Unreadable:
 
 
 class Predictor:
-    """Labels images; made by :func:`oodzoo.fit` or :func:`oodzoo.load`.
+    """Image classifier, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     For scikit-learn it is a fitted classifier whose samples are images: `predict`,
     `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. It has no
@@ -117,7 +117,7 @@ class Predictor:
         return f"Predictor({classes} from {count(len(self.columns), 'feature')} of {names})"
 
     def stream(self, images: Iterable[ImageLike]) -> Iterator[Prediction | Unreadable]:
-        """Label any number of images in order, with bounded memory.
+        """Classify any number of images in order, with bounded memory.
 
         An image that cannot be read gives an :class:`Unreadable` instead of an error.
         """
@@ -176,8 +176,9 @@ class Predictor:
         known = self.classes_.tolist()
         if truth and not any(label in known for label in truth):
             raise InputError(
-                f"none of the labels is a class: the first is {truth[0]!r} "
-                f"({type(truth[0]).__name__}), the classes are {known[0]!r}, …"
+                f"none of the labels is a known class: got {truth[0]!r} "
+                f"({type(truth[0]).__name__}), expected classes such as {known[0]!r} "
+                f"({type(known[0]).__name__})"
             )
         labels = self.predict(images).tolist()
         if len(labels) != len(truth):

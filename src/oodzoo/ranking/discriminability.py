@@ -1,10 +1,10 @@
-r"""Inter-class discriminability: how well the labels of a left-out domain are predicted.
+r"""Inter-class discriminability: how well the labels of a held-out domain are predicted.
 
 The paper (Section 3.1, Appendix B.4) takes
 :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i})` of the Bayesian linear model, for each domain i
 with the model of the training domains, -i. It is a difference of two log evidences, both with the
 precisions of the training domains, so moments are enough to compute it. The predictions for single
-samples of the left-out domain take a second pass over its features.
+samples of the held-out domain take a second pass over its features.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def discriminability(kept: Spectrum, union: Spectrum, precisions: Precisions) ->
     r"""Compute the mean over classes of :math:`\log p(y_i \mid \Phi_i, y_{-i}, \Phi_{-i}) / n_i`.
 
     `kept` and `precisions` are those of the training domains, -i; `union` is the spectrum of the
-    training domains and the left-out domain together.
+    training domains and the held-out domain together.
     """
     gain = log_evidence(union, precisions) - log_evidence(kept, precisions)
     return float(backend_of(gain).xp.mean(gain)) / (union.n - kept.n)

@@ -1,6 +1,6 @@
 """Leave-one-domain-out folds: the terms of the ZooD score and the accuracy on each domain.
 
-There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is left out once.
+There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is held out once.
 :func:`leave_two_domains_out` is for evaluating the score itself: a test domain is set aside first.
 Training moments are sums over the training domains, never differences, which would cancel if one
 domain is much larger than the others.
@@ -33,12 +33,12 @@ Shards = Callable[[str], Iterable[Shard]]
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Results on one left-out domain.
+    """Results on one held-out domain.
 
     Attributes
     ----------
     domain : str
-        The left-out domain.
+        The held-out domain.
     n : int
         Its number of samples.
     discriminability : float
@@ -134,7 +134,7 @@ def leave_one_domain_out(
     stability: Stability = "robust",
     device: str | None = None,
 ) -> list[Fold]:
-    """Compute the fold of each left-out domain (Section 3.1 of the paper).
+    """Compute the fold of each held-out domain (Section 3.1 of the paper).
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
     features. `shards` returns the features and labels behind the moments. `stability` chooses
@@ -168,10 +168,10 @@ def leave_two_domains_out(
     stability: Stability = "robust",
     device: str | None = None,
 ) -> dict[str, list[Fold]]:
-    """Compute the folds for each choice of a test domain and a left-out domain.
+    """Compute the folds for each choice of a test domain and a held-out domain.
 
     This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
-    an unseen test domain. Swapping test domain and left-out domain leaves the training domains the
+    an unseen test domain. Swapping test domain and held-out domain leaves the training domains the
     same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. At least three domains are
     needed; other parameters are those of :func:`leave_one_domain_out`.
     """
@@ -215,7 +215,7 @@ class _Domains:
         least: int,
     ) -> None:
         if stability not in get_args(Stability):
-            raise InputError(f"stability must be 'robust' or 'paper', got {stability!r}")
+            raise InputError(f"unknown stability {stability!r}; expected one of robust, paper")
         if len(domains) < least:
             raise InputError(
                 f"at least {least} domains are needed to leave one out, got "

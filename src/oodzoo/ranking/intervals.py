@@ -1,6 +1,6 @@
 r"""Intervals of ranks and accuracies, and statistical ties between models.
 
-Two models are compared by their difference :math:`D_i` on each left-out domain i, which removes the
+Two models are compared by their difference :math:`D_i` on each held-out domain i, which removes the
 difficulty of the domain. The standard error of its mean over m domains has two sources: the domains
 are a sample of all possible domains, and the images are a sample of their domain. The variance of
 :math:`D_i` between domains contains both, but is estimated from few values; the variance due to
@@ -8,7 +8,7 @@ the images alone (leaving out one image, or one group of images, at a time) is a
 The larger of the two is used.
 
 A model is *clearly better* than another if the 90 % interval of the mean difference, by Student's t
-with m - 1 degrees of freedom, lies above zero; two models are *tied* if neither is clearly better.
+with m - 1 degrees of freedom, is above zero; two models are *tied* if neither is clearly better.
 The interval of a model's rank reaches from one more than the number of clearly better models to the
 number of models that are not clearly worse (Mogstad, Romano, Shaikh, Wilhelm, Inference for Ranks,
 2024, without their correction for multiple comparisons: with four domains, nearly all models would
@@ -63,7 +63,7 @@ class Comparison:
 
     @classmethod
     def of(cls, scores: Floats, image_covariances: Sequence[Floats]) -> Comparison:
-        """Compare models by their scores (M, m) on m left-out domains."""
+        """Compare models by their scores (M, m) on m held-out domains."""
         m = scores.shape[1]
         differences = scores[:, None, :] - scores[None, :, :]
         between = differences.var(axis=2, ddof=1) / m

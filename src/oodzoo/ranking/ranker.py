@@ -1,6 +1,6 @@
 r"""Rank models by leaving each domain out in turn.
 
-The ZooD score of a model is the mean over left-out domains of
+The ZooD score of a model is the mean over held-out domains of
 
 .. math:: \text{discriminability} + \frac1{3C}\,\text{stability}.
 
@@ -8,8 +8,8 @@ Discriminability is the mean over C classes of a log-density per sample, so stab
 as a third of one class: enough to order models of equal discriminability, too little to penalise
 rich features for shifting more than poor ones. The weight was chosen by hand on photographs and
 handwriting; a larger one helped on some data sets and hurt on others (``benchmarks/stability.py``
-compares weights on a store). ``stability="paper"`` is the formula as printed, with the weight λ of
-each fold.
+compares weights on a feature store). ``stability="paper"`` is the published formula, with the
+weight λ of each fold.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ STABILITY_SHARE = 1 / 3
 """Weight of stability in the score, relative to one class."""
 
 FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
-"""Scores that are means over left-out domains, and so have rank intervals."""
+"""Scores that are means over held-out domains, and so have rank intervals."""
 
 
 def rank(
@@ -60,12 +60,12 @@ def rank(
     device: str | None = None,
     progress: Progress | None = None,
 ) -> Ranking:
-    """Rank models by how well their features generalise to a left-out domain.
+    """Rank models by how well their features generalise to a held-out domain.
 
     Parameters
     ----------
     features : mapping, FeatureStore or FeatureSource
-        Features (n, d) of each model by name, with `y` and `domains`; or a store.
+        Features (n, d) of each model by name, with `y` and `domains`; or a feature store.
     y, domains : sequence
         Class and domain of each row, strings or integers.
     groups : sequence, optional
@@ -74,7 +74,7 @@ def rank(
         "zood", one of its terms ("discriminability", "stability"), "accuracy" (expected accuracy on
         an unseen domain), or the name of another score (see :mod:`oodzoo.scores`).
     stability : {"robust", "paper"}
-        The default form, or the formula as printed in the paper.
+        The default form, or the published formula.
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device ("cuda").
     progress : callable, optional
@@ -116,7 +116,7 @@ def rank_for_test_domains(
 
     This is how a score is evaluated: its order is compared with the accuracy on the unseen test
     domain. Neither the samples of a test domain nor classes found only there affect its ranking.
-    Computations are shared between folds that swap test domain and left-out domain.
+    Computations are shared between folds that swap test domain and held-out domain.
 
     Parameters are those of :func:`rank`.
     """
@@ -137,7 +137,7 @@ def require_score(name: str) -> None:
     """Raise an InputError if no score has this name."""
     known = (*FOLD_SCORES, *scores.names())
     if name not in known:
-        hint = did_you_mean(name, known) or f"available: {', '.join(known)}"
+        hint = did_you_mean(name, known) or f"expected one of {', '.join(known)}"
         raise InputError(f"unknown score {name!r}; {hint}")
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FoldRow:
-    """Scores and accuracy (in percent) of a model on one left-out domain.
+    """Scores and accuracy (in percent) of a model on one held-out domain.
 
     `score` is the score of the ranking where it is computed per domain, otherwise the ZooD score.
     """
@@ -42,15 +42,15 @@ class Row:
     score : float
         Higher is better.
     discriminability, stability : float
-        The two terms of the ZooD score, averaged over left-out domains.
+        The two terms of the ZooD score, averaged over held-out domains.
     expected_accuracy : float
-        Accuracy in percent of a Bayesian linear model on these features, averaged over left-out
+        Accuracy in percent of a Bayesian linear model on these features, averaged over held-out
         domains: the accuracy to expect on an unseen domain.
     accuracy_interval : (float, float)
         90 % interval of that average; a single new domain varies more, see `folds`.
     rank_interval : (int, int) or None
         90 % interval of the rank (see :mod:`oodzoo.ranking.intervals`); None for scores that are
-        not averages over left-out domains.
+        not averages over held-out domains.
     tied : tuple of str
         Models that are statistically tied with this one.
     pareto_optimal : bool
@@ -122,7 +122,7 @@ class Ranking:
         return cls(document["score"], rows, dict(document["left_out"]))
 
     def to_frame(self) -> pandas.DataFrame:
-        """Return a table with one row per model and an accuracy column per left-out domain."""
+        """Return a table with one row per model and an accuracy column per held-out domain."""
         pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
         columns = [name for name in Row.__dataclass_fields__ if name not in ("folds", "tied")]
         lines = [

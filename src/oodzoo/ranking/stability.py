@@ -1,7 +1,7 @@
-r"""Inter-domain stability: how close the features of a left-out domain are to the training domains.
+r"""Inter-domain stability: how close the features of a held-out domain are to the training domains.
 
 The paper (Section 3.1, Appendix B.4) fits a Gaussian :math:`N(\mu, \Sigma)` to the features of the
-training domains and takes the log-density of the left-out domain. :class:`PaperDensity` is that
+training domains and takes the log-density of the held-out domain. :class:`PaperDensity` is that
 formula. It is not comparable between models: the density changes by :math:`-d \ln c` when features
 are scaled by c, and for n close to d the covariance is nearly singular, which penalises richer
 features. :class:`RelativeDensity` shrinks the covariance and takes the density relative to the
@@ -45,7 +45,7 @@ class Density(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PaperDensity:
-    r"""The log-density as printed, :math:`\log N(\phi; \mu, \Sigma)`.
+    r"""The published log-density, :math:`\log N(\phi; \mu, \Sigma)`.
 
     Eigenvalues of :math:`\Sigma` below :data:`COVARIANCE_FLOOR` of the largest are raised to it,
     since a singular covariance has no density. If the training features are constant, the density

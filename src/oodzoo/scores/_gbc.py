@@ -34,7 +34,7 @@ def gbc(
         Σ = (Σ_c + Σ_c') / 2
         GBC = -Σ_{c ≠ c'} exp(-D_B(c, c'))
 
-    The score lies between -C(C - 1), for identical classes, and 0. Variances below `floor` times
+    The score is between -C(C - 1), for identical classes, and 0. Variances below `floor` times
     the mean variance of the components are raised to it, so that constant features and classes
     with one sample have a score. The floor is relative, so the score is invariant to rotation,
     translation and a common scale (spherical; diagonal: per component). The determinant of a
@@ -71,7 +71,7 @@ def gbc(
     """
     positive(floor, "floor")
     if covariance not in ("spherical", "diagonal"):
-        raise InputError(f"covariance must be 'spherical' or 'diagonal', got {covariance!r}")
+        raise InputError(f"unknown covariance {covariance!r}; expected one of spherical, diagonal")
     if n_components is not None and n_components < 1:
         raise InputError(f"n_components must be at least 1 or None, got {n_components!r}")
     backend, X, codes, n_classes = labelled_features(X, y)

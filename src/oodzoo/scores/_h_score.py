@@ -23,7 +23,7 @@ def h_score(X: Any, y: Any) -> float:
 
         H = tr(cov(f)⁻¹ cov(E[f | y]))
 
-    The score lies between 0 and min(C - 1, d) and is invariant to invertible affine maps of the
+    The score is between 0 and min(C - 1, d) and is invariant to invertible affine maps of the
     features. If cov(f) is singular (n ≤ d, constant or repeated features) its pseudo-inverse is
     used, so constant features have no effect. For n ≤ d the score is C - 1 for almost any features
     and therefore uninformative; use :func:`regularized_h_score` instead.

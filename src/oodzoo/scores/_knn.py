@@ -26,13 +26,13 @@ _BLOCK = 1 << 22
 def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -> float:
     """Leave-one-domain-out accuracy of weighted nearest neighbours.
 
-    Each sample of the left-out domain is classified by the k most similar samples of the other
+    Each sample of the held-out domain is classified by the k most similar samples of the other
     domains; a neighbour's vote has the weight exp(similarity / τ)::
 
         s_ij = x_iᵀx_j / (‖x_i‖ ‖x_j‖)
         ŷ_i = argmax_c Σ_{j among the k nearest, y_j = c} exp(s_ij / τ)
 
-    The score is the accuracy, in [0, 1], averaged over left-out domains. k is limited to the number
+    The score is the accuracy, in [0, 1], averaged over held-out domains. k is limited to the number
     of samples of the other domains. All neighbours tied with the k-th vote, so the order of the
     samples does not matter. A sample whose features are all zero has similarity 0 to all others.
     Needs no pre-training head. Complexity O(n²·d), in blocks of bounded memory.

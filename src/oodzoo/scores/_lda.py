@@ -27,8 +27,8 @@ _FOLDS = 5
 def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     """Held-out accuracy of shrunk linear discriminant analysis.
 
-    Each domain is left out in turn, a linear discriminant is fitted to the others, and its accuracy
-    on the left-out domain is measured; the score is the mean of these accuracies, in [0, 1], and
+    Each domain is held out in turn, a linear discriminant is fitted to the others, and its accuracy
+    on the held-out domain is measured; the score is the mean of these accuracies, in [0, 1], and
     estimates the accuracy on an unseen domain. Without domains, five stratified random folds take
     their place, and the score estimates the accuracy on unseen samples of the same domain.
 

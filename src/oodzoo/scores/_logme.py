@@ -75,7 +75,7 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     (-0.87, 6.56)
     """
     if variant not in ("exact", "published"):
-        raise InputError(f"variant must be 'exact' or 'published', got {variant!r}")
+        raise InputError(f"unknown variant {variant!r}; expected one of exact, published")
     backend, X, codes, n_classes = labelled_features(X, y)
     evidence = _exact if variant == "exact" else _published
     Y = one_hot(backend, codes, n_classes)

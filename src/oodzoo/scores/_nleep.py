@@ -81,7 +81,7 @@ def nleep(
     if not 0 < energy <= 1:
         raise InputError(f"energy must be in (0, 1], got {energy!r}")
     if covariance not in ("diagonal", "full"):
-        raise InputError(f"covariance must be 'diagonal' or 'full', got {covariance!r}")
+        raise InputError(f"unknown covariance {covariance!r}; expected one of diagonal, full")
     generator(random_state)
     backend, X, codes, n_classes = labelled_features(X, y)
     if n_components is None:

@@ -33,7 +33,7 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
         D_X = 1 - corr(rows of the standardised features),  D_Y = 1 - corr(one-hot labels)
         PARC = 100 · spearman(D_X, D_Y over pairs i < j)
 
-    The score lies in [-100, 100] and is invariant to translation and scaling of each feature. A
+    The score is in [-100, 100] and is invariant to translation and scaling of each feature. A
     constant feature becomes zero; a sample whose features then have no variance has correlation 0
     with all others; if all distances are equal the score is 0.
     Needs no pre-training head. Complexity O(s²·(d + log s)) for s samples used.

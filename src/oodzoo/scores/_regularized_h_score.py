@@ -63,7 +63,7 @@ def regularized_h_score(X: Any, y: Any) -> float:
     S, projected = spectrum(backend, X, Y)
     variances = S / n
     alpha = _ledoit_wolf(xp, X, variances)
-    # Class means lie in the span of the samples, so its directions suffice.
+    # Class means are in the span of the samples, so its directions suffice.
     shrunk = (1 - alpha) * variances + alpha * float(xp.sum(variances)) / d
     between = xp.sum(projected**2 / counts, axis=1) * S / (n - 1)
     return (1 - alpha) * float(xp.sum(between / shrunk))

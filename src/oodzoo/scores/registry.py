@@ -73,7 +73,8 @@ def register(score: Score) -> Score:
         raise ValueError(f"a score named {score.name!r} is already registered")
     if score.needs not in (known := get_args(Needs)):
         raise ValueError(
-            f"needs of score {score.name!r} must be one of {', '.join(known)}, got {score.needs!r}"
+            f"score {score.name!r}: unknown needs {score.needs!r}; expected one of "
+            f"{', '.join(known)}"
         )
     _SCORES[score.name] = score
     return score
@@ -125,7 +126,7 @@ def get(name: str) -> Score:
     """
     _load_plugins()
     if name not in _SCORES:
-        hint = did_you_mean(str(name), _SCORES) or f"available: {', '.join(names())}"
+        hint = did_you_mean(str(name), _SCORES) or f"expected one of {', '.join(names())}"
         raise InputError(f"unknown score {name!r}; {hint}")
     return _SCORES[name]
 

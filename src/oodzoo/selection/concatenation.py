@@ -119,7 +119,7 @@ def _compute_cross(
         product = float64(left).T @ float64(right)
         total = product if total is None else total + product
     if total is None:
-        raise InputError(f"domain {domain!r} has no samples; add some or remove the domain")
+        raise InputError(f"domain {domain!r} has no samples")
     return total
 
 

@@ -210,5 +210,5 @@ def _select(
 
 
 def _without_warnings(arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether the selector warned of nothing; otherwise it runs, and warns, each time."""
+    """Whether the selector gave no warning; otherwise it runs, and warns, each time."""
     return bool(arrays["converged"]) and bool(arrays["targets"].any())

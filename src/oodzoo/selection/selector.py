@@ -309,8 +309,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         for name, values in known.items():
             if getattr(self, name) not in values:
                 raise InputError(
-                    f"{name} must be one of {', '.join(map(repr, values))}, "
-                    f"got {getattr(self, name)!r}"
+                    f"unknown {name} {getattr(self, name)!r}; expected one of {', '.join(values)}"
                 )
         if not 0 <= self.threshold < 1:
             raise InputError(

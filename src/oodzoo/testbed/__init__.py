@@ -1,4 +1,4 @@
-"""Test beds: rank correlation of scores with the accuracy of models on left-out domains."""
+"""Test beds: rank correlation of scores with the accuracy of models on test domains."""
 
 from oodzoo.testbed.bed import Column, ScoreResult, TestBed, judge
 from oodzoo.testbed.comparison import Comparison, Means, compare

@@ -1,4 +1,4 @@
-"""Judge scores by their rank correlation with the accuracy of models."""
+"""Compare scores by their rank correlation with the accuracy of models."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class ScoreResult:
 
 @dataclass(frozen=True)
 class TestBed:
-    """Accuracy of models, and scores judged by it.
+    """Accuracy of models, and scores compared with it.
 
     Attributes
     ----------
@@ -175,7 +175,7 @@ def judge(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> TestBed:
-    """Judge scores by the accuracy of the models.
+    """Compare scores with the accuracy of the models.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Accuracy of linear probes on left-out domains, by which scores are judged."""
+"""Accuracy of linear probes on test domains, which scores are compared with."""
 
 from __future__ import annotations
 

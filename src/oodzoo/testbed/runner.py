@@ -1,4 +1,4 @@
-"""Run a test bed on a store: every available score, judged by linear probes.
+"""Run a test bed on a feature store: every available score, compared with linear probes.
 
 Two protocols:
 
@@ -63,16 +63,16 @@ def run(
     seed: int = SEED,
     progress: Progress | None = None,
 ) -> TestBed:
-    """Judge every score that a store allows by the accuracy of linear probes.
+    """Compare every available score with the accuracy of linear probes.
 
     The scores are ZooD and its two terms, the expected accuracy, all registered scores (see
-    :mod:`oodzoo.scores`), and two free baselines: the numbers of parameters and of features.
+    :mod:`oodzoo.scores`), and two trivial baselines: the numbers of parameters and of features.
     Results are cached in the store, so an interrupted run is resumed.
 
     Parameters
     ----------
     features : mapping, FeatureStore or FeatureSource
-        A store; or features (n, d) of each model by name, with `y` and `domains`.
+        A feature store; or features (n, d) of each model by name, with `y` and `domains`.
     y, domains : sequence
         Class and domain of each row, strings or integers; for arrays only.
     protocol : {"all", "unseen"}
@@ -205,7 +205,7 @@ def _timed(compute: Callable[[], Numbers]) -> Callable[[], Numbers]:
 def _require_enough(source: FeatureSource, protocol: str) -> None:
     if protocol not in get_args(Protocol):
         raise InputError(
-            f"unknown protocol {protocol!r}; available: {', '.join(get_args(Protocol))}"
+            f"unknown protocol {protocol!r}; expected one of {', '.join(get_args(Protocol))}"
         )
     least = 3 if protocol == "unseen" else 2
     if len(source.domains) < least:

@@ -67,7 +67,7 @@ def catalogue(name: str) -> tuple[Entry, ...]:
     if name == "demo":
         return ()
     if name not in _CATALOGUES:
-        raise InputError(f"{name!r} is not a named zoo; expected one of {', '.join(zoo_names())}")
+        raise InputError(f"unknown zoo {name!r}; expected one of {', '.join(zoo_names())}")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return tuple(_entry(table) for table in tomllib.loads(text)["model"])
 

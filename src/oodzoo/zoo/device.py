@@ -54,4 +54,4 @@ def require_device(device: str) -> None:
     if device != "auto" and (
         name not in ("cpu", "cuda", "mps") or (number and not number.isdigit())
     ):
-        raise InputError(f"unknown device {device!r}; expected auto, cpu, cuda, cuda:1 or mps")
+        raise InputError(f"unknown device {device!r}; expected one of auto, cpu, cuda, cuda:1, mps")

@@ -96,7 +96,7 @@ def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]
 
 def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
     output = module.get_image_features(pixel_values=batch)
-    # transformers 4 returns the tensor, transformers 5 an output object that holds it.
+    # transformers 4 returns the tensor, transformers 5 an output object that contains it.
     return getattr(output, "pooler_output", output), None
 
 
@@ -145,7 +145,7 @@ def _whole(kind: Any, checkpoint: str, config: Any, pretrained: bool) -> tuple[M
     whole, report = kind.from_pretrained(
         checkpoint, config=config, output_loading_info=True, trust_remote_code=False
     )
-    # The precision is chosen when the model is moved to its device, whatever the file holds.
+    # The precision is chosen when the model is moved to its device, whatever the file contains.
     return whole.float(), set(report["missing_keys"])
 
 

@@ -31,7 +31,7 @@ _EIGHT_BITS = 1.5 / 255
 
 
 def image_preprocessing(transformers: Any, checkpoint: str, spec: ModelSpec) -> Preprocessing:
-    """Return the preprocessing of a checkpoint, overridden by what its zoo file states."""
+    """Return the preprocessing of a checkpoint, overridden by its zoo file."""
     try:
         processor = _processor(transformers, checkpoint)
     except Exception as error:
@@ -42,7 +42,7 @@ def image_preprocessing(transformers: Any, checkpoint: str, spec: ModelSpec) -> 
             raise MissingPackageError("torchvision", "torchvision", purpose) from error
         raise InputError(
             f"model {spec.name!r}: {spec.source} has no usable image processor "
-            f"({one_line(error, 80)}); state input_size, mean and std in a zoo file"
+            f"({one_line(error, 80)}); set input_size, mean and std in a zoo file"
         ) from error
     settings = processor.to_dict()
     for candidate in _interpretations(settings):
@@ -125,7 +125,7 @@ def _agree(candidate: Preprocessing, processor: Any) -> bool:
 
 
 def _probes(side: int) -> Iterator[Image.Image]:
-    """Yield a landscape and a portrait image, of odd differences in size to the crop."""
+    """Yield a landscape and a portrait image, whose size differs from the crop by an odd number."""
     noise = np.random.default_rng(0)
     for width, height in ((side + 67, side + 10), (side // 2 + 1, side - 8)):
         yield Image.fromarray(noise.integers(0, 256, (max(1, height), width, 3), dtype=np.uint8))

@@ -47,7 +47,7 @@ class ModelInfo:
         dim = outputs.features.shape[1]
         if stated is not None and dim != stated:
             raise InputError(
-                f"model {self.name!r} returns {dim} features, but its zoo states "
+                f"model {self.name!r} returns {dim} features, but its zoo file sets "
                 f"feature_dim = {stated}"
             )
         n_logits = None if outputs.logits is None else outputs.logits.shape[1]
@@ -76,4 +76,5 @@ class Model(ABC):
     def collect(self, launched: Any) -> Outputs: ...
 
     def __call__(self, pixels: Pixels) -> Outputs:
+        """Compute the outputs of a batch of images."""
         return self.collect(self.launch(self.prepare(pixels)))

@@ -65,10 +65,11 @@ _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxModel:
-    """Open an ONNX file, after checking its sha256 if the zoo states one."""
+    """Open an ONNX file, after checking its sha256 if the zoo file sets one."""
     if precision != "float32":
         raise InputError(
-            f"model {spec.name!r}: an ONNX file runs in its own precision, not {precision!r}"
+            f"model {spec.name!r}: precision {precision!r} is not supported for ONNX models, "
+            "which run in the precision of the file"
         )
     path, digest = verified_file(spec)
     session = _session(path, spec.name, device)
@@ -159,12 +160,12 @@ def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
     if wrong:
         raise InputError(
             f"model {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
-            f"but its zoo states input_size = {size}"
+            f"but its zoo file sets input_size = {size}"
         )
     if spec.mean is None or spec.std is None:
         warnings.warn(
-            f"model {spec.name!r}: an ONNX file does not state its mean and std; ImageNet's are "
-            "assumed. State them in a zoo file if they differ",
+            f"model {spec.name!r}: ONNX files do not contain mean and std; using ImageNet's. Set "
+            "them in a zoo file if they differ",
             stacklevel=2,
         )
     return square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
@@ -182,7 +183,7 @@ def _output_names(spec: ModelSpec, session: Any) -> list[str]:
         )
     logits = spec.logits
     if logits is None and spec.features is None and "logits" in known and features != "logits":
-        logits = "logits"  # no outputs stated: use the conventional names
+        logits = "logits"  # no outputs named: use the conventional names
     outputs = [features] if logits is None else [features, logits]
     for name in outputs:
         if name not in known:
@@ -227,7 +228,7 @@ def count_parameters(proto: bytes) -> int:
 
 
 def external_files(proto: bytes) -> list[str]:
-    """List the files, relative to an ONNX file, that hold its external weights."""
+    """List the files, relative to an ONNX file, with its external weights."""
     names = set()
     for tensor in _tensors(proto):
         for entry in _values(tensor, _EXTERNAL_DATA):

@@ -162,7 +162,7 @@ def require_unique_names(names: Iterable[str], context: str) -> None:
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:
-    """Return the file of a model and its SHA-256, checked against the one its zoo states."""
+    """Return the file of a model and its SHA-256, checked against the one in its zoo file."""
     try:
         digest = file_digest(spec.file)
     except OSError as error:
@@ -172,6 +172,6 @@ def verified_file(spec: ModelSpec) -> tuple[Path, str]:
     if spec.sha256 is not None and digest != spec.sha256.lower():
         raise InputError(
             f"model {spec.name!r}: {str(spec.file)!r} has the sha256 {digest[:12]}…, but its zoo "
-            f"states {spec.sha256[:12]}…; download the file again or correct the zoo"
+            f"file sets {spec.sha256[:12]}…; download the file again or correct the zoo file"
         )
     return spec.file, digest

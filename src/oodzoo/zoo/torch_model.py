@@ -243,7 +243,7 @@ def refuse_sha256(spec: ModelSpec) -> None:
 
 
 def scaled(preprocessing: Preprocessing, spec: ModelSpec) -> Preprocessing:
-    """Override a preprocessing with the input size, mean and std that a zoo file states.
+    """Override a preprocessing with the input size, mean and std of a zoo file.
 
     A different input size keeps the ratio between the resized image and the crop.
     """
@@ -264,7 +264,9 @@ def _device(name: str) -> Any:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"unknown device {name!r}; expected cpu, cuda, cuda:1 or mps") from error
+        raise InputError(
+            f"unknown device {name!r}; expected one of cpu, cuda, cuda:1, mps"
+        ) from error
     if device.type == "cuda":
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if (device.index or 0) >= found:
@@ -275,7 +277,7 @@ def _device(name: str) -> Any:
     elif device.type == "mps" and not torch.backends.mps.is_available():
         raise InputError(f"device {name!r} is not available: torch finds no Apple GPU")
     elif device.type not in ("cpu", "mps"):
-        raise InputError(f"unknown device {name!r}; expected cpu, cuda, cuda:1 or mps")
+        raise InputError(f"unknown device {name!r}; expected one of cpu, cuda, cuda:1, mps")
     return device
 
 

@@ -73,7 +73,7 @@ class Sweep:
             in-split of the test domain (rows ``sweep.splits[trial, domain].inside``).
         """
         if rule not in RULES:
-            raise InputError(f"unknown selection rule {rule!r}; available: {', '.join(RULES)}")
+            raise InputError(f"unknown selection rule {rule!r}; expected one of {', '.join(RULES)}")
         result: dict[int, list[Chosen]] = {}
         for domain in self.test_domains:
             result[domain] = []
@@ -110,7 +110,7 @@ def sweep(
 
     All draws, trials and folds are trained as one batched problem. Each run trains as in DomainBed:
     with its own initial weights, cross-entropy, Adam, and batches from each training domain. Runs
-    that differ only in the left-out domains share batches and dropout.
+    that differ only in the domains left out of training share batches and dropout.
 
     Parameters
     ----------

@@ -276,7 +276,7 @@ class Noise:
 def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float32]:
     """Weights of the rows of a batch in the loss of each fold: (groups, rows, folds, 1).
 
-    The loss is the mean over the rows of all training domains; rows of left-out domains and
+    The loss is the mean over the rows of all training domains; rows of held-out domains and
     padding have zero weight.
     """
     width = max(group.hyperparameters.batch_size for group in groups)
