@@ -23,7 +23,7 @@ _TEMPORARY = ".tmp-"
 T = TypeVar("T")
 
 
-def write_bytes(path: Path, content: bytes | memoryview) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
     with explaining_disk_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,11 +47,11 @@ def write_json(path: Path, document: Any) -> None:
     write_bytes(path, text.encode("utf-8", "backslashreplace") + b"\n")
 
 
-def npy_bytes(array: NDArray[Any]) -> memoryview:
+def npy_bytes(array: NDArray[Any]) -> bytes:
     """Serialise an array in the .npy format."""
     buffer = io.BytesIO()
     np.save(buffer, np.ascontiguousarray(array), allow_pickle=False)
-    return buffer.getbuffer()
+    return buffer.getvalue()
 
 
 def read_json(path: Path, what: str) -> dict[str, Any]:

@@ -98,8 +98,6 @@ def _print_error(message: str) -> None:
 def main() -> None:
     """Run the command `oodzoo`."""
     warnings.filterwarnings("ignore", module="PIL")  # data.images checks the files itself
-    # Prefetched work is discarded when a run is interrupted.
-    warnings.filterwarnings("ignore", message=".*tasks have been successfully executed")
     warnings.showwarning = _show_warning
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from oodzoo._text import count
+from oodzoo._threads import Prefetch
 from oodzoo.data import images
 from oodzoo.data.listing import Issue, Listing, Sample, list_folder, list_table
 from oodzoo.data.sampling import stratified_sample
@@ -154,14 +155,14 @@ class ImageDomains:
         return part
 
     def _contents(self, *, decode: bool, progress: Progress | None = None) -> list[_Content]:
-        from joblib import Parallel, cpu_count, delayed
+        from joblib import cpu_count
 
-        parallel = Parallel(n_jobs=cpu_count(), prefer="threads", return_as="generator")
         files = [self.file(sample) for sample in self.samples]
         starts = range(0, len(files), _IMAGES_PER_CALL)
         batches = [files[start : start + _IMAGES_PER_CALL] for start in starts]
         contents: list[_Content] = []
-        for part in parallel(delayed(_inspect)(batch, decode) for batch in batches):
+        calls = [(batch, decode) for batch in batches]
+        for part in Prefetch(_inspect, calls, n_threads=cpu_count()):
             contents += part
             if progress is not None:
                 progress(len(contents), len(self))

@@ -51,4 +51,4 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
     with contextlib.suppress(InputError):
-        write_bytes(path, buffer.getbuffer())
+        write_bytes(path, buffer.getvalue())

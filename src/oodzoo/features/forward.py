@@ -10,13 +10,13 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from oodzoo._threads import Prefetch
 from oodzoo.errors import InputError
-from oodzoo.features.prefetch import cancel, in_background
 from oodzoo.zoo.model import Model, Outputs, Pixels
 
 Tag = TypeVar("Tag")
 Item = TypeVar("Item")
-Batches = Generator[Any, None, None]
+Batches = Generator[Any, None, None] | Prefetch[Any]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
     one is collected, so that the GPU is never idle.
     """
     prepared = ((job, _prepare(job, job.batch_size)) for job in jobs)
-    with closing(_one_ahead(prepared, discard=lambda item: cancel(item[1]))) as ahead:
+    with closing(_one_ahead(prepared, discard=lambda item: item[1].close())) as ahead:
         for result, launched in _one_ahead(_launch(*item) for item in ahead):
             yield _collect(result, launched)
 
@@ -90,7 +90,7 @@ def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]
             launched = [job.model.launch(batch) for batch in batches]
         except Exception as error:
             problem = error
-            cancel(batches)
+            batches.close()
         if type(problem).__name__ != "OutOfMemoryError" or batch_size == 1:
             seconds = time.perf_counter() - started
             return JobResult(job, None, problem, seconds, batch_size), launched
@@ -143,7 +143,7 @@ def _prepare(job: Job[Any], batch_size: int) -> Batches:
     batches = [(job.pixels[start : start + batch_size],) for start in starts]
     if job.model.on_cpu:
         return (job.model.prepare(*batch) for batch in batches)
-    return in_background(job.model.prepare, batches, n_jobs=2, ahead=3)
+    return Prefetch(job.model.prepare, batches, n_threads=2, ahead=3)
 
 
 def _concatenate(parts: list[Outputs], model: Model) -> Outputs:

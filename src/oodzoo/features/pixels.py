@@ -10,8 +10,8 @@ import numpy as np
 from joblib import cpu_count
 from PIL import Image
 
+from oodzoo._threads import Prefetch
 from oodzoo.data import images
-from oodzoo.features.prefetch import cancel, in_background
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import Geometry
 
@@ -51,11 +51,11 @@ class Decoding:
             (sources[start : start + _IMAGES_PER_CALL], start, self._pixels)
             for start in range(0, len(sources), _IMAGES_PER_CALL)
         ]
-        self._results = in_background(_decode, calls, n_jobs=cpu_count(), ahead="all")
+        self._results = Prefetch(_decode, calls, n_threads=cpu_count())
 
     def cancel(self) -> None:
         """Cancel the decoding of the remaining images."""
-        cancel(self._results)
+        self._results.close()
 
     def result(self) -> Chunk:
         """Wait until all images are decoded."""

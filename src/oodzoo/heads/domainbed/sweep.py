@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from joblib import Parallel, cpu_count, delayed
+from joblib import cpu_count
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from oodzoo._text import count
+from oodzoo._threads import Prefetch
 from oodzoo.backend import backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
@@ -169,14 +170,17 @@ def sweep(
     runs = itertools.product(range(trials), range(draws))
     groups = [Group(trial, draw, hyperparameters(draw, trial)) for trial, draw in runs]
     blocks = _blocks(problem, groups)
-    jobs = min(cpu_count(), len(blocks)) if be.is_numpy else 1
-    tasks = (delayed(_run)(problem, block, steps, checkpoint_every) for block in blocks)
+    calls = [(problem, block, steps, checkpoint_every) for block in blocks]
     records: list[Record] = []
     heads: dict[_Key, LinearHead] = {}
     done = 0
     # Products of one group are small: one thread per group is faster than threads within BLAS.
     with threadpool_limits(1 if be.is_numpy else None):
-        results = Parallel(jobs, prefer="threads", return_as="generator")(tasks)
+        results = (
+            Prefetch(_run, calls, n_threads=cpu_count())
+            if be.is_numpy
+            else itertools.starmap(_run, calls)
+        )
         for block, (new_records, new_heads) in zip(blocks, results, strict=True):
             records += new_records
             heads |= new_heads

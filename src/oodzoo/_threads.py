@@ -1,0 +1,63 @@
+"""Calls in background threads, with results in order."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import islice
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Prefetch(Iterator[T], Generic[T]):
+    """Results of calls that run in background threads from the start.
+
+    These are threads of the standard library, because a global setting can replace joblib's by
+    processes, which would write to copies of shared arrays.
+
+    Parameters
+    ----------
+    function : callable
+    calls : iterable of tuple
+        Arguments of each call.
+    n_threads : int
+    ahead : int, optional
+        Number of calls to start before their results are taken; all of them if None.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., T],
+        calls: Iterable[tuple[object, ...]],
+        *,
+        n_threads: int,
+        ahead: int | None = None,
+    ) -> None:
+        self._function = function
+        self._calls = iter(calls)
+        self._pool = ThreadPoolExecutor(n_threads)
+        self._pending: deque[Future[T]] = deque()
+        self._start(ahead)
+
+    def __next__(self) -> T:
+        if not self._pending:
+            self.close()
+            raise StopIteration
+        try:
+            result = self._pending.popleft().result()
+        except BaseException:
+            self.close()
+            raise
+        self._start(1)
+        return result
+
+    def close(self) -> None:
+        """Cancel the calls that have not started."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pending.clear()
+
+    def _start(self, n: int | None) -> None:
+        for call in islice(self._calls, n):
+            self._pending.append(self._pool.submit(self._function, *call))

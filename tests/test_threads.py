@@ -1,0 +1,133 @@
+"""Background calls come back in order, can be cancelled, and run in threads in any event."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fixtures import draw_digits
+
+from oodzoo._threads import Prefetch
+
+
+def test_results_are_in_order() -> None:
+    def slow_first(number: int) -> int:
+        time.sleep(0.02 if number == 0 else 0)
+        return number * number
+
+    calls = [(number,) for number in range(20)]
+    squares = [number * number for number in range(20)]
+    assert list(Prefetch(slow_first, calls, n_threads=3)) == squares
+    assert list(Prefetch(slow_first, calls, n_threads=3, ahead=2)) == squares
+
+
+def test_calls_run_before_their_results_are_wanted() -> None:
+    started = threading.Event()
+    results = Prefetch(started.set, [()], n_threads=1)
+    assert started.wait(10)
+    assert list(results) == [None]
+
+
+def test_an_error_is_raised_where_the_result_is_wanted() -> None:
+    def fail(number: int) -> int:
+        return 1 // number
+
+    results = Prefetch(fail, [(1,), (0,), (1,)], n_threads=2)
+    assert next(results) == 1
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert list(results) == []
+
+
+def test_cancelled_calls_do_not_run() -> None:
+    ran: list[int] = []
+
+    def record(number: int) -> int:
+        time.sleep(0.01)
+        ran.append(number)
+        return number
+
+    results = Prefetch(record, [(number,) for number in range(500)], n_threads=2, ahead=4)
+    assert next(results) == 0
+    results.close()
+    time.sleep(0.1)
+    assert len(ran) < 10
+
+
+def test_no_more_than_the_calls_ahead_are_started() -> None:
+    started: list[int] = []
+    results = Prefetch(started.append, [(number,) for number in range(100)], n_threads=2, ahead=3)
+    time.sleep(0.1)
+    assert len(started) <= 3
+    results.close()
+
+
+PROGRAM = """
+import contextlib, hashlib, json, sys
+import joblib, numpy as np
+import oodzoo
+from oodzoo.features.columns import Samples
+from oodzoo.heads.domainbed import sweep
+
+backend, data, store, model = sys.argv[1:]
+names = ("separable_shapes", "mlp_glyphs_augmented")
+zoo = [spec for spec in oodzoo.load_zoo("demo") if spec.name in names]
+chosen = contextlib.nullcontext()
+if backend != "default":
+    chosen = joblib.parallel_config(backend=backend, n_jobs=2)
+with chosen:
+    dataset = oodzoo.ImageDomains(data)
+    made = oodzoo.extract(dataset, zoo, store, device="cpu")
+    digest = hashlib.sha256()
+    for name in made.models:
+        for domain in made.domains:
+            digest.update(made.features(name, domain).tobytes())
+    predictor = oodzoo.fit(made, top_k=2)
+    predictor.save(model)
+    files = [dataset.file(sample) for sample in dataset]
+    probabilities = oodzoo.load(model, device="cpu").predict_proba(files)
+    rng = np.random.default_rng(0)
+    labels, domains = np.tile([0, 1], 30), np.repeat([0, 1, 2], 20)
+    samples = Samples(rng.normal(size=(60, 4)).astype(np.float32), labels, domains)
+    records = sweep(samples, 2, draws=2, trials=1, steps=20).records
+print(json.dumps({
+    "fingerprint": dataset.fingerprint,
+    "problems": [issue.message for issue in dataset.check()],
+    "features": digest.hexdigest(),
+    "probabilities": hashlib.sha256(probabilities.tobytes()).hexdigest(),
+    "sweep": hashlib.sha256(repr(records).encode()).hexdigest(),
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return draw_digits(tmp_path_factory.mktemp("photos"), 6)
+
+
+def results_under(backend: str, photos: Path, folder: Path) -> dict[str, Any]:
+    """Extract, fit, predict and sweep in a new process under a backend of joblib."""
+    paths = map(str, (photos, folder / "store", folder / "model"))
+    command = [sys.executable, "-c", PROGRAM, backend, *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return document
+
+
+@pytest.fixture(scope="module")
+def expected(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return results_under("default", photos, tmp_path_factory.mktemp("default"))
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky", "multiprocessing"])
+def test_results_do_not_depend_on_the_backend_of_joblib(
+    backend: str, photos: Path, expected: dict[str, Any], tmp_path: Path
+) -> None:
+    assert results_under(backend, photos, tmp_path) == expected
