@@ -185,6 +185,12 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
 
 
+def is_run(folder: Path) -> bool:
+    """Whether a folder has a record that some version of oodzoo has written."""
+    path = folder / NAME
+    return path.is_file() and {"schema", "stages"} <= read_json(path, "the record of a run").keys()
+
+
 def read_run(folder: str | Path) -> Run:
     """Read `run.json` of a folder.
 

@@ -235,3 +235,24 @@ def test_the_store_is_opened_once(
     monkeypatch.setattr(oodzoo.FeatureStore, "__init__", init)
     oodzoo.run(digits, zoo[:3], job, config=config(score="accuracy"))
     assert opened == [job / "store"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "thesis.tex", "model", "run.json"])
+def test_a_folder_with_other_files_is_rejected(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec], name: str
+) -> None:
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(InputError, match=f"neither empty nor a run .it contains '{name}'"):
+        oodzoo.run(digits, zoo, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    assert (tmp_path / name).read_text() == "{}"
+
+
+def test_a_folder_inside_the_data_is_rejected(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    data = shutil.copytree(digits.root, tmp_path / "data")
+    for out in (data, data / "paper" / "run"):
+        with pytest.raises(InputError, match="is inside the data"):
+            oodzoo.run(data, zoo, out)
+    assert sorted(path.name for path in data.iterdir()) == ["chalk", "paper", "pencil"]

@@ -13,6 +13,7 @@ from oodzoo.cli.options import (
     ZOO_HELP,
     ComputeOption,
     PredictorArgument,
+    ScoreOption,
     StoreArgument,
     ThresholdOption,
     compute_device,
@@ -32,6 +33,7 @@ def fit(
     models: Annotated[
         str | None, typer.Option(help="Use these models instead, separated by commas.")
     ] = None,
+    score: ScoreOption = "zood",
     select: Annotated[bool, typer.Option(help="Keep only informative features, or all.")] = True,
     threshold: ThresholdOption = 0.5,
     zoo: Annotated[
@@ -53,6 +55,7 @@ def fit(
             store,
             top_k=top_k,
             models=None if models is None else [name.strip() for name in models.split(",")],
+            score=score,
             select=select,
             threshold=threshold,
             zoo=zoo,

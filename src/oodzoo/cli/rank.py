@@ -81,7 +81,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     cells = [_cells(row) for row in ranking.rows]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     terminal.line(
-        "rank: rank and its 90 % interval. acc.: mean accuracy over held-out domains, with\n"
+        "rank: rank and its 90 % interval. acc.: mean accuracy over held-out domains, and\n"
         "the 90 % interval of that mean; on a single new domain, accuracy varies more.\n"
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."

@@ -8,7 +8,13 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.options import ComputeOption, StoreArgument, ThresholdOption, compute_device
+from oodzoo.cli.options import (
+    ComputeOption,
+    ScoreOption,
+    StoreArgument,
+    ThresholdOption,
+    compute_device,
+)
 from oodzoo.cli.rank import ranked
 from oodzoo.cli.terminal import Terminal
 
@@ -23,6 +29,7 @@ def select(
     terminal: Terminal,
     store: StoreArgument,
     top_k: Annotated[int, typer.Option(help="Number of models to concatenate.")] = 3,
+    score: ScoreOption = "zood",
     threshold: ThresholdOption = 0.5,
     device: ComputeOption = "cpu",
 ) -> None:
@@ -34,7 +41,7 @@ def select(
 
     if top_k < 1:
         raise InputError(f"--top-k must be 1 or more, got {top_k}")
-    ranking = ranked(terminal, store, device=device)
+    ranking = ranked(terminal, store, score, device=device)
     if top_k > len(ranking):
         terminal.warn(
             f"the store has only {count(len(ranking), 'model')}, fewer than {top_k}; using all"

@@ -25,7 +25,7 @@ from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run
+from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run, is_run
 from oodzoo.report import write_report
 from oodzoo.selection.select import select_features
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -76,6 +76,7 @@ def run(
         "zoo": [spec.name for spec in specs],
         **dataclasses.asdict(config),
     }
+    _require_usable(folder, dataset)
     with locked(folder):
         recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings, observer)
         store, models = _extract(recorder, dataset, specs, folder / "store", config, observer)
@@ -127,6 +128,22 @@ def run(
         result = recorder.finish()
         write_report(folder, run=result)
     return result
+
+
+def _require_usable(folder: Path, dataset: ImageDomains) -> None:
+    """Reject a folder inside the data, or with files that no run has written."""
+    data = dataset.source.resolve()
+    if data.is_dir() and folder.resolve().is_relative_to(data):
+        raise InputError(f"{str(folder)!r} is inside the data {str(data)!r}; choose another folder")
+    if not folder.is_dir() or is_run(folder):
+        return
+    # A run that was killed early has no record yet; the demo writes its data first.
+    foreign = sorted({entry.name for entry in folder.iterdir()} - {".lock", "store", "data"})
+    if foreign:
+        raise InputError(
+            f"{str(folder)!r} is neither empty nor a run (it contains {foreign[0]!r}); choose "
+            "another folder"
+        )
 
 
 def _extract(
@@ -190,7 +207,8 @@ def _fit(
     ranked = {row.model: row.score for row in ranking.rows}
     predictor.provenance = dataclasses.replace(predictor.provenance, scores=ranked)
     predictor.save(folder)
-    return PredictorSummary(folder.name, tuple(models), _folder_digest(folder))
+    used = tuple(model.name for model in predictor.models)
+    return PredictorSummary(folder.name, used, _folder_digest(folder))
 
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:

@@ -28,6 +28,7 @@ def fit(
     top_k: int = 3,
     select: bool = True,
     models: Sequence[str] | None = None,
+    score: str = "zood",
     threshold: float = 0.5,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
@@ -44,6 +45,8 @@ def fit(
         Whether to keep only informative features (:mod:`oodzoo.selection.selector`).
     models : sequence of str, optional
         Names of the models to use instead of the top-ranked ones.
+    score : str, default "zood"
+        The score to rank by, as in :func:`oodzoo.rank`.
     threshold : float
         Keep the features whose inclusion probability exceeds this for any class.
     zoo : str, path or sequence of ModelSpec, optional
@@ -60,7 +63,7 @@ def fit(
     """
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
     _require_enough(store)
-    names, scores = _choose_models(store, top_k, models, device, progress)
+    names, scores = _choose_models(store, top_k, models, score, device, progress)
     specs = _specs(zoo)
     found = {name: find_model(store, name, specs) for name in names}  # fails before the long work
     source = StoreSource(store, names)
@@ -111,6 +114,7 @@ def _choose_models(
     store: FeatureStore,
     top_k: int,
     models: Sequence[str] | None,
+    score: str,
     device: str | None,
     progress: Progress | None,
 ) -> tuple[list[str], dict[str, float]]:
@@ -124,7 +128,7 @@ def _choose_models(
         return names, {}
     if top_k < 1:
         raise InputError(f"top_k must be 1 or more, got {top_k}")
-    rows = rank(store, device=device, progress=progress).rows
+    rows = rank(store, score=score, device=device, progress=progress).rows
     return [row.model for row in rows[:top_k]], {row.model: row.score for row in rows}
 
 

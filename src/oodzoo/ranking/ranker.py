@@ -251,7 +251,7 @@ def _ranking(
                 expected_accuracy=accuracy[model],
                 accuracy_interval=_accuracy_interval(source, t),
                 rank_interval=comparison.rank_intervals()[at] if comparison else None,
-                tied=tuple(places[other] for other in comparison.ties(at)) if comparison else (),
+                tied=_tied(comparison, at, places, order),
                 pareto_optimal=model in pareto_optimal,
                 folds=tuple(_fold_row(t, fold, score, source.classes) for fold in t.folds),
                 feature_dim=facts[model].feature_dim,
@@ -308,3 +308,12 @@ def _pareto_optimal(accuracy: Mapping[str, float], facts: Mapping[str, Facts]) -
         return better and (accuracy[other], cost[other]) != (accuracy[model], cost[model])
 
     return {model for model in accuracy if not any(dominates(other, model) for other in accuracy)}
+
+
+def _tied(
+    comparison: Comparison | None, at: int, places: list[str], order: list[str]
+) -> tuple[str, ...]:
+    """The models that are statistically tied with one, the best first."""
+    if comparison is None:
+        return ()
+    return tuple(sorted((places[other] for other in comparison.ties(at)), key=order.index))

@@ -115,7 +115,7 @@ def combination_section(evaluation: Evaluation) -> Section:
         f"features of {top}, and Selection keeps the informative ones among them."
     )
     if "oracle" in evaluation.baselines:
-        lead += " Oracle picks the best model with the labels of the test domain: an upper bound."
+        lead += " Oracle picks the best model with the labels of the test domain."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
     blocks = [_comparison_figure(evaluation)]

@@ -120,9 +120,10 @@ class TestBed:
 
     @property
     def best(self) -> str:
-        """The score with the highest weighted tau."""
+        """The score with the highest weighted tau; of equal ones the first by name."""
         taus = {name: result.weighted_tau for name, result in self.scores.items()}
-        return max(taus, key=lambda name: -np.inf if (tau := taus[name]) is None else tau)
+        known = {name: -np.inf if tau is None else tau for name, tau in taus.items()}
+        return min(known, key=lambda name: (-known[name], name))
 
     def tied(self, one: str, two: str) -> bool:
         """Whether two scores are statistically tied."""
