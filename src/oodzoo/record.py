@@ -107,7 +107,7 @@ class Stage:
     inputs: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """The result of :func:`oodzoo.run`; the result of a stage that has not run is None.
 
@@ -140,6 +140,10 @@ class Run:
     evaluation: Evaluation | None = None
     predictor: PredictorSummary | None = None
     testbed: TestBed | None = None
+
+    def __repr__(self) -> str:
+        best = "no ranking yet" if self.ranking is None else f"best model {self.ranking.best}"
+        return f"Run({self.command!r}: {best}; stages: {', '.join(s.name for s in self.stages)})"
 
     def to_dict(self) -> Document:
         """Convert the run to a JSON document."""

@@ -118,3 +118,10 @@ def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> No
 def test_ranking_does_not_import_pillow() -> None:
     program = "import sys, oodzoo.ranking; assert 'PIL' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
+    _, source = both(tmp_path)
+    assert isinstance(source, StoreSource)
+    assert as_source(str(source.store.path)).models == source.models
+    assert as_source(source.store.path).domains == source.domains

@@ -79,10 +79,14 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
     numbers = [ranking.score, "discr.", "stab.", "acc. %", "90 %", "d", "M", "ms"]
     cells = [_cells(row) for row in ranking.rows]
+    if ranking.score == "accuracy":  # the column of percentages has it
+        numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
+    interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
     terminal.line(
-        "rank: rank and its 90 % interval. acc.: mean accuracy over held-out domains, and\n"
-        "the 90 % interval of that mean; on a single new domain, accuracy varies more.\n"
+        f"{interval}discr., stab.: discriminability and stability.\n"
+        "acc.: mean accuracy over held-out domains, with the 90 % interval of that mean;\n"
+        "on a single new domain, accuracy varies more.\n"
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )

@@ -18,8 +18,7 @@ from oodzoo.evaluation.metrics import Measures, measures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.events import Log
-from oodzoo.features.source import FeatureSource, as_source
-from oodzoo.features.store import FeatureStore
+from oodzoo.features.source import Features, FeatureSource, as_source
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.ranking.ranker import rank_for_test_domains, require_score
 
@@ -31,7 +30,7 @@ _MIN_SPLIT_SAMPLES = 5
 
 
 def evaluate(
-    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
@@ -53,7 +52,7 @@ def evaluate(
 
     Parameters
     ----------
-    features : mapping, FeatureStore or FeatureSource
+    features : mapping, FeatureStore, path or FeatureSource
         Features (n, d) of each model by name, with `y` and `domains`; or a feature store. At least
         three domains.
     y, domains : sequence

@@ -8,6 +8,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -247,15 +248,21 @@ class ArraySource(FeatureSource):
         return part
 
 
+Features = Mapping[str, Array] | FeatureStore | FeatureSource | str | Path
+"""What models can be ranked and evaluated by."""
+
+
 def as_source(
-    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
     *,
     models: Sequence[str] | None = None,
 ) -> FeatureSource:
-    """Make a source of a dict of arrays or a feature store; return a source unchanged."""
+    """Make a source of a dict of arrays, a store or its path; return a source unchanged."""
+    if isinstance(features, str | Path):
+        features = FeatureStore(features)
     if isinstance(features, Mapping):
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")
@@ -270,7 +277,7 @@ def as_source(
     if isinstance(features, FeatureSource):
         return features
     raise InputError(
-        "features must be a dict {name: array (n, d)} or a FeatureStore, got "
+        "features must be a dict {name: array (n, d)}, a FeatureStore or its path, got "
         f"{type(features).__name__}"
     )
 

@@ -121,12 +121,16 @@ class FeatureStore:
                 "oodzoo extract or oodzoo import"
             )
         if not (self.path / "manifest.json").is_file():
-            unfinished = (self.path / "images.json").is_file()
+            if (self.path / "images.json").is_file():
+                raise InputError(
+                    f"the store {str(self.path)!r} has no finished model yet; rerun oodzoo extract "
+                    "to resume"
+                )
+            inside = self.path / "store"
+            is_run = (inside / "manifest.json").is_file()
             raise InputError(
-                f"the store {str(self.path)!r} has no finished model yet; rerun oodzoo extract "
-                "to resume"
-                if unfinished
-                else f"{str(self.path)!r} is not a feature store: it has no manifest.json"
+                f"{str(self.path)!r} is not a feature store: it has no manifest.json; "
+                + (f"did you mean {str(inside)!r}?" if is_run else "make one with oodzoo extract")
             )
         self.manifest = read_manifest(self.path)
         what = f"the manifest of {str(self.path)!r}"

@@ -27,8 +27,7 @@ from oodzoo._text import did_you_mean
 from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
-from oodzoo.features.source import Facts, FeatureSource, as_source
-from oodzoo.features.store import FeatureStore
+from oodzoo.features.source import Facts, Features, FeatureSource, as_source
 from oodzoo.moments import domain_moments
 from oodzoo.ranking.folds import (
     Fold,
@@ -50,7 +49,7 @@ FOLD_SCORES = ("zood", "discriminability", "stability", "accuracy")
 
 
 def rank(
-    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
@@ -64,7 +63,7 @@ def rank(
 
     Parameters
     ----------
-    features : mapping, FeatureStore or FeatureSource
+    features : mapping, FeatureStore, path or FeatureSource
         Features (n, d) of each model by name, with `y` and `domains`; or a feature store.
     y, domains : sequence
         Class and domain of each row, strings or integers.
@@ -104,7 +103,7 @@ def rank(
 
 
 def rank_for_test_domains(
-    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,

@@ -27,8 +27,7 @@ from oodzoo import scores
 from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
-from oodzoo.features.source import FeatureSource, as_source
-from oodzoo.features.store import FeatureStore
+from oodzoo.features.source import Features, FeatureSource, as_source
 from oodzoo.moments import moments_of_domain
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import FOLD_SCORES, fold_scores
@@ -52,7 +51,7 @@ TITLES = {
 
 
 def run(
-    features: Mapping[str, Array] | FeatureStore | FeatureSource,
+    features: Features,
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
@@ -71,7 +70,7 @@ def run(
 
     Parameters
     ----------
-    features : mapping, FeatureStore or FeatureSource
+    features : mapping, FeatureStore, path or FeatureSource
         A feature store; or features (n, d) of each model by name, with `y` and `domains`.
     y, domains : sequence
         Class and domain of each row, strings or integers; for arrays only.
