@@ -103,7 +103,10 @@ def test_a_small_addition_does_not_change_the_timing_much(tmp_path: Path) -> Non
 @pytest.mark.skipif(os.name == "nt", reason="signals are other on Windows")
 def test_ctrl_c_says_one_line_and_loses_nothing(tmp_path: Path) -> None:
     root = write_digits(tmp_path / "digits")
-    command = [str(Path(sys.executable).parent / "oodzoo"), "extract", str(root), "--zoo", "demo"]
+    # Tests may run where SIGINT is ignored, as in a background job of a shell.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    program += "from oodzoo.cli import main; main()"
+    command = [sys.executable, "-c", program, "extract", str(root), "--zoo", "demo"]
     command += ["--store", str(tmp_path / "store"), "--quiet"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
