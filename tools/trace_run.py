@@ -17,7 +17,7 @@ in other threads have none and count only for the whole run. Code that runs on i
 
 To trace another version, run this file with the Python of an environment where it is installed.
 
-Measured for version 0.1, the package ``zood``, before the modules were split into rooms::
+Measured for version 0.1, the package ``zood``, before the modules were split into packages::
 
                     hops  file changes  files
     1 level            8             7      7
