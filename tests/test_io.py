@@ -48,7 +48,7 @@ def names(folder: Path) -> list[str]:
 def test_a_file_is_written_whole_and_alone(tmp_path: Path) -> None:
     path = tmp_path / "a" / "b" / "file.bin"
     write_bytes(path, b"first")
-    write_bytes(path, memoryview(b"second"))
+    write_bytes(path, b"second")
     assert path.read_bytes() == b"second"
     assert names(path.parent) == ["file.bin"]
 
