@@ -60,7 +60,7 @@ def _certainty(ranking: Ranking) -> str:
     if not first.tied:
         return f"90 % interval of its rank: {span(*first.rank_interval)}."
     domains = count(len(first.folds), "domain")
-    return f"With {domains}, it is statistically tied with {listed(first.tied, 2)}."
+    return f"With {domains}, it is statistically tied with {listed(first.tied, 3)}."
 
 
 def _ranking_tiles(ranking: Ranking) -> list[Tile]:
