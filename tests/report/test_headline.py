@@ -60,7 +60,7 @@ def test_a_clear_winner(run: Run) -> None:
 def test_ties(run: Run) -> None:
     assert headline(run).remarks[0] == (
         "With 4 domains, it is statistically tied with model_001_imagenet, model_002_imagenet "
-        "and 1 more."
+        "and model_003_imagenet."
     )
     untied = with_first(run, tied=())
     assert headline(untied).remarks[0] == "90 % interval of its rank: 1–6."
