@@ -184,7 +184,7 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
     """Restore one part of the document of :meth:`Run.to_dict`."""
     try:
         return PARTS[name](document)
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
 

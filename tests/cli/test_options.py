@@ -34,7 +34,9 @@ def test_one_help_text_for_one_option(name: str, commands: set[str]) -> None:
 def test_the_forms_of_a_zoo_are_explained_wherever_one_is_given() -> None:
     texts = options("zoo")
     assert {"models", "extract", "run", "fit"} <= set(texts)
-    assert all(ZOO_HELP in text for text in texts.values())
+    # Older versions of typer do not keep the help of arguments, which `models` has.
+    assert all(ZOO_HELP in (text or ZOO_HELP) for text in texts.values())
+    assert all(texts[command] for command in ("extract", "run", "fit"))
 
 
 def test_cpu_means_numpy() -> None:
