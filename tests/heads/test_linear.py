@@ -11,10 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.oracles.logistic import minimum, objective
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
+from oodzoo.heads import linear
 from oodzoo.heads.linear import C_GRID, TOLERANCE, LinearHead, fit_head, left_out_accuracies
+from oodzoo.heads.logistic import minimise
 
 
 def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Samples:
@@ -233,3 +236,26 @@ def test_accuracy_on_each_left_out_domain() -> None:
         head = fit_head(Samples(*(array[~left_out] for array in samples)), 2, C=1.0)
         predicted = head.logits(samples.features[left_out]).argmax(axis=1)
         assert accuracy == np.mean(predicted == labels[left_out])
+
+
+@pytest.mark.parametrize(("large", "threads"), [(2**25, {1}), (0, {2})])
+def test_small_problems_use_one_blas_thread(
+    large: int, threads: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: set[int] = set()
+
+    def observed(*arguments: Any) -> Any:
+        seen.update(pool["num_threads"] for pool in _blas_pools())
+        return minimise(*arguments)
+
+    monkeypatch.setattr(linear, "_LARGE", large)
+    monkeypatch.setattr(linear, "minimise", observed)
+    with threadpool_limits(2, user_api="blas"):
+        if any(pool["num_threads"] != 2 for pool in _blas_pools()):
+            pytest.skip("this BLAS cannot use two threads")
+        fit_head(planted(40, 4, 2, 2), 2, C=0.1)
+    assert seen == threads
+
+
+def _blas_pools() -> list[dict[str, Any]]:
+    return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]

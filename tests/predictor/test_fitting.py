@@ -96,3 +96,10 @@ def test_imported_features_are_rejected(tmp_path: Path) -> None:
     imported = import_features([archive], tmp_path / "store")
     with pytest.raises(InputError, match=r"features of model 'numbers' were imported"):
         oodzoo.fit(imported)
+
+
+def test_the_score_that_models_are_ranked_by(store: oodzoo.FeatureStore) -> None:
+    ranking = oodzoo.rank(store, score="logme")
+    fitted = oodzoo.fit(store, top_k=1, score="logme", select=False)
+    assert [model.name for model in fitted.models] == [ranking.best]
+    assert fitted.provenance.scores == {row.model: row.score for row in ranking.rows}

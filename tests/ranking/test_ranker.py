@@ -295,3 +295,12 @@ def test_unknown_score_and_stability() -> None:
         oodzoo.rank(*data, score="acuracy")
     with pytest.raises(oodzoo.InputError, match="'mild'; expected one of robust, paper"):
         oodzoo.rank(*data, stability="mild")  # type: ignore[arg-type]
+
+
+def test_ties_are_listed_best_first() -> None:
+    noise = {name: 1.0 + 0.02 * at for at, name in enumerate("dcba")}
+    rows = oodzoo.rank(*simulate_models(noise)).rows
+    order = [row.model for row in rows]
+    assert max(len(row.tied) for row in rows) > 1
+    for row in rows:
+        assert list(row.tied) == sorted(row.tied, key=order.index)

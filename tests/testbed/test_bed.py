@@ -84,3 +84,9 @@ def test_a_test_bed_survives_json() -> None:
     assert again.to_dict() == bed.to_dict()
     with pytest.raises(InputError, match="the test bed"):
         TestBed.from_dict(document | {"accuracy": "high"})
+
+
+def test_of_equal_scores_the_best_is_the_first_by_name() -> None:
+    for names in (("a", "b"), ("b", "a")):
+        bed = judge({"name": "toy"}, ACCURACY, dict.fromkeys(names, PERFECT))
+        assert bed.best == "a"
