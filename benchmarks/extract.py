@@ -77,7 +77,7 @@ def compare(title: str, data: ImageDomains, zoo: Sequence[ModelSpec], repeats: i
     ratios = []
     for _ in range(repeats):
         data = copy.copy(data)
-        data.__dict__.pop("digests", None)  # reading the images for their fingerprint counts
+        data.__dict__.pop("_hashes", None)  # reading the images for their fingerprint counts
         data.__dict__.pop("fingerprint", None)
         decode = decode_floor(data)
         forward = sum(forward_floor(spec, len(data)) for spec in zoo)

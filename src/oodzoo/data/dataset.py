@@ -8,21 +8,24 @@ import json
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 from oodzoo._text import count
-from oodzoo._threads import Prefetch
-from oodzoo.data import images
-from oodzoo.data.listing import Issue, Listing, Sample, list_folder, list_table
+from oodzoo.data.contents import ImageFiles, hashes, inspect
+from oodzoo.data.listing import (
+    Issue,
+    Listing,
+    Sample,
+    explaining_errors,
+    list_folder,
+    list_table,
+)
 from oodzoo.data.sampling import stratified_sample
+from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 
-_IMAGES_PER_CALL = 16
-"""Images per call of a thread, to reduce the overhead of dispatching."""
 
-
-class ImageDomains:
+class ImageDomains(ImageFiles):
     """Images of several domains that share one list of classes.
 
     Parameters
@@ -59,11 +62,8 @@ class ImageDomains:
 
     def __init__(self, source: str | Path, *, root: str | Path | None = None) -> None:
         self.source = Path(source)
-        try:
+        with explaining_errors(source):
             listing = _list(self.source, Path(root) if root is not None else None)
-        except OSError as error:
-            path = str(error.filename or self.source)
-            raise InputError(f"cannot read {path!r}: {error.strerror}") from error
         self.root = listing.root
         self.samples: tuple[Sample, ...] = tuple(
             sorted(listing.samples, key=lambda s: (s.domain, s.label, s.path))
@@ -97,11 +97,6 @@ class ImageDomains:
         return table
 
     @cached_property
-    def digests(self) -> tuple[str | None, ...]:
-        """SHA-256 of each image file; None where it cannot be read."""
-        return tuple(c.digest for c in self._contents(decode=False))
-
-    @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the path, domain, label, group and content of every sample.
 
@@ -118,16 +113,17 @@ class ImageDomains:
         Among them are unreadable images, and identical images in several domains, which make
         leave-one-domain-out accuracies too optimistic.
         """
-        contents = self._contents(decode=True, progress=progress)
-        self.__dict__["digests"] = tuple(c.digest for c in contents)  # the cached property
+        contents = inspect(self._files(), decode=True, progress=progress)
+        self._forget_hashes()
+        self._hashes = hashes(contents)
         return [
             *self.quick_check(),
             *(
-                Issue("unreadable", f"{sample.path!r}: {content.problem}", (sample.path,))
-                for sample, content in zip(self.samples, contents, strict=True)
+                Issue("unreadable", f"{path!r}: {content.problem}", (path,))
+                for path, content in contents.items()
                 if content.problem is not None
             ),
-            *_identical(self.samples, self.digests),
+            *identical_images(self.samples, self.digests),
         ]
 
     def quick_check(self) -> list[Issue]:
@@ -138,9 +134,17 @@ class ImageDomains:
             *_shared_groups(self.samples),
         ]
 
-    def leaks(self) -> list[Issue]:
-        """List identical images and groups that occur in several domains."""
-        found = [*_shared_groups(self.samples), *_identical(self.samples, self.digests)]
+    def leaks(self, unlabelled: Sequence[UnlabelledImages] = ()) -> list[Issue]:
+        """List identical images and groups that occur in several domains.
+
+        Also list the images of this data set that are in an unlabelled domain, one issue for each
+        such domain; the paths of the issue are relative to `root`.
+        """
+        found = [
+            *_shared_groups(self.samples),
+            *identical_images(self.samples, self.digests),
+            *_also_unlabelled(self.samples, self.digests, unlabelled),
+        ]
         return [issue for issue in found if issue.kind == "leak"]
 
     def sample(self, n: int, *, seed: int = 0) -> ImageDomains:
@@ -150,44 +154,15 @@ class ImageDomains:
         """
         part = copy.copy(self)
         part.samples = tuple(self.samples[at] for at in stratified_sample(self.samples, n, seed))
-        for cached in ("digests", "fingerprint"):
-            part.__dict__.pop(cached, None)
+        part._forget_hashes()
         return part
 
-    def _contents(self, *, decode: bool, progress: Progress | None = None) -> list[_Content]:
-        from joblib import cpu_count
+    def _files(self) -> dict[str, Path]:
+        return {sample.path: self.file(sample) for sample in self.samples}
 
-        files = [self.file(sample) for sample in self.samples]
-        starts = range(0, len(files), _IMAGES_PER_CALL)
-        batches = [files[start : start + _IMAGES_PER_CALL] for start in starts]
-        contents: list[_Content] = []
-        calls = [(batch, decode) for batch in batches]
-        for part in Prefetch(_inspect, calls, n_threads=cpu_count()):
-            contents += part
-            if progress is not None:
-                progress(len(contents), len(self))
-        return contents
-
-
-class _Content(NamedTuple):
-    digest: str | None
-    problem: str | None
-
-
-def _inspect(files: list[Path], decode: bool) -> list[_Content]:
-    """Hash image files, and also try to decode them if `decode`."""
-    contents = []
-    for file in files:
-        digest = problem = None
-        try:
-            content = images.read_bytes(file)
-            digest = hashlib.sha256(content).hexdigest()
-            if decode:
-                images.decode(content)
-        except images.UnreadableImageError as error:
-            problem = str(error)
-        contents.append(_Content(digest, problem))
-    return contents
+    def _forget_hashes(self) -> None:
+        for cached in ("_hashes", "fingerprint"):
+            self.__dict__.pop(cached, None)
 
 
 def _list(source: Path, root: Path | None) -> Listing:
@@ -246,7 +221,8 @@ def _shared_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
         )
 
 
-def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Issue]:
+def identical_images(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Issue]:
+    """Yield byte-identical images in several domains (leaks), or with several labels."""
     copies: dict[str, list[Sample]] = {}
     for sample, digest in zip(samples, digests, strict=True):
         if digest is not None and digest != _EMPTY:
@@ -264,6 +240,23 @@ def _identical(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iter
                 "two labels",
                 f"{_names(paths, 'image')} are identical but labelled differently",
                 paths,
+            )
+
+
+def _also_unlabelled(
+    samples: Sequence[Sample],
+    digests: Sequence[str | None],
+    unlabelled: Sequence[UnlabelledImages],
+) -> Iterator[Issue]:
+    for domain in unlabelled:
+        theirs = set(domain.digests) - {None, _EMPTY}
+        paths = [s.path for s, digest in zip(samples, digests, strict=True) if digest in theirs]
+        if paths:
+            yield Issue(
+                "leak",
+                f"leak between domains: unlabelled domain {domain.name!r} also contains "
+                f"{_names(paths, 'image')}; predictions on it will look better than they are",
+                tuple(paths),
             )
 
 

@@ -33,7 +33,19 @@ _UPRIGHT = {
 
 
 class UnreadableImageError(Exception):
-    """The image cannot be decoded; the message is the reason, without the path."""
+    """The image cannot be read or decoded; the message is the reason, without the path.
+
+    Attributes
+    ----------
+    transient : bool
+        True if the file could not be read now: it is missing, not a regular file or may not be
+        read, or there was an I/O error. A transient error is not a property of the image, which
+        may be readable later. False if the content of the file cannot be decoded.
+    """
+
+    def __init__(self, reason: str, *, transient: bool = False) -> None:
+        super().__init__(reason)
+        self.transient = transient
 
 
 def decode(content: bytes) -> Image.Image:
@@ -93,14 +105,14 @@ def read(path: str | Path) -> Image.Image:
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read the content of an image file; raise UnreadableImageError if that fails."""
+    """Read the content of an image file; raise a transient UnreadableImageError if that fails."""
     try:
         # reading a pipe may block, reading a device may never end
         if not stat.S_ISREG(Path(path).stat().st_mode):
-            raise UnreadableImageError("not a regular file")
+            raise UnreadableImageError("not a regular file", transient=True)
         return Path(path).read_bytes()
     except OSError as error:
-        raise UnreadableImageError(error.strerror or one_line(error)) from error
+        raise UnreadableImageError(error.strerror or one_line(error), transient=True) from error
 
 
 def _require_known_range(image: Image.Image) -> None:

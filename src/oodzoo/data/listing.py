@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -50,6 +51,16 @@ class Listing:
         self.issues.append(Issue(kind, message, paths))
 
 
+@contextmanager
+def explaining_errors(source: str | Path) -> Iterator[None]:
+    """Turn an OSError while listing a source into an InputError."""
+    try:
+        yield
+    except OSError as error:
+        path = str(error.filename or source)
+        raise InputError(f"cannot read {path!r}: {error.strerror}") from error
+
+
 # --- folders ---------------------------------------------------------------------------------
 
 
@@ -57,7 +68,7 @@ def list_folder(root: Path) -> Listing:
     """List `root/domain/class/**/image`; follow symbolic links, but not in loops."""
     listing = Listing(root)
     loose = 0
-    for domain in _folders(_Folder(root, (_identity(root),)), listing):
+    for domain in _folders(_top(root), listing):
         name, before = domain.path.name, len(listing.samples)
         for label in _folders(domain, listing):
             files = sorted(_images(label, listing))
@@ -81,10 +92,20 @@ def list_folder(root: Path) -> Listing:
     return listing
 
 
+def list_images(root: Path) -> tuple[list[str], list[Issue]]:
+    """List all images below a folder, sorted, by the rules of :func:`list_folder`."""
+    listing = Listing(root)
+    return sorted(_images(_top(root), listing)), listing.issues
+
+
 class _Folder(NamedTuple):
     path: Path
     trail: tuple[tuple[int, int], ...]
     """Identities of this folder and those above it, to detect loops of symbolic links."""
+
+
+def _top(root: Path) -> _Folder:
+    return _Folder(root, (_identity(root),))
 
 
 def _folders(folder: _Folder, listing: Listing) -> Iterator[_Folder]:
