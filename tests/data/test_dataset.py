@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oodzoo import ImageDomains, InputError
+from oodzoo.data.dataset import identical_images
 from oodzoo.data.listing import Issue
+from oodzoo.data.unlabelled import UnlabelledImages
 
 WriteImage = Callable[[Path], Path]
 Row = tuple[str, str, str, str]
@@ -117,6 +119,75 @@ def test_fingerprint_is_the_same_before_and_after_a_check(photos: Path) -> None:
     fresh, checked = ImageDomains(photos), ImageDomains(photos)
     checked.check()
     assert fresh.fingerprint == checked.fingerprint
+
+
+# --- files that cannot be read ----------------------------------------------------------------
+
+
+def test_unreadable_files_have_a_reason_and_no_digest(photos: Path) -> None:
+    for name in ("dangling.png", "pipe.png", "text.jpg"):
+        damage(photos / "day/cat" / name)
+    data = ImageDomains(photos)
+    assert data.unreadable == {
+        "day/cat/dangling.png": "No such file or directory",
+        "day/cat/pipe.png": "not a regular file",
+    }
+    without = [s.path for s, digest in zip(data, data.digests, strict=True) if digest is None]
+    assert without == list(data.unreadable)
+
+
+def test_check_names_all_problems_but_unreadable_only_files(photos: Path) -> None:
+    for name in ("dangling.png", "text.jpg"):
+        damage(photos / "day/cat" / name)
+    data = ImageDomains(photos)
+    assert len(messages(data.check(), "unreadable")) == 2
+    assert data.unreadable == {"day/cat/dangling.png": "No such file or directory"}
+
+
+def test_check_reads_the_files_again(photos: Path) -> None:
+    data = ImageDomains(photos)
+    before, fingerprint = data.digests, data.fingerprint
+    assert data.unreadable == {}
+    (photos / "day/cat/1.png").unlink()
+    assert (data.digests, data.unreadable) == (before, {})  # read once
+    data.check()
+    assert data.digests == (None, *before[1:])
+    assert data.unreadable == {"day/cat/1.png": "No such file or directory"}
+    assert data.fingerprint != fingerprint
+    damaged = data.fingerprint
+    shutil.copy(photos / "day/cat/2.png", photos / "day/cat/1.png")
+    data.check()
+    assert data.unreadable == {}
+    assert data.fingerprint not in (fingerprint, damaged)
+
+
+def test_check_reads_the_files_once(photos: Path) -> None:
+    data = ImageDomains(photos)
+    # the only call, after all eight images
+    assert data.check(lambda *_: (photos / "day/cat/1.png").unlink()) == []
+    assert not (photos / "day/cat/1.png").exists()
+    assert data.unreadable == {}
+
+
+def test_sample_has_digests_and_reasons_of_its_own(photos: Path) -> None:
+    (photos / "day/cat/1.png").unlink()
+    for name in ("1.png", "3.png"):
+        (photos / "day/cat" / name).symlink_to("nowhere.png")
+    data = ImageDomains(photos)
+    assert len(data.unreadable) == 2
+    parts = [data.sample(5, seed=seed) for seed in range(5)]
+    for part in parts:
+        digest_of = dict(zip((s.path for s in data), data.digests, strict=True))
+        assert part.digests == tuple(digest_of[sample.path] for sample in part)
+        inside = {sample.path for sample in part}
+        assert part.unreadable == {p: why for p, why in data.unreadable.items() if p in inside}
+    assert {len(part.unreadable) for part in parts} != {2}
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_file_without_permission(photos: Path) -> None:
+    (photos / "day/cat/1.png").chmod(0)
+    assert ImageDomains(photos).unreadable == {"day/cat/1.png": "Permission denied"}
 
 
 # --- properties of tables ---------------------------------------------------------------------
@@ -280,6 +351,56 @@ def test_copies_within_a_class_and_empty_files_are_no_leak(photos: Path) -> None
     for domain in ("day", "night"):
         (photos / domain / "cat/empty.png").touch()
     assert {issue.kind for issue in ImageDomains(photos).check()} == {"unreadable"}
+
+
+def test_identical_images_of_any_samples_and_digests(photos: Path) -> None:
+    samples = ImageDomains(photos).samples
+    digests = ["a", "b", "a", None, "b", None, "c", "d"]
+    first, second = identical_images(samples, digests)
+    assert (first.kind, first.paths) == ("two labels", ("day/cat/1.png", "day/dog/1.png"))
+    assert (second.kind, second.paths) == ("leak", ("day/cat/2.png", "night/cat/1.png"))
+
+
+def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
+    photos: Path, tmp_path: Path, write_image: WriteImage
+) -> None:
+    for folder in ("apart", "mixed", "one"):
+        write_image(tmp_path / folder / "own.png")
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "mixed/a.png")
+    shutil.copy(photos / "night/dog/2.png", tmp_path / "mixed/b.png")
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "one/1.png")
+    unlabelled = [UnlabelledImages(tmp_path / folder) for folder in ("apart", "mixed", "one")]
+    data = ImageDomains(photos)
+    assert data.leaks() == data.leaks(unlabelled[:1]) == []
+    mixed, one = data.leaks(unlabelled)
+    assert mixed == Issue(
+        "leak",
+        "leak between domains: unlabelled domain 'mixed' also contains 2 images "
+        "('day/cat/1.png', 'night/dog/2.png'); predictions on it will look better than they are",
+        ("day/cat/1.png", "night/dog/2.png"),
+    )
+    assert one.paths == ("day/cat/1.png",)
+    assert "domain 'one' also contains image 'day/cat/1.png'; predictions" in one.message
+
+
+def test_leaks_between_labelled_domains_are_listed_with_unlabelled_ones(
+    photos: Path, tmp_path: Path
+) -> None:
+    shutil.copy(photos / "day/cat/1.png", photos / "night/cat/copy.png")
+    (tmp_path / "new").mkdir()
+    shutil.copy(photos / "day/cat/1.png", tmp_path / "new")
+    leaks = ImageDomains(photos).leaks([UnlabelledImages(tmp_path / "new")])
+    assert [leak.paths for leak in leaks] == [("day/cat/1.png", "night/cat/copy.png")] * 2
+
+
+def test_unread_and_empty_files_are_no_leak_into_unlabelled_domains(
+    photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new").mkdir()
+    for folder in (photos / "day/cat", tmp_path / "new"):
+        for name in ("dangling.png", "empty.jpg"):
+            damage(folder / name)
+    assert ImageDomains(photos).leaks([UnlabelledImages(tmp_path / "new")]) == []
 
 
 def test_group_in_two_domains_is_a_leak(photos: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import pickle
 import struct
 import subprocess
 import sys
@@ -297,6 +298,51 @@ def test_missing_file_and_folder_are_unreadable(tmp_path: Path) -> None:
     for path, words in [(tmp_path / "none.jpg", "No such file"), (tmp_path, "not a regular file")]:
         with pytest.raises(UnreadableImageError, match=words):
             read_bytes(path)
+
+
+@pytest.mark.parametrize("name", ["missing.png", "folder.png", "loop.png", "pipe.png"])
+def test_file_that_cannot_be_read_now_is_a_transient_error(tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.png").mkdir()
+    (tmp_path / "loop.png").symlink_to("loop.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    for call in (read, read_bytes):
+        with pytest.raises(UnreadableImageError) as caught:
+            call(tmp_path / name)
+        assert caught.value.transient
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+def test_file_without_permission_is_a_transient_error(tmp_path: Path) -> None:
+    (tmp_path / "1.png").write_bytes(noise("PNG"))
+    (tmp_path / "1.png").chmod(0)
+    with pytest.raises(UnreadableImageError, match="Permission denied") as caught:
+        read_bytes(tmp_path / "1.png")
+    assert caught.value.transient
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"no picture", id="text"),
+        pytest.param(noise("PNG")[:-400], id="truncated"),
+        pytest.param(encoded(Image.new("F", (2, 2)), "TIFF"), id="float"),
+        pytest.param(encoded(Image.new("RGB", (2, 2)), "ICO"), id="format"),
+    ],
+)
+def test_content_that_cannot_be_decoded_is_not_a_transient_error(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "1.png").write_bytes(content)
+    with pytest.raises(UnreadableImageError) as caught:
+        read(tmp_path / "1.png")
+    assert not caught.value.transient
+
+
+@pytest.mark.parametrize("transient", [True, False])
+def test_transient_errors_stay_so_between_processes(transient: bool) -> None:
+    error = pickle.loads(pickle.dumps(UnreadableImageError("why", transient=transient)))
+    assert (str(error), error.transient) == ("why", transient)
 
 
 def test_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from oodzoo.data.listing import Listing, list_folder, list_table
+from oodzoo.data.listing import (
+    Listing,
+    explaining_errors,
+    list_folder,
+    list_images,
+    list_table,
+)
 from oodzoo.errors import InputError
 
 WriteImage = Callable[[Path], Path]
@@ -187,6 +194,33 @@ def test_broken_link_to_an_image_stays_listed(photos: Path, target: str) -> None
     # so that it is named when the images are read, and no image is lost in silence
     (photos / "day/cat/3.png").symlink_to(target)
     assert "day/cat/3.png" in paths(list_folder(photos))
+
+
+# --- images without domain and class ----------------------------------------------------------
+
+
+def test_images_of_a_folder_are_those_of_its_domains(photos: Path) -> None:
+    (photos / "day/cat/deep").mkdir()
+    (photos / "day/cat/1.png").rename(photos / "day/cat/deep/1.png")
+    (photos / "day/cat/up").symlink_to("..")
+    listing = list_folder(photos)
+    assert list_images(photos) == (paths(listing), listing.issues)
+
+
+def test_images_of_a_folder_without_any(tmp_path: Path) -> None:
+    assert list_images(tmp_path) == ([], [])
+
+
+# --- errors -----------------------------------------------------------------------------------
+
+
+def test_errors_name_the_file_or_else_the_source(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught, explaining_errors("source"):
+        (tmp_path / "x").stat()
+    assert str(caught.value) == f"cannot read {str(tmp_path / 'x')!r}: No such file or directory"
+    with pytest.raises(InputError) as caught, explaining_errors("source"):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+    assert str(caught.value) == "cannot read 'source': Input/output error"
 
 
 # --- names that are no text -------------------------------------------------------------------
