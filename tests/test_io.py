@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
+import platform
+import re
+import secrets
 import signal
 import subprocess
 import tempfile
@@ -17,24 +21,72 @@ import pytest
 
 from oodzoo._io import (
     explaining_disk_errors,
+    is_temporary,
+    json_bytes,
     locked,
     npy_bytes,
     read_json,
     remove_temporaries,
     write_bytes,
     write_json,
+    write_new,
 )
-from oodzoo.errors import InputError
+from oodzoo.errors import DiskError, InputError
 
 Process = Callable[..., subprocess.Popen[str]]
+
+Write = Callable[[Path, bytes], bool | None]
+
+WRITES = pytest.mark.parametrize("write", [write_bytes, write_new])
+POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, SIGKILL and hard links")
+MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 HOLD = """
 import sys
 from pathlib import Path
 from oodzoo._io import locked
-with locked(Path(sys.argv[1])):
+with locked(Path(sys.argv[1]), shared=sys.argv[2:] == ["shared"]):
     print("held", flush=True)
     sys.stdin.read()
+"""
+
+# Stops right before a change of the disk, and goes on at the end of its input.
+PAUSED = """
+import sys
+from pathlib import Path
+import oodzoo._io
+write, event, path = sys.argv[1:]
+def hook(now, args):
+    if now == event:
+        print("paused", flush=True)
+        sys.stdin.read()
+sys.addaudithook(hook)
+getattr(oodzoo._io, write)(Path(path), b"content")
+"""
+
+# Children of one process write the same files at the same time; their parent reads meanwhile.
+RACE = """
+import os, sys
+from pathlib import Path
+from oodzoo._io import write_new
+folder, processes, paths, size = Path(sys.argv[1]), *map(int, sys.argv[2:])
+files = [folder / f"{number}" for number in range(paths)]
+start, release = os.pipe()
+children = []
+for child in range(processes):
+    if not (pid := os.fork()):
+        os.close(release)
+        os.read(start, 1)  # until the parent has started all
+        for file in files:
+            if write_new(file, b"%d" % child * size):
+                os.write(1, f"{file.name} {child}\\n".encode())
+        os._exit(0)
+    children.append(pid)
+os.close(release)
+while children:
+    for file in files:
+        assert not file.exists() or len(file.read_bytes()) == size, file
+    children = [pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)]
 """
 
 
@@ -53,25 +105,146 @@ def test_a_file_is_written_whole_and_alone(tmp_path: Path) -> None:
     assert names(path.parent) == ["file.bin"]
 
 
-def test_content_is_synced_before_it_gets_its_name(tmp_path: Path, process: Process) -> None:
+@WRITES
+def test_content_is_synced_before_it_gets_its_name(
+    write: Write, tmp_path: Path, process: Process
+) -> None:
     """What the operating system is asked to do, and in which order."""
     program = """
 import os, sys
 from pathlib import Path
-from oodzoo._io import write_bytes
+import oodzoo._io
 calls = []
 fsync = os.fsync
-os.fsync = lambda fd: (calls.append("fsync " + os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
-sys.addaudithook(lambda event, args: calls.append("rename") if event == "os.rename" else None)
-write_bytes(Path(sys.argv[1]), b"content")
+os.fsync = lambda fd: (calls.append(os.readlink(f"/proc/self/fd/{fd}")), fsync(fd))
+sys.addaudithook(
+    lambda event, args: calls.append(event) if event in ("os.rename", "os.link") else None
+)
+getattr(oodzoo._io, sys.argv[1])(Path(sys.argv[2]), b"content")
 print("\\n".join(calls))
 """
     if not Path("/proc/self/fd").is_dir():
         pytest.skip("no /proc to look at open files in")
-    out, err = process(program, tmp_path / "file").communicate()
+    writer = process(program, write.__name__, tmp_path / "file")
+    out, err = writer.communicate()
     content, rename, folder = out.splitlines()
-    assert (content.endswith("/.tmp-file"), rename, err) == (True, "rename", "")
-    assert folder == f"fsync {tmp_path}"
+    assert re.fullmatch(
+        rf"{re.escape(str(tmp_path))}/\.tmp-{MACHINE}-{writer.pid}-[0-9a-f]{{16}}", content
+    )
+    assert (rename, err) == ("os.rename" if write is write_bytes else "os.link", "")
+    assert folder == str(tmp_path)
+
+
+@POSIX
+def test_one_of_many_processes_creates_a_file(tmp_path: Path, process: Process) -> None:
+    race = process(RACE, tmp_path, 8, 50, 100_000)
+    out, err = race.communicate()
+    assert race.returncode == 0, err
+    winners = [line.split() for line in out.splitlines()]
+    assert sorted(int(name) for name, _ in winners) == list(range(50))
+    for name, winner in winners:
+        assert (tmp_path / name).read_text() == winner * 100_000
+    assert len(names(tmp_path)) == 50
+
+
+def test_a_new_file_replaces_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("missing")
+    before = names(tmp_path)
+    for name in before:
+        assert not write_new(tmp_path / name, b"content")
+    assert names(tmp_path) == before
+    assert (tmp_path / "file").read_bytes() == b""
+    assert write_new(tmp_path / "a/b/new", b"content")
+    assert not write_new(tmp_path / "a/b/new", b"other")
+    assert (tmp_path / "a/b/new").read_bytes() == b"content"
+    assert names(tmp_path / "a/b") == ["new"]
+
+
+@POSIX
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS])
+def test_a_disk_without_hard_links(
+    code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", refusal(code))
+    assert write_new(tmp_path / "file", b"content")
+    assert not write_new(tmp_path / "file", b"other")
+    assert (tmp_path / "file").read_bytes() == b"content"
+    (tmp_path / "link").symlink_to("missing")
+    assert not write_new(tmp_path / "link", b"content")
+    assert names(tmp_path) == ["file", "link"]
+    assert (tmp_path / "link").is_symlink()
+
+
+@POSIX
+def test_a_link_that_fails_is_a_disk_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "link", refusal(errno.ENOSPC))
+    with pytest.raises(DiskError, match="the disk is full"):
+        write_new(tmp_path / "file", b"content")
+    assert names(tmp_path) == []
+
+
+@POSIX
+def test_a_repeated_request_of_a_network_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link was made, its reply was lost, and its repetition finds the link."""
+    link = os.link
+
+    def twice(source: Path, target: Path) -> None:
+        link(source, target)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", twice)
+    assert write_new(tmp_path / "file", b"content")
+    assert names(tmp_path) == ["file"]
+
+
+def refusal(code: int) -> Callable[[Path, Path], None]:
+    def refuse(source: Path, target: Path) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return refuse
+
+
+@WRITES
+def test_the_umask_decides_who_may_read(write: Write, tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        write(tmp_path / "file", b"content")
+        with locked(tmp_path):
+            pass
+    finally:
+        os.umask(before)
+    for name in ("file", ".lock"):
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o640
+
+
+@WRITES
+def test_names_may_be_as_long_as_the_disk_allows(write: Write, tmp_path: Path) -> None:
+    write(tmp_path / ("x" * 255), b"content")
+    assert names(tmp_path) == ["x" * 255]
+
+
+@WRITES
+def test_a_planted_link_is_not_followed(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outside").write_text("mine")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setattr(secrets, "token_hex", lambda n: "0" * 2 * n)
+    planted = [folder / ".tmp-file", folder / f".tmp-{MACHINE}-{os.getpid()}-{'0' * 16}"]
+    for link in planted:
+        link.symlink_to("../outside")
+    with pytest.raises(DiskError):
+        write(folder / "file", b"content")
+    planted[1].unlink()
+    write(folder / "file", b"content")
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert names(folder) == [".tmp-file", "file"]
+    assert (folder / "file").read_bytes() == b"content"
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -96,6 +269,7 @@ def test_json_is_the_same_bytes_for_the_same_content(tmp_path: Path) -> None:
     write_json(tmp_path / "b.json", {"a": ["ä", None, 0.1], "b": 1})
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
     assert read_json(tmp_path / "a.json", "it") == {"a": ["ä", None, 0.1], "b": 1}
+    assert json_bytes({"b": 1, "a": ["ä", None, 0.1]}) == (tmp_path / "a.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -120,13 +294,90 @@ def test_npy_bytes_are_a_npy_file(shape: tuple[int, int]) -> None:
     np.testing.assert_array_equal(back, array)
 
 
-def test_only_temporaries_are_removed(tmp_path: Path) -> None:
-    for name in (".tmp-a", "deep/er/.tmp-b.npy", "tmp-c", "deep/a.tmp-"):
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).touch()
+# --- temporaries ------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize(
+    ("write", "event", "left"),
+    [("write_bytes", "os.rename", 0), ("write_new", "os.link", 0), ("write_new", "os.remove", 1)],
+)
+def test_only_the_temporary_of_a_killed_writer_is_removed(
+    write: str, event: str, left: int, tmp_path: Path, process: Process
+) -> None:
+    def paused_writer(name: str) -> tuple[subprocess.Popen[str], str]:
+        before = names(tmp_path)
+        writer = process(PAUSED, write, event, tmp_path / name)
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "paused\n"
+        (temporary,) = {n for n in names(tmp_path) if is_temporary(n)} - set(before)
+        return writer, temporary
+
+    killed, stale = paused_writer("a")
+    living, used = paused_writer("b")
     remove_temporaries(tmp_path)
-    left = sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*") if p.is_file())
-    assert left == ["deep/a.tmp-", "tmp-c"]
+    assert {stale, used} <= set(names(tmp_path))
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    remove_temporaries(tmp_path)
+    assert [n for n in names(tmp_path) if is_temporary(n)] == [used]
+    assert living.communicate("")[1] == ""
+    assert names(tmp_path) == ["a", "b"][1 - left :]
+    assert {(tmp_path / n).read_bytes() for n in names(tmp_path)} == {b"content"}
+
+
+def test_old_temporaries_are_removed(tmp_path: Path) -> None:
+    """Those of another machine may be in use for a day; this process is still running."""
+    random = "0123456789abcdef"
+    writers = [f"{MACHINE}-{os.getpid()}", f"{int(MACHINE, 16) ^ 1:08x}-99999"]
+    for age in (0, 23, 25):
+        for writer in writers:
+            path = tmp_path / f"{age}" / f".tmp-{writer}-{random}"
+            write_bytes(path, b"half of")
+            os.utime(path, (path.stat().st_mtime - age * 3600,) * 2)
+    remove_temporaries(tmp_path)
+    assert [len(names(tmp_path / f"{age}")) for age in (0, 23, 25)] == [2, 2, 0]
+
+
+def test_only_temporaries_are_removed(tmp_path: Path) -> None:
+    """Among others those that older versions named after the final name."""
+    outside = tmp_path / "outside"
+    write_bytes(outside / ".tmp-theirs", b"")
+    folder = tmp_path / "folder"
+    for name in (".tmp-a", "deep/er/.tmp-b.npy", "tmp-c", "deep/a.tmp-", ".tmp-folder/d"):
+        write_bytes(folder / name, b"")
+    (folder / ".tmp-file-link").symlink_to(folder / "tmp-c")
+    (folder / ".tmp-folder-link").symlink_to(outside)
+    (folder / "link").symlink_to(outside)
+    remove_temporaries(folder)
+    left = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
+    assert left == [".tmp-folder/d", "deep/a.tmp-", "tmp-c"]
+    assert names(outside) == [".tmp-theirs"]
+
+
+@POSIX
+def test_the_temporaries_of_another_user_stay(process: Process) -> None:
+    """Process 1 belongs to root."""
+    program = """
+import os, sys
+from pathlib import Path
+from oodzoo._io import remove_temporaries
+if os.geteuid() == 0:
+    os.setuid(65534)
+remove_temporaries(Path(sys.argv[1]))
+"""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o777)
+        kept = f".tmp-{MACHINE}-1-0123456789abcdef"
+        for temporary in (kept, ".tmp-a", "private/.tmp-b"):
+            write_bytes(Path(name, temporary), b"")
+        Path(name, "private").chmod(0o755)
+        if os.geteuid() != 0:
+            Path(name, "private").chmod(0o555)
+        assert process(program, name).communicate() == ("", "")
+        assert names(Path(name)) == [kept, "private"]
+        assert names(Path(name, "private")) == [".tmp-b"]
+        Path(name, "private").chmod(0o755)
 
 
 # --- the lock ---------------------------------------------------------------------------------
@@ -156,6 +407,72 @@ def test_a_lock_dies_with_its_process(tmp_path: Path, process: Process) -> None:
     holder.wait()
     with locked(tmp_path):
         assert str(holder.pid) not in (tmp_path / ".lock").read_text()
+
+
+@POSIX
+def test_shared_locks_exclude_exclusive_ones_only(tmp_path: Path, process: Process) -> None:
+    holders = [process(HOLD, tmp_path, "shared") for _ in range(2)]
+    for holder in holders:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+    with locked(tmp_path, shared=True):
+        assert (tmp_path / ".lock").read_bytes() == b""
+    for holder in holders:
+        with (
+            pytest.raises(InputError, match=r"being written by another process; wait"),
+            locked(tmp_path),
+        ):
+            pass
+        holder.communicate("")
+    with locked(tmp_path):
+        pass
+    assert (tmp_path / ".lock").read_bytes() == b""
+
+
+@POSIX
+def test_an_exclusive_lock_excludes_shared_ones(tmp_path: Path, process: Process) -> None:
+    holder = process(HOLD, tmp_path)
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    with (
+        pytest.raises(InputError, match=rf"another process \(process {holder.pid}\); wait"),
+        locked(tmp_path, shared=True),
+    ):
+        pass
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    sharing = process(HOLD, tmp_path, "shared")
+    assert sharing.stdout is not None
+    assert sharing.stdout.readline() == "held\n"
+    # the number of the killed process is not reported
+    with pytest.raises(InputError, match="another process; wait"), locked(tmp_path):
+        pass
+
+
+def test_a_lock_with_other_content_is_one_line(tmp_path: Path) -> None:
+    with locked(tmp_path):
+        (tmp_path / ".lock").write_text("process 1\nmore")
+        with pytest.raises(InputError, match="another process; wait"), locked(tmp_path):
+            pass
+
+
+@POSIX
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_lock_is_not_a_link(shared: bool, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (tmp_path / "outside").write_text("mine")
+    for target in ("outside", "new"):
+        (folder / ".lock").symlink_to(f"../{target}")
+        with (
+            pytest.raises(InputError, match=r"folder/\.lock' is a symbolic link") as caught,
+            locked(folder, shared=shared),
+        ):
+            pass
+        assert "\n" not in str(caught.value)
+        (folder / ".lock").unlink()
+    assert (tmp_path / "outside").read_text() == "mine"
+    assert names(tmp_path) == ["folder", "outside"]
 
 
 def test_a_lock_ends_with_an_error_too(tmp_path: Path) -> None:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import hashlib
 import io
 import json
 import os
+import platform
+import re
+import secrets
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,32 +24,86 @@ from numpy.typing import NDArray
 from oodzoo.errors import DiskError, InputError
 
 _TEMPORARY = ".tmp-"
+_WRITER = re.compile(r"\.tmp-(?P<machine>[0-9a-f]{8})-(?P<pid>[1-9][0-9]{0,8})-[0-9a-f]{16}")
+_STALE_SECONDS = 24 * 3600
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
 T = TypeVar("T")
 
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
-    with explaining_disk_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.parent / f"{_TEMPORARY}{path.name}"
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        except BaseException:  # including KeyboardInterrupt
-            temporary.unlink(missing_ok=True)
+    with explaining_disk_errors(path), _temporary(path.parent, content) as temporary:
+        temporary.replace(path)
+
+
+def write_new(path: Path, content: bytes) -> bool:
+    """Write a file atomically, only if it does not exist.
+
+    Of several processes that write the same path at the same time, also on several machines,
+    exactly one gets True. The others get False, and the file is left alone.
+    """
+    with explaining_disk_errors(path), _temporary(path.parent, content) as temporary:
+        created = _rename_to_new(temporary, path)
+        temporary.unlink(missing_ok=True)
+    return created
+
+
+def _rename_to_new(temporary: Path, path: Path) -> bool:
+    """Give a temporary file its name unless that exists; the temporary name may remain."""
+    try:
+        if os.name == "nt":
+            temporary.rename(path)  # fails if the target exists, on Windows only
+        else:
+            os.link(temporary, path)
+    except FileExistsError:
+        # NFS repeats a request whose reply was lost, so the first one may have succeeded
+        return temporary.stat().st_nlink > 1
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
             raise
-        _sync_folder(path.parent)
+        # not atomic: two processes may both find no file here, and the later one replaces it
+        if os.path.lexists(path):
+            return False
+        temporary.replace(path)
+    return True
+
+
+@contextlib.contextmanager
+def _temporary(folder: Path, content: bytes) -> Iterator[Path]:
+    """Write a temporary file and fsync it; the folder is synced at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    # the name is independent of the final name, which may be as long as the disk allows
+    name = f"{_TEMPORARY}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
+    temporary = folder / name
+    file = temporary.open("xb")  # O_CREAT | O_EXCL: no file is opened, no link followed
+    try:
+        with file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    except BaseException:  # including KeyboardInterrupt
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(folder)
+
+
+@functools.cache
+def _machine() -> str:
+    return hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()[:8]
+
+
+def json_bytes(document: Any) -> bytes:
+    """Serialise a document as JSON with sorted keys: the same content gives the same bytes."""
+    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    # a lone surrogate (from a path that is not UTF-8) becomes a JSON escape
+    return text.encode("utf-8", "backslashreplace") + b"\n"
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write JSON with sorted keys: the same content gives the same bytes."""
-    text = json.dumps(document, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    # a lone surrogate (from a path that is not UTF-8) becomes a JSON escape
-    write_bytes(path, text.encode("utf-8", "backslashreplace") + b"\n")
+    """Write a document as JSON, atomically."""
+    write_bytes(path, json_bytes(document))
 
 
 def npy_bytes(array: NDArray[Any]) -> bytes:
@@ -92,10 +151,43 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def is_temporary(name: str) -> bool:
+    """Whether a file name is that of a temporary file."""
+    return name.startswith(_TEMPORARY)
+
+
 def remove_temporaries(folder: Path) -> None:
-    """Remove the temporary files of a killed writer; the caller holds the lock of the folder."""
-    for stale in folder.rglob(f"{_TEMPORARY}*"):
-        stale.unlink(missing_ok=True)
+    """Remove the temporary files of killed writers anywhere below a folder.
+
+    Files that are being written stay, also those of other machines; no lock is needed.
+    """
+    for parent, _, names in os.walk(folder):
+        for path in (Path(parent, name) for name in names if is_temporary(name)):
+            with contextlib.suppress(OSError):  # removed by another process, or not permitted
+                if _is_stale(path):
+                    path.unlink()
+
+
+def _is_stale(temporary: Path) -> bool:
+    """Whether nobody writes a temporary file any more."""
+    writer = _WRITER.fullmatch(temporary.name)
+    if writer is None:  # the name that older versions gave
+        return True
+    if time.time() - temporary.lstat().st_mtime > _STALE_SECONDS:
+        return True
+    return writer["machine"] == _machine() and not _is_running(int(writer["pid"]))
+
+
+def _is_running(pid: int) -> bool:
+    if os.name == "nt":  # os.kill would end the process there
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # a process of another user
+        pass
+    return True
 
 
 def final_name(name: str) -> str:
@@ -104,34 +196,52 @@ def final_name(name: str) -> str:
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the exclusive lock of a folder; raise InputError if another process holds it.
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a folder; raise InputError if another process holds it.
 
-    The lock is also released when the process ends.
+    Several processes may hold a shared lock at the same time (not on Windows, where each lock
+    is exclusive). The lock is also released when the process ends.
     """
     with explaining_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".lock").open("a+b", buffering=0)
+        file = _open_lock(folder / ".lock")
     with file:
         with explaining_disk_errors(folder):
-            acquired = _try_lock(file.fileno())
+            acquired = _try_lock(file.fileno(), shared=shared)
         if not acquired:
             file.seek(0)
-            owner = file.read().decode(errors="replace").strip() or "unknown"
+            owner = re.fullmatch(r"process \d+", file.read(64).decode(errors="replace"))
             raise InputError(
-                f"{str(folder)!r} is being written by another process ({owner}); "
+                f"{str(folder)!r} is being written by another process"
+                f"{f' ({owner[0]})' if owner else ''}; "
                 "wait until it ends, or choose another folder"
             )
-        file.truncate(0)
-        with contextlib.suppress(OSError):  # informational only; the disk may be full
-            file.write(f"process {os.getpid()}".encode())
+        file.truncate(0)  # a killed process has left its number
+        if not shared:
+            with contextlib.suppress(OSError):  # informational only; the disk may be full
+                file.write(f"process {os.getpid()}".encode())
         try:
             yield
         finally:
-            file.truncate(0)  # the content of the folder must not depend on its writer
+            if not shared:
+                file.truncate(0)  # the content of the folder must not depend on its writer
 
 
-def _try_lock(descriptor: int) -> bool:
+def _open_lock(path: Path) -> io.FileIO:
+    def without_links(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    try:
+        return open(path, "a+b", buffering=0, opener=without_links)
+    except OSError as error:
+        if path.is_symlink():
+            raise InputError(
+                f"{str(path)!r} is a symbolic link, which is not used as a lock; remove the link"
+            ) from error
+        raise
+
+
+def _try_lock(descriptor: int, *, shared: bool) -> bool:
     try:
         import fcntl
     except ImportError:  # Windows
@@ -145,7 +255,7 @@ def _try_lock(descriptor: int) -> bool:
             return False
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
