@@ -64,28 +64,31 @@ sys.addaudithook(hook)
 getattr(oodzoo._io, write)(Path(path), b"content")
 """
 
-# Children of one process write the same files at the same time; their parent reads meanwhile.
+# Children of one process write the same files; their parent reads meanwhile. Each child waits for
+# the others right before it gives a file its name.
 RACE = """
-import os, sys
+import contextlib, multiprocessing, os, sys, threading
 from pathlib import Path
 from oodzoo._io import write_new
 folder, processes, paths, size = Path(sys.argv[1]), *map(int, sys.argv[2:])
 files = [folder / f"{number}" for number in range(paths)]
-start, release = os.pipe()
+barrier = multiprocessing.get_context("fork").Barrier(processes)
+def hook(event, args):
+    if event in ("os.link", "os.rename"):
+        with contextlib.suppress(threading.BrokenBarrierError):
+            barrier.wait(10)
 children = []
 for child in range(processes):
     if not (pid := os.fork()):
-        os.close(release)
-        os.read(start, 1)  # until the parent has started all
+        sys.addaudithook(hook)
         for file in files:
             if write_new(file, b"%d" % child * size):
                 os.write(1, f"{file.name} {child}\\n".encode())
         os._exit(0)
     children.append(pid)
-os.close(release)
 while children:
-    for file in files:
-        assert not file.exists() or len(file.read_bytes()) == size, file
+    for file in filter(Path.exists, files):
+        assert len(file.read_bytes()) == size, file
     children = [pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)]
 """
 
