@@ -101,6 +101,7 @@ def test_any_score_ranks() -> None:
         ({"top_k": 2.5}, r"top_k must be .* got 2\.5"),
         ({"protocol": "slow"}, "unknown protocol 'slow'; expected one of fast, domainbed"),
         ({"trials": 0}, "trials must be 1 or more, got 0"),
+        ({"search_space": "domainnet"}, "unknown search space 'domainnet'; expected one of"),
         ({"score": "logmee"}, "unknown score 'logmee'; did you mean logme"),
         ({"baselines": ["zod"]}, "unknown score 'zod'"),
     ],
@@ -114,6 +115,23 @@ def test_invalid_options(options: dict[str, Any], message: str) -> None:
 def test_too_few_domains(n_domains: int) -> None:
     with pytest.raises(oodzoo.InputError, match=r"needs at least three domains.* got 'd0'"):
         oodzoo.evaluate(*zoo(n_domains=n_domains))
+
+
+@pytest.mark.parametrize("protocol", ["fast", "domainbed"])
+def test_one_class_only(protocol: Any) -> None:
+    features, y, domains = zoo()
+    with pytest.raises(oodzoo.InputError, match=r"one class, 7 \(120 samples\); at least two"):
+        oodzoo.evaluate(features, np.full(len(y), 7), domains, protocol=protocol)
+
+
+def test_a_domain_of_one_group_cannot_be_split() -> None:
+    features, y, domains = zoo()
+    groups = [
+        None if d == "d0" else f"{d}-{i % 3 if d != 'd2' else 0}" for i, d in enumerate(domains)
+    ]
+    with pytest.raises(oodzoo.InputError, match="all samples of domain 'd2' are of the group 'd2-"):
+        oodzoo.evaluate(features, y, domains, groups=groups, trials=2)
+    assert oodzoo.evaluate(features, y, domains, groups=groups, baselines=False).trials == 1
 
 
 def test_one_class_without_a_domain() -> None:

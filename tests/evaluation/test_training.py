@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.evaluation.data import zoo
+from tests.heads.partition import require_whole
 
 import oodzoo
-from oodzoo.evaluation.training import TrainingView
-from oodzoo.features.columns import Samples
+from oodzoo.evaluation.training import TrainingView, _inside
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.domainbed import sweep
 
@@ -17,6 +20,28 @@ def test_a_view_has_the_training_domains_only() -> None:
     view = TrainingView.without(ArraySource(*zoo()), "d1")
     assert (view.position, view.n_test) == (1, 30)
     assert view.source.domains == ("d0", "d2", "d3")
+
+
+def grouped(data: Any) -> list[str | None]:
+    """Eight groups, which occur in all domains, and a sample without one."""
+    groups = np.random.default_rng(0).integers(0, 8, len(data[1])).astype(str).tolist()
+    return [None, *groups[1:]]
+
+
+def test_a_trial_trains_on_whole_groups() -> None:
+    data = zoo()
+    source = ArraySource(*data, grouped(data))
+    view, columns = TrainingView.without(source, "d1"), Columns.all_of(source, ["good"])
+    samples = columns.samples(view.source, view.source.domains)
+    owners = [
+        f"row {row}" if group is None else f"{samples.domains[row]} {group}"
+        for row, group in enumerate(view.groups())
+    ]
+    for trial in range(3):
+        kept = {tuple(row) for row in _inside(samples, view, trial).features.tolist()}
+        inside = np.array([tuple(row) in kept for row in samples.features.tolist()])
+        require_whole(owners, np.flatnonzero(inside), np.flatnonzero(~inside))
+        assert 0.7 < inside.mean() < 0.9
 
 
 def test_standard_error_over_trials() -> None:
@@ -34,17 +59,22 @@ def test_standard_error_over_trials() -> None:
     assert three.selection.cells["d0"].models == one.selection.cells["d0"].models
 
 
-def test_domainbed_scores_the_in_split_of_the_test_domain() -> None:
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_domainbed_scores_the_in_split_of_the_test_domain(with_groups: bool) -> None:
     features, y, domains = zoo()
+    groups = grouped(zoo()) if with_groups else None
     result = oodzoo.evaluate(
-        features, y, domains, top_k=1, protocol="domainbed", trials=2, draws=2, steps=60,
-        baselines=False, seed=5,
+        features, y, domains, groups=groups, top_k=1, protocol="domainbed", trials=2, draws=2,
+        steps=60, baselines=False, seed=5, search_space="DomainNet",
     )  # fmt: skip
     assert result.to_dict()["protocol"] == "domainbed"
     for number, test in enumerate(result.domains):
         array = features[result.single.cells[test].models[0]].astype(np.float32)
         samples = Samples(array, y, np.unique(domains, return_inverse=True)[1])
-        found = sweep(samples, 3, test_domains=[number], trials=2, draws=2, steps=60, seed=5)
+        found = sweep(
+            samples, 3, groups=groups, test_domains=[number], trials=2, draws=2, steps=60, seed=5,
+            search_space="DomainNet",
+        )  # fmt: skip
         expected = found.accuracies()[number]
         mine = [each.accuracy / 100 for each in result.single.cells[test].measures]
         assert mine == pytest.approx(expected)

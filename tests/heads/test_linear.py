@@ -182,8 +182,32 @@ def test_nothing_to_choose_by() -> None:
 
 def test_one_class_only() -> None:
     samples = Samples(np.eye(4, dtype=np.float32), np.zeros(4, np.int64), np.array([0, 0, 1, 1]))
-    head = fit_head(samples, 2)
-    assert head.logits(samples.features).argmax(axis=1).tolist() == [0, 0, 0, 0]
+    with pytest.raises(InputError, match=r"all labels are of one class, 0 \(4 samples\)"):
+        fit_head(samples, 2)
+
+
+def test_one_class_without_a_domain() -> None:
+    """The other domains predict their only class; this is measured, not an error."""
+    labels = np.array([0, 0, 0, 1])
+    samples = Samples(np.eye(4, dtype=np.float32), labels, np.array([0, 0, 1, 1]))
+    assert left_out_accuracies(samples, 2, 1.0)[1] == 0.5
+
+
+def test_folds_of_a_single_domain_keep_groups_whole() -> None:
+    """Copies of samples in other folds would make the weakest penalty look best."""
+    rng = np.random.default_rng(0)
+    labels = np.tile([0, 1], 20)
+    features = rng.normal(size=(40, 30)) + 0.3 * labels[:, None]
+    samples = Samples(
+        np.repeat(features, 5, axis=0).astype(np.float32),
+        np.repeat(labels, 5),
+        np.zeros(200, np.int64),
+    )
+    groups = np.repeat(np.arange(40), 5).tolist()
+    alone = Samples(features.astype(np.float32), labels, np.zeros(40, np.int64))
+    assert C_GRID[-1] == fit_head(samples, 2).C
+    assert C_GRID[-1] > fit_head(samples, 2, groups=groups).C
+    assert fit_head(alone, 2, groups=[None] * 40).C == fit_head(alone, 2).C
 
 
 def test_from_a_memory_map(tmp_path: Path) -> None:

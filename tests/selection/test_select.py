@@ -105,3 +105,11 @@ def test_summary_survives_json(data: Arrays) -> None:
     assert SelectionSummary.from_dict(document) == summary
     with pytest.raises(InputError, match="the selection"):
         SelectionSummary.from_dict(document | {"n_selected": "many"})
+
+
+def test_one_class_only() -> None:
+    features, domains = {"m": np.random.default_rng(0).normal(size=(20, 3))}, ["a", "b"] * 10
+    labels = ["cat" if at % 2 else ("cat", "dog")[at % 4 // 2] for at in range(20)]
+    source = ArraySource(features, labels, domains)
+    with pytest.raises(InputError, match=r"one class, 'cat' \(10 samples\)"):
+        select_features(source, ["m"], ["b"])

@@ -217,9 +217,12 @@ def test_a_constant_target_keeps_one_feature_and_warns() -> None:
     assert np.isnan(both.scale_).tolist() == [True, False]
 
 
-def test_one_class_and_only_constant_features() -> None:
-    with pytest.warns(UserWarning, match="no feature"):
-        assert SpikeSlabSelector().fit(np.eye(4), ["a"] * 4).get_support().sum() == 1
+def test_one_class_only() -> None:
+    with pytest.raises(InputError, match=r"all labels are of one class, 'a' \(4 samples\)"):
+        SpikeSlabSelector().fit(np.eye(4), ["a"] * 4)
+
+
+def test_only_constant_features() -> None:
     with pytest.warns(UserWarning, match="no feature"):
         assert SpikeSlabSelector().fit(np.ones((4, 3)), [0, 1, 0, 1]).get_support().sum() == 1
 

@@ -163,3 +163,10 @@ def test_arrays_give_the_same(bed: Any) -> None:
     again = run(*arrays(), resamples=200)
     assert again.accuracy == bed.accuracy
     assert again.scores["zood"].values == bed.scores["zood"].values
+
+
+def test_one_class_only() -> None:
+    rng = np.random.default_rng(0)
+    features = {name: rng.normal(size=(30, 4)) for name in "abc"}
+    with pytest.raises(oodzoo.InputError, match=r"one class, 'cat' \(30 samples\)"):
+        run(features, ["cat"] * 30, ["x", "y", "z"] * 10)

@@ -19,6 +19,8 @@ from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.events import Log
 from oodzoo.features.source import Features, FeatureSource, as_source
+from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.ranking.ranker import rank_for_test_domains, require_score
 
@@ -34,12 +36,14 @@ def evaluate(
     y: Sequence[Any] | Array | None = None,
     domains: Sequence[Any] | Array | None = None,
     *,
+    groups: Sequence[Any] | None = None,
     top_k: int | Sequence[int] | Literal["auto"] = TOP_K,
     protocol: Literal["fast", "domainbed"] = "fast",
     score: str = "zood",
     trials: int | None = None,
     draws: int = 10,
     steps: int = STEPS,
+    search_space: Literal["default", "DomainNet"] = "default",
     seed: int = 0,
     baselines: bool | Sequence[str] = True,
     device: str | None = None,
@@ -57,6 +61,9 @@ def evaluate(
         three domains.
     y, domains : sequence
         Class and domain of each row, strings or integers.
+    groups : sequence, optional
+        Group of each row (a patient, a video), None for a row without one; splits keep groups
+        whole. A store has its own groups.
     top_k : int, sequence of int or "auto"
         Number of models to concatenate. Several numbers are all evaluated (the paper's ablation);
         the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
@@ -70,6 +77,9 @@ def evaluate(
         all samples) and 3 for "domainbed".
     draws, steps : int
         Hyper-parameter draws and training steps; "domainbed" only.
+    search_space : {"default", "DomainNet"}
+        Distribution of the draws: DomainBed draws smaller batches for DomainNet than for its other
+        data sets; "domainbed" only.
     seed : int
         Seed of random features and of "domainbed".
     baselines : bool or sequence of str
@@ -95,14 +105,16 @@ def evaluate(
     """
     require_score(score)
     require_seed(seed)
+    require_search_space(search_space)
     backend(device)
     peers = _peers(baselines)
     numbers = parse_top_k(top_k)
     trials = resolve_trials(protocol, trials)
     train = fast_trainer(trials)
     if protocol == "domainbed":
-        train = domainbed_trainer(trials, draws, steps, seed, device)
-    source = as_source(features, y, domains)
+        train = domainbed_trainer(trials, draws, steps, seed, device, search_space)
+    source = as_source(features, y, domains, groups)
+    require_classes_to_tell_apart(source)
     _require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
     if numbers is not None:
         numbers = _limited(numbers, len(source.models))
@@ -300,4 +312,11 @@ def _require_usable(source: FeatureSource, *, with_splits: bool) -> None:
             raise InputError(
                 f"domain {test!r} has {count(n, 'sample')}; splits of 80 % and 20 % need at least "
                 f"{_MIN_SPLIT_SAMPLES}"
+            )
+        groups = set(source.groups(test) or ()) if with_splits else set()
+        if len(groups) == 1 and None not in groups:
+            raise InputError(
+                f"all samples of domain {test!r} are of the group {groups.pop()!r}; "
+                "splits of 80 % and 20 % keep groups whole and need at least two; use the protocol "
+                "'fast' with one trial, or leave the groups out"
             )

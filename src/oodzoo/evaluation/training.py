@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,24 +11,39 @@ from numpy.typing import NDArray
 
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.domainbed.protocol import split
+from oodzoo.heads.domainbed.protocol import Split, split
 from oodzoo.heads.domainbed.sweep import sweep
 from oodzoo.heads.linear import LinearHead, fit_head
 
 
 @dataclass(frozen=True)
 class TrainingView:
-    """Training view without the test domain: only its place and its number of samples."""
+    """Training view without the test domain: only its place, its number of samples, its groups."""
 
     position: int
     n_test: int
     source: FeatureSource
     """The training domains only."""
+    test_groups: Sequence[str | None] | None = None
+    """The group of each test sample: the in-split of the test domain keeps groups whole."""
 
     @classmethod
     def without(cls, source: FeatureSource, test: str) -> TrainingView:
         others = [domain for domain in source.domains if domain != test]
-        return cls(source.domains.index(test), len(source.labels(test)), source.only(others))
+        position, n_test = source.domains.index(test), len(source.labels(test))
+        return cls(position, n_test, source.only(others), source.groups(test))
+
+    def groups(self) -> list[str | None]:
+        """The group of each sample of the training domains."""
+        groups: list[str | None] = []
+        for domain in self.source.domains:
+            known = self.source.groups(domain)
+            groups += [None] * len(self.source.labels(domain)) if known is None else list(known)
+        return groups
+
+    def test_split(self, trial: int) -> Split:
+        """Split the test domain in a trial."""
+        return split(self.n_test, trial, self.position, self.test_groups)
 
 
 class TrainedHead(NamedTuple):
@@ -59,7 +74,12 @@ def fast_trainer(trials: int) -> Trainer:
 
 
 def domainbed_trainer(
-    trials: int, draws: int, steps: int, seed: int = 0, device: str | None = None
+    trials: int,
+    draws: int,
+    steps: int,
+    seed: int = 0,
+    device: str | None = None,
+    search_space: str = "default",
 ) -> Trainer:
     """DomainBed's random search, with leave-one-domain-out model selection on training domains.
 
@@ -70,16 +90,18 @@ def domainbed_trainer(
         found = sweep(
             _with_blank_test_domain(columns.samples(view.source, view.source.domains), view),
             len(view.source.classes),
+            groups=[*view.groups(), *(view.test_groups or [None] * view.n_test)],
             test_domains=[view.position],
             trials=trials,
             draws=draws,
             steps=steps,
+            search_space=search_space,
             seed=seed,
             device=device,
         )
         chosen = found.chosen("leave-one-domain-out")[view.position]
         return [
-            TrainedHead(each.head, split(view.n_test, trial, view.position).inside)
+            TrainedHead(each.head, view.test_split(trial).inside)
             for trial, each in enumerate(chosen)
         ]
 
@@ -90,9 +112,10 @@ def _inside(samples: Samples, view: TrainingView, trial: int) -> Samples:
     """The in-split of each training domain in a trial."""
     positions = _positions(samples, view)
     parts = []
-    for position in np.unique(positions):
+    for position, domain in zip(np.unique(positions), view.source.domains, strict=True):
         rows = np.flatnonzero(positions == position)
-        parts.append(rows[split(len(rows), trial, int(position)).inside])
+        groups = view.source.groups(domain)
+        parts.append(rows[split(len(rows), trial, int(position), groups).inside])
     rows = np.sort(np.concatenate(parts))
     return Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
 

@@ -23,6 +23,8 @@ from threadpoolctl import threadpool_limits
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
+from oodzoo.heads.classes import require_two_classes
+from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))
@@ -75,6 +77,7 @@ def fit_head(
     *,
     C: float | None = None,
     Cs: tuple[float, ...] = C_GRID,
+    groups: Groups | None = None,
 ) -> LinearHead:
     """Fit a linear head to samples of one or more domains.
 
@@ -92,6 +95,9 @@ def fit_head(
         domain is split into five stratified folds instead, a weaker guide to other domains.
     Cs : tuple of float
         Values of C to choose from.
+    groups : sequence, optional
+        Group of each sample (a patient, a video), None for a sample without one. The folds of a
+        single domain keep groups whole.
 
     Examples
     --------
@@ -102,15 +108,25 @@ def fit_head(
     [0, 1]
     """
     check_samples(samples, n_classes)
+    require_two_classes(samples.labels)
+    numbers = group_numbers(groups, len(samples.labels))
     values = Cs if C is None else (C,)
     if not values or not all(math.isfinite(value) and value > 0 for value in values):
         raise InputError(f"C must be one or more numbers above 0, got {list(values)}")
-    with threadpool_limits(1 if samples.features.size < _LARGE else None, user_api="blas"):
-        return _fit_head(samples, n_classes, C, Cs)
+    with _blas_threads(samples):
+        return _fit_head(samples, n_classes, C, Cs, numbers)
+
+
+def _blas_threads(samples: Samples) -> threadpool_limits:
+    return threadpool_limits(1 if samples.features.size < _LARGE else None, user_api="blas")
 
 
 def _fit_head(
-    samples: Samples, n_classes: int, C: float | None, Cs: tuple[float, ...]
+    samples: Samples,
+    n_classes: int,
+    C: float | None,
+    Cs: tuple[float, ...] = (),
+    groups: NDArray[np.int64] | None = None,
 ) -> LinearHead:
     mean, std = _mean_and_std(samples.features)
     features = _standardised(samples.features, mean, std)
@@ -118,7 +134,7 @@ def _fit_head(
     problem = _DualProblem(features) if wide else _PrimalProblem(features)
     start = None
     if C is None:
-        C, start = _select_C(problem, samples, n_classes, sorted(Cs))
+        C, start = _select_C(problem, samples, n_classes, sorted(Cs), _folds(samples, groups))
     targets, present = _targets(samples.labels, np.ones(len(features), bool))
     solution = problem.fit(targets, C, None if start is None else start[present])
     weights, bias = np.zeros((n_classes, features.shape[1])), np.full(n_classes, -np.inf)
@@ -129,10 +145,13 @@ def _fit_head(
 
 def left_out_accuracies(samples: Samples, n_classes: int, C: float) -> list[float]:
     """Compute the accuracy on each domain, in order, of a head fitted to the other domains."""
+    check_samples(samples, n_classes)
     accuracies = []
     for domain in np.unique(samples.domains):
         left_out = samples.domains == domain
-        head = fit_head(Samples(*(array[~left_out] for array in samples)), n_classes, C=C)
+        training = Samples(*(array[~left_out] for array in samples))
+        with _blas_threads(training):
+            head = _fit_head(training, n_classes, C)
         predicted = head.logits(samples.features[left_out]).argmax(axis=1)
         accuracies.append(float(np.mean(predicted == samples.labels[left_out])))
     return accuracies
@@ -220,10 +239,13 @@ def _fit(form: Primal | Dual, targets: Matrix, C: float, start: Matrix | None) -
 
 
 def _select_C(
-    problem: _PrimalProblem | _DualProblem, samples: Samples, n_classes: int, Cs: Sequence[float]
+    problem: _PrimalProblem | _DualProblem,
+    samples: Samples,
+    n_classes: int,
+    Cs: Sequence[float],
+    folds: NDArray[np.int64],
 ) -> tuple[float, Matrix | None]:
     """Select the best C, and average its solutions as a start for the final fit."""
-    folds = _folds(samples)
     accuracy, likelihood = np.zeros(len(Cs)), np.zeros(len(Cs))
     starts: list[Matrix] = []
     n_folds = 0
@@ -258,10 +280,12 @@ def _likelihood(outputs: Matrix, labels: NDArray[np.int64], present: NDArray[np.
     return float(np.mean(correct - logsumexp(outputs, axis=0)))
 
 
-def _folds(samples: Samples) -> NDArray[np.int64]:
+def _folds(samples: Samples, groups: NDArray[np.int64] | None) -> NDArray[np.int64]:
     """The fold of each sample: its domain, or one of five if there is a single domain."""
     if len(np.unique(samples.domains)) > 1:
         return samples.domains
+    if groups is not None:
+        return grouped_folds(samples.labels, groups, _FOLDS)
     folds = np.empty(len(samples.labels), np.int64)
     for label in np.unique(samples.labels):
         rows = np.flatnonzero(samples.labels == label)

@@ -28,6 +28,7 @@ from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import Facts, Features, FeatureSource, as_source
+from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.moments import domain_moments
 from oodzoo.ranking.folds import (
     Fold,
@@ -94,6 +95,7 @@ def rank(
     require_score(score)
     backend(device)
     source = as_source(features, y, domains, groups)
+    require_classes_to_tell_apart(source)
     terms = {}
     for number, model in enumerate(source.models):
         if progress is not None:
@@ -122,6 +124,7 @@ def rank_for_test_domains(
     require_score(score)
     backend(device)
     source = as_source(features, y, domains)
+    require_classes_to_tell_apart(source)
     terms: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
     for model in source.models:
         for test, folds in _folds_by_test(source, model, stability, device).items():

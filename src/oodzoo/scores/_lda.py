@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from oodzoo.backend import Array, Backend
+from oodzoo.heads.groups import Groups
 from oodzoo.moments import Moments, merge, oas_shrinkage
 from oodzoo.scores.classes import centre
 from oodzoo.scores.discriminant import log_joint, shrink
@@ -24,7 +25,9 @@ _FOLDS = 5
     reference="Fisher, The use of multiple measurements in taxonomic problems, Annals of "
     "Eugenics 1936; shrinkage: Chen et al., IEEE Transactions on Signal Processing 2010",
 )
-def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
+def lda(
+    X: Any, y: Any, domains: Any = None, random_state: int = 0, groups: Groups | None = None
+) -> float:
     """Held-out accuracy of shrunk linear discriminant analysis.
 
     Each domain is held out in turn, a linear discriminant is fitted to the others, and its accuracy
@@ -51,6 +54,9 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
         Domains, strings or integers; at least two.
     random_state : int
         Random seed of the folds, used without domains.
+    groups : sequence of length n, optional
+        Group of each sample (a patient, a video), None for a sample without one; without domains,
+        the folds keep groups whole.
 
     Returns
     -------
@@ -71,8 +77,8 @@ def lda(X: Any, y: Any, domains: Any = None, random_state: int = 0) -> float:
     backend, X, codes, n_classes = labelled_features(X, y)
     rng = generator(random_state)
     if domains is None:
-        n_parts = min(_FOLDS, len(codes))
-        parts = stratified_folds(codes, n_parts, rng)
+        parts = stratified_folds(codes, min(_FOLDS, len(codes)), rng, groups)
+        n_parts = int(parts.max()) + 1
     else:
         parts, n_parts = as_classes(domains, "domains", n=len(codes), at_least=2)
     X = centre(backend, X)  # sums of squares about the mean are more precise

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oodzoo.errors import InputError
+from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
 from oodzoo.scores.inputs import Codes
 
 
@@ -25,8 +26,19 @@ def stratified_order(y: Codes, rng: np.random.Generator) -> npt.NDArray[np.intp]
     return by_class[np.argsort(place, kind="stable")]
 
 
-def stratified_folds(y: Codes, n_folds: int, rng: np.random.Generator) -> Codes:
-    """Return the fold of each sample; folds are stratified and of about equal size."""
+def stratified_folds(
+    y: Codes, n_folds: int, rng: np.random.Generator, groups: Groups | None = None
+) -> Codes:
+    """Return the fold of each sample; folds are stratified and of about equal size.
+
+    Groups are kept whole; at least two are needed.
+    """
+    numbers = group_numbers(groups, len(y))
+    if numbers is not None:
+        if (n_groups := int(numbers.max()) + 1) < 2:
+            raise InputError("all samples are of one group; folds keep groups whole and need two")
+        shuffled = rng.permutation(n_groups)  # decides between groups of equal size
+        return grouped_folds(y, shuffled[numbers], min(n_folds, n_groups))
     folds = np.empty(len(y), dtype=np.int64)
     folds[_shuffled_by_class(y, rng)] = np.arange(len(y)) % n_folds  # round robin, class by class
     return folds

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from oodzoo._io import structured
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
+from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
 from oodzoo.selection.selector import SpikeSlabSelector
 
@@ -159,6 +160,7 @@ def select_features(
     device : str, optional
         PyTorch device; NumPy if None.
     """
+    require_classes_to_tell_apart(source, domains)
     compute = functools.partial(_select, source, models, domains, threshold, device)
     arrays = source.cached(
         "selections",

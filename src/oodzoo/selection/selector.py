@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
+from oodzoo.heads.classes import require_two_classes
 from oodzoo.moments import Moments
 from oodzoo.selection.spike_slab import Data, Priors, stochastic_em, variational_em
 from oodzoo.selection.target_scale import (
@@ -287,6 +288,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
                     "task='regression' to treat each column as a target"
                 )
             self.classes_, codes = np.unique(y, return_inverse=True)
+            require_two_classes(codes, self.classes_.tolist())
             return np.eye(len(self.classes_))[codes]
         try:
             Y = np.asarray(y, dtype=np.float64)

@@ -28,6 +28,7 @@ from oodzoo.backend import Array
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import Features, FeatureSource, as_source
+from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.moments import moments_of_domain
 from oodzoo.ranking.folds import leave_one_domain_out, leave_two_domains_out
 from oodzoo.ranking.ranker import FOLD_SCORES, fold_scores
@@ -87,6 +88,7 @@ def run(
     """
     source = as_source(features, y, domains)
     _require_enough(source, protocol)
+    require_classes_to_tell_apart(source)
     peers = [scores.get(name) for name in scores.names()]
     external = _external(source, values or {})
     bench = _Bench(source, protocol)

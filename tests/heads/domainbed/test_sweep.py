@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.heads.partition import require_whole
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed import RULES, sweep
+from oodzoo.heads.domainbed.protocol import hyperparameters
 
 
 def planted(n_domains: int = 3, each: int = 24, n_classes: int = 3) -> Samples:
@@ -100,8 +102,48 @@ def test_progress_ends_with_all_runs() -> None:
     assert seen == [(6, 12), (12, 12)]
 
 
+def test_splits_keep_groups_whole_and_accuracies_are_of_their_own_size() -> None:
+    """Out-splits of groups differ in size between trials; each accuracy is a share of its own."""
+    samples = planted(3, each=40)
+    groups = [f"{row % 2}-{(row * row) % 11}" for row in range(len(samples.labels))]
+    found = sweep(samples, 3, groups=groups, draws=1, trials=3, steps=60, checkpoint_every=20)
+    names = np.array(groups)
+    sizes = set()
+    for (trial, domain), (inside, outside) in found.splits.items():
+        here = np.flatnonzero(samples.domains == domain)
+        require_whole(names[here], inside - here[0], outside - here[0])
+        sizes.add(len(outside))
+        head = found.chosen("oracle")[domain][trial]
+        for rows, accuracy in ((inside, head.record.inside), (outside, head.record.outside)):
+            right = head.head.logits(samples.features[rows]).argmax(axis=1) == samples.labels[rows]
+            assert accuracy[domain] == pytest.approx(right.mean())
+    assert len(sizes) > 1
+
+
+def test_groups_of_one_sample_change_nothing() -> None:
+    one, two = (
+        sweep(planted(), 3, draws=2, trials=2, steps=20, groups=groups).records
+        for groups in (None, list(range(72)))
+    )
+    assert one == two
+
+
+def test_the_search_space_reaches_the_draws() -> None:
+    found = sweep(planted(), 3, draws=3, trials=1, steps=2, search_space="DomainNet")
+    drawn = {record.draw: record.hyperparameters for record in found.records}
+    assert drawn == {draw: hyperparameters(draw, 0, "DomainNet") for draw in range(3)}
+
+
 def test_what_cannot_be_swept() -> None:
     samples = planted()
+    with pytest.raises(InputError, match="unknown search space 'VLCS'"):
+        sweep(samples, 3, search_space="VLCS")
+    with pytest.raises(InputError, match="all samples of domain 1 are of one group"):
+        sweep(samples, 3, groups=np.where(samples.domains == 1, 99, np.arange(72)).tolist())
+    with pytest.raises(InputError, match="72 samples, but groups of 3"):
+        sweep(samples, 3, groups=["a", "b", "c"])
+    with pytest.raises(InputError, match="one class, 0 "):
+        sweep(samples._replace(labels=np.zeros(72, np.int64)), 3)
     with pytest.raises(InputError, match="at least two domains, got 1"):
         sweep(planted(1), 3)
     with pytest.raises(

@@ -16,8 +16,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.errors import InputError
+from oodzoo.heads.groups import Groups, group_numbers
+
 HOLDOUT = 0.2
 """Share of each domain that is held out of training."""
+
+SEARCH_SPACES = {"default": 5.5, "DomainNet": 5.0}
+"""Largest exponent of the batch size, 2^U(3, exponent): DomainBed has its own for DomainNet."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +66,61 @@ def seed_hash(*parts: object) -> int:
     return int(hashlib.md5(str(parts).encode()).hexdigest(), 16) % 2**31
 
 
-def split(n: int, trial: int, domain: int) -> Split:
+def split(n: int, trial: int, domain: int, groups: Groups | None = None) -> Split:
     """Split the n samples of a domain in a trial.
+
+    DomainBed has no groups. With groups, the groups are shuffled instead of the samples. One after
+    the other is held out if that brings the out-split closer to a fifth of the samples; if all are
+    too large for that, the smallest is held out.
 
     Examples
     --------
     >>> split(10, trial=0, domain=0).outside.tolist()
     [2, 3]
+    >>> split(10, trial=0, domain=0, groups=list("aabbccddee")).outside.tolist()
+    [4, 5]
     """
-    positions = np.arange(n)
+    numbers = group_numbers(groups, n)
+    positions = np.arange(n if numbers is None else numbers.max() + 1)
     np.random.RandomState(seed_hash(trial, domain)).shuffle(positions)
     held_out = int(n * HOLDOUT)
-    return Split(positions[held_out:], positions[:held_out])
+    if numbers is None:
+        return Split(positions[held_out:], positions[:held_out])
+    return _grouped_split(numbers, positions, held_out)
 
 
-def hyperparameters(draw: int, trial: int) -> Hyperparameters:
+def _grouped_split(numbers: NDArray[np.int64], order: NDArray[np.int64], held_out: int) -> Split:
+    """Split samples by their groups, which come in the given order."""
+    if len(order) < 2:
+        raise InputError("a split needs samples of at least two groups, all are of the same group")
+    members = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers))[:-1])
+    inside: list[NDArray[np.int64]] = []
+    outside: list[NDArray[np.int64]] = []
+    missing = held_out
+    for rows in (members[group] for group in order.tolist()):
+        if abs(missing - len(rows)) < missing:
+            outside.append(rows)
+            missing -= len(rows)
+        else:
+            inside.append(rows)
+    if not outside:
+        outside.append(inside.pop(int(np.argmin([len(rows) for rows in inside]))))
+    return Split(np.concatenate(inside), np.concatenate(outside))
+
+
+def require_search_space(name: str) -> None:
+    """Raise an InputError if DomainBed has no search space of this name here."""
+    if name not in SEARCH_SPACES:
+        raise InputError(
+            f"unknown search space {name!r}; expected one of {', '.join(SEARCH_SPACES)}"
+        )
+
+
+def hyperparameters(draw: int, trial: int, search_space: str = "default") -> Hyperparameters:
     """Draw hyperparameters: draw 0 is the default, others are random with one seed per value.
+
+    `search_space` is "DomainNet" for that data set, where DomainBed draws smaller batches, and
+    "default" for all others.
 
     Examples
     --------
@@ -92,7 +137,7 @@ def hyperparameters(draw: int, trial: int) -> Hyperparameters:
     return Hyperparameters(
         lr=float(10 ** random("lr").uniform(-5, -3.5)),
         weight_decay=float(10 ** random("weight_decay").uniform(-6, -2)),
-        batch_size=int(2 ** random("batch_size").uniform(3, 5.5)),
+        batch_size=int(2 ** random("batch_size").uniform(3, SEARCH_SPACES[search_space])),
         dropout=float(random("resnet_dropout").choice([0.0, 0.1, 0.5])),
     )
 

@@ -18,9 +18,17 @@ from oodzoo._threads import Prefetch
 from oodzoo.backend import backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.domainbed.protocol import Split, folds, hyperparameters, split
+from oodzoo.heads.classes import require_two_classes
+from oodzoo.heads.domainbed.protocol import (
+    Split,
+    folds,
+    hyperparameters,
+    require_search_space,
+    split,
+)
 from oodzoo.heads.domainbed.rules import RULES, Record, chosen
 from oodzoo.heads.domainbed.training import Checkpoint, Group, Problem, train
+from oodzoo.heads.groups import Groups, group_numbers
 from oodzoo.heads.linear import LinearHead, check_samples
 
 STEPS = 5001
@@ -98,11 +106,13 @@ def sweep(
     samples: Samples,
     n_classes: int,
     *,
+    groups: Groups | None = None,
     test_domains: Sequence[int] | None = None,
     draws: int = 10,
     trials: int = 3,
     steps: int = STEPS,
     checkpoint_every: int = CHECKPOINT_EVERY,
+    search_space: str = "default",
     seed: int = 0,
     device: str | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -118,6 +128,9 @@ def sweep(
     samples : Samples
         Samples of all domains, including test domains.
     n_classes : int
+    groups : sequence, optional
+        Group of each sample (a patient, a video), None for a sample without one; splits keep the
+        samples of a group in a domain together. DomainBed has no groups.
     test_domains : sequence of int, optional
         Domains to test on, one at a time; all domains if None.
     draws : int
@@ -127,6 +140,9 @@ def sweep(
     steps : int
     checkpoint_every : int
         Accuracies are computed at every multiple of this step, and after the last step.
+    search_space : {"default", "DomainNet"}
+        Distribution of the draws: DomainBed draws the batch size from 2^U(3, 5) for DomainNet, and
+        from 2^U(3, 5.5) for the other data sets.
     seed : int
         Random seed of initial weights, batches and dropout. Splits and draws follow DomainBed.
     device : str, optional
@@ -148,6 +164,8 @@ def sweep(
     tested = domains if test_domains is None else tuple(test_domains)
     _check_domains(samples, domains, tested)
     check_samples(samples, n_classes)
+    require_two_classes(samples.labels)
+    require_search_space(search_space)
     counts = {
         "draws": draws,
         "trials": trials,
@@ -163,13 +181,13 @@ def sweep(
         labels=samples.labels,
         n_classes=n_classes,
         folds=folds(domains, tested),
-        splits=_splits(samples.domains, domains, trials),
+        splits=_splits(samples.domains, domains, trials, groups),
         domains=domains,
         seed=seed,
     )
     runs = itertools.product(range(trials), range(draws))
-    groups = [Group(trial, draw, hyperparameters(draw, trial)) for trial, draw in runs]
-    blocks = _blocks(problem, groups)
+    run_groups = [Group(t, draw, hyperparameters(draw, t, search_space)) for t, draw in runs]
+    blocks = _blocks(problem, run_groups)
     calls = [(problem, block, steps, checkpoint_every) for block in blocks]
     records: list[Record] = []
     heads: dict[_Key, LinearHead] = {}
@@ -186,7 +204,7 @@ def sweep(
             heads |= new_heads
             done += len(block)
             if progress is not None:
-                progress(done * len(problem.folds), len(groups) * len(problem.folds))
+                progress(done * len(problem.folds), len(run_groups) * len(problem.folds))
     return Sweep(tested, trials, records, dict(problem.splits), heads)
 
 
@@ -206,13 +224,20 @@ def _check_domains(samples: Samples, domains: tuple[int, ...], tested: tuple[int
 
 
 def _splits(
-    of_row: NDArray[np.int64], domains: tuple[int, ...], trials: int
+    of_row: NDArray[np.int64], domains: tuple[int, ...], trials: int, groups: Groups | None
 ) -> dict[tuple[int, int], Split]:
+    numbers = group_numbers(groups, len(of_row))
     splits = {}
     for domain in domains:
         rows = np.flatnonzero(of_row == domain)
+        inner = None if numbers is None else numbers[rows].tolist()
+        if inner is not None and len(set(inner)) < 2:
+            raise InputError(
+                f"all samples of domain {domain} are of one group; a split keeps groups whole and "
+                "needs at least two"
+            )
         for trial in range(trials):
-            inside, outside = split(len(rows), trial, domain)
+            inside, outside = split(len(rows), trial, domain, inner)
             splits[trial, domain] = Split(rows[inside], rows[outside])
     return splits
 

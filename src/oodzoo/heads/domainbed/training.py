@@ -234,8 +234,8 @@ class Block:
                 count = count + xp.matmul(self._members[group.trial][:, rows], right)
             counts.append(count)
         right = to_numpy(xp.stack(counts)).astype(np.float64)
-        sizes = np.array([len(part) for part in _parts(problem, self.groups[0].trial)])
-        share: NDArray[np.float64] = (right / sizes[:, None]).transpose(0, 2, 1)
+        sizes = np.array([[len(part) for part in _parts(problem, g.trial)] for g in self.groups])
+        share: NDArray[np.float64] = (right / sizes[:, :, None]).transpose(0, 2, 1)
         return share.reshape(*share.shape[:2], len(problem.domains), 2)
 
     def on_host(self) -> NDArray[np.float32]:
@@ -290,7 +290,7 @@ def _row_weights(problem: Problem, groups: Sequence[Group]) -> NDArray[np.float3
 
 
 def _parts(problem: Problem, trial: int) -> list[NDArray[np.int64]]:
-    """Rows of the in-split and out-split of each domain; sizes are the same in all trials."""
+    """Rows of the in-split and out-split of each domain."""
     return [part for domain in problem.domains for part in problem.splits[trial, domain]]
 
 

@@ -1,0 +1,31 @@
+"""The number of classes that a classifier needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.features.source import FeatureSource
+
+
+def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None = None) -> None:
+    """Raise an InputError if all labels, positions in `classes`, are the same."""
+    if len(labels) and (labels == labels[0]).all():
+        only = labels[0].item() if classes is None else classes[labels[0]]
+        raise InputError(
+            f"all labels are of one class, {only!r} ({count(len(labels), 'sample')}); at least two "
+            "classes are needed"
+        )
+
+
+def require_classes_to_tell_apart(
+    source: FeatureSource, domains: Sequence[str] | None = None
+) -> None:
+    """Raise an InputError if all samples of some domains, or of all, have the same class."""
+    labels = [source.labels(domain) for domain in (source.domains if domains is None else domains)]
+    require_two_classes(np.concatenate([np.empty(0, np.int64), *labels]), source.classes)
