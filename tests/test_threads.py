@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.fixtures import draw_digits
 
-from oodzoo._threads import Prefetch
+from oodzoo._threads import Budget, Prefetch
 
 
 def test_results_are_in_order() -> None:
@@ -131,3 +131,69 @@ def test_results_do_not_depend_on_the_backend_of_joblib(
     backend: str, photos: Path, expected: dict[str, Any], tmp_path: Path
 ) -> None:
     assert results_under(backend, photos, tmp_path) == expected
+
+
+def test_threads_share_a_budget() -> None:
+    budget, most, used, turn = Budget(10), 0, 0, threading.Lock()
+
+    def work(amount: int) -> int:
+        nonlocal most, used
+        with budget.reserve(amount):
+            with turn:
+                used += amount
+                most = max(most, used)
+            time.sleep(0.001)
+            with turn:
+                used -= amount
+        return amount
+
+    amounts = [(1 + number % 10,) for number in range(100)]
+    assert sum(Prefetch(work, amounts, n_threads=16)) == 550
+    assert (5 < most <= 10, used) == (True, 0)
+
+
+def test_more_than_the_budget_is_held_alone() -> None:
+    budget, busy, alone = Budget(10), threading.Event(), threading.Event()
+
+    def large() -> bool:
+        busy.wait(10)
+        with budget.reserve(1000):
+            return alone.is_set()
+
+    def small() -> bool:
+        with budget.reserve(1):
+            busy.set()
+            time.sleep(0.05)
+            alone.set()
+        return True
+
+    assert list(Prefetch(lambda call: call(), [(large,), (small,)], n_threads=2)) == [True, True]
+
+
+def test_a_large_amount_is_served_before_later_small_ones() -> None:
+    budget, order = Budget(10), list[str]()
+
+    def take(name: str, amount: int) -> None:
+        with budget.reserve(amount):
+            order.append(name)
+
+    with budget.reserve(5):
+        large = threading.Thread(target=take, args=("large", 10))
+        large.start()
+        while not budget._queue.locked():
+            time.sleep(0.001)
+        small = threading.Thread(target=take, args=("small", 1))
+        small.start()
+        small.join(0.05)
+        assert order == []
+    large.join()
+    small.join()
+    assert order == ["large", "small"]
+
+
+def test_a_failed_holder_frees_its_amount() -> None:
+    budget = Budget(1)
+    with pytest.raises(ZeroDivisionError), budget.reserve(1):
+        _ = 1 // 0
+    with budget.reserve(1):
+        pass

@@ -1,11 +1,13 @@
-"""Calls in background threads, with results in order."""
+"""Calls in background threads, with results in order, and a limit on what they use together."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import islice
+from threading import Condition, Lock
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -61,3 +63,30 @@ class Prefetch(Iterator[T], Generic[T]):
     def _start(self, n: int | None) -> None:
         for call in islice(self._calls, n):
             self._pending.append(self._pool.submit(self._function, *call))
+
+
+class Budget:
+    """An amount that threads share, such as bytes of memory.
+
+    A thread that holds a part of it must not reserve another part: two such threads could wait for
+    each other.
+    """
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._used = 0
+        self._released = Condition()
+        self._queue = Lock()  # otherwise small amounts could be served before a large one for ever
+
+    @contextmanager
+    def reserve(self, amount: int) -> Iterator[None]:
+        """Wait until an amount is free, and hold it; more than the total is held alone."""
+        with self._queue, self._released:
+            self._released.wait_for(lambda: not self._used or self._used + amount <= self._total)
+            self._used += amount
+        try:
+            yield
+        finally:
+            with self._released:
+                self._used -= amount
+                self._released.notify()

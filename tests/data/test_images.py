@@ -8,9 +8,13 @@ import pickle
 import struct
 import subprocess
 import sys
+import threading
+import time
 import warnings
 import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +24,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, features
 
-from oodzoo.data.images import UnreadableImageError, as_rgb, decode, read, read_bytes
+from oodzoo._threads import Budget
+from oodzoo.data import images
+from oodzoo.data.images import (
+    MAX_FILE_BYTES,
+    UnreadableImageError,
+    as_rgb,
+    decode,
+    decoding,
+    read,
+    read_bytes,
+    reading,
+)
 from oodzoo.data.listing import SUFFIXES
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
@@ -438,3 +453,118 @@ def test_an_open_image_that_ends_too_early(tmp_path: Path) -> None:
         pytest.raises(UnreadableImageError, match="truncated"),
     ):
         as_rgb(opened)
+
+
+# --- limits -----------------------------------------------------------------------------------
+
+
+def test_huge_file_is_refused_without_reading_it(tmp_path: Path) -> None:
+    with (tmp_path / "sparse.jpg").open("wb") as file:
+        file.truncate(12_000_000_000)
+    with pytest.raises(UnreadableImageError) as caught:
+        read(tmp_path / "sparse.jpg")
+    assert str(caught.value) == "the file has 12,000,000,000 bytes; the limit is 1,073,741,824"
+    assert not caught.value.transient
+
+
+def test_file_at_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = noise("PNG")
+    (tmp_path / "1.png").write_bytes(content)
+    monkeypatch.setattr(images, "MAX_FILE_BYTES", len(content))
+    assert read_bytes(tmp_path / "1.png") == content
+    monkeypatch.setattr(images, "MAX_FILE_BYTES", len(content) - 1)
+    with pytest.raises(UnreadableImageError, match="the limit is"):
+        read_bytes(tmp_path / "1.png")
+
+
+def test_the_largest_images_of_pillow_are_below_the_limit() -> None:
+    assert Image.MAX_IMAGE_PIXELS is not None
+    assert 8 * Image.MAX_IMAGE_PIXELS < MAX_FILE_BYTES  # four channels of 16 bits
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("step", ["read_bytes", "read"])
+def test_lack_of_memory_is_transient(tmp_path: Path, step: str) -> None:
+    rows = zlib.compress(bytes(4001) * 4000)
+    content = png(4000, 4000, 8, 0, b"")
+    start = content.index(b"IDAT") - 4
+    body = b"IDAT" + rows
+    chunk = struct.pack(">I", len(rows)) + body + struct.pack(">I", zlib.crc32(body))
+    path = tmp_path / "1.png"
+    path.write_bytes(content[:start] + chunk + content[-12:])
+    if step == "read_bytes":
+        with path.open("ab") as file:
+            file.truncate(100_000_000)
+    program = """
+import resource, sys
+from oodzoo._threads import Budget
+from oodzoo.data import images
+images.decode(open(sys.argv[1], "rb").read())
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 23)
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+try:
+    getattr(images, sys.argv[2])(sys.argv[3])
+except images.UnreadableImageError as error:
+    print(error, error.transient)
+"""
+    small = tmp_path / "small.png"
+    small.write_bytes(noise("PNG"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, small, step, path],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "not enough memory True\n"
+
+
+def test_file_that_grows_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "1.png"
+    path.write_bytes(noise("PNG"))
+    before = path.stat()
+    path.write_bytes(noise("PNG") + b"more")
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: before)
+    with pytest.raises(UnreadableImageError, match="changed while it was read") as caught:
+        read_bytes(path)
+    assert caught.value.transient
+
+
+def test_threads_together_hold_a_limited_amount(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the number of threads: two of these files and one image fit."""
+    content = noise("PNG")
+    (tmp_path / "1.png").write_bytes(content)
+    monkeypatch.setattr(images, "_BYTES", Budget(2 * len(content)))
+    monkeypatch.setattr(images, "_PIXELS", Budget(24 * 26))
+    turn = threading.Lock()
+    held = {"bytes": 0, "images": 0}
+    most = dict(held)
+
+    @contextmanager
+    def counted(kind: str) -> Iterator[None]:
+        with turn:
+            held[kind] += 1
+            most[kind] = max(most[kind], held[kind])
+        time.sleep(0.002)
+        yield
+        with turn:
+            held[kind] -= 1
+
+    def work(_: int) -> tuple[int, int]:
+        with (
+            reading(tmp_path / "1.png") as read_content,
+            counted("bytes"),
+            decoding(read_content) as image,
+            counted("images"),
+        ):
+            return image.size
+
+    with ThreadPoolExecutor(16) as pool:
+        assert set(pool.map(work, range(64))) == {(24, 24)}
+    assert most == {"bytes": 2, "images": 1}
+
+
+def test_error_of_the_user_of_an_image_is_raised_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError), decoding(noise("PNG")):
+        _ = 1 // 0

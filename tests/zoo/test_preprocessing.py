@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import subprocess
+import sys
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oodzoo.errors import InputError
+from oodzoo.zoo import preprocessing
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing, square
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -139,6 +142,12 @@ def test_padding(centring: Literal["even", "down"], before: int) -> None:
     np.testing.assert_array_equal(found[before : before + 5], np.asarray(noise(8, 5)))
 
 
+def test_padding_of_a_single_row() -> None:
+    found = Geometry((7, 8), (8, 8), fill=9).apply(noise(8, 7))
+    np.testing.assert_array_equal(found[7], 9)
+    np.testing.assert_array_equal(found[:7], np.asarray(noise(8, 7)))
+
+
 @given(SIDES, SIDES, st.integers(4, 40))
 def test_contain_shows_the_whole_image(width: int, height: int, size: int) -> None:
     """The aspect ratio is kept to a pixel, and the rest is padded."""
@@ -172,6 +181,97 @@ def test_output_size_is_the_crop(
     pixels = geometry.apply(noise(width, height))
     assert pixels.shape == (*crop, 3)
     assert pixels.dtype == np.uint8
+
+
+# --- very long images -------------------------------------------------------------------------
+
+# The child may use 512 MiB more than when it has imported everything.
+LITTLE_MEMORY = """
+import resource, sys
+from PIL import Image
+from oodzoo.zoo import preprocessing
+from oodzoo.zoo.preprocessing import Geometry
+Geometry((8, 8), (8, 8)).apply(Image.new("RGB", (9, 9)))
+size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + (1 << 29)
+resource.setrlimit(resource.RLIMIT_AS, (size, size))
+width, height, fit, interpolation = sys.argv[1:]
+image = Image.new("RGB", (int(width), int(height)), (9, 8, 7))
+print(*Geometry((256, 256), (224, 224), fit, interpolation).apply(image).max(axis=(0, 1)))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize("fit", ["squash", "cover", "contain"])
+@pytest.mark.parametrize("side", [20_000, 16_000_000])
+def test_memory_of_a_very_long_image(side: int, fit: str) -> None:
+    for size in ((1, side), (side, 1)):
+        arguments = [*map(str, size), fit, "bicubic"]
+        done = subprocess.run(
+            [sys.executable, "-c", LITTLE_MEMORY, *arguments],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == ["9", "8", "7"]
+
+
+@given(
+    st.integers(1, 300),
+    st.integers(1, 300),
+    st.tuples(st.integers(4, 40), st.integers(4, 40)),
+    st.tuples(st.integers(4, 40), st.integers(4, 40)),
+    st.sampled_from(["squash", "cover", "contain"]),
+    st.sampled_from(["even", "down"]),
+    st.sampled_from(["bilinear", "bicubic", "lanczos", "hamming"]),
+)
+def test_only_the_centre_is_resized_to_the_same_pixels(
+    width: int, height: int, resize: Any, crop: Any, fit: Any, centring: Any, interpolation: Any
+) -> None:
+    # half as steep as the steepest gradient in 8 bits, so that nothing is clipped at either end
+    y, x = np.mgrid[:height, :width]
+    pixels = np.stack([60 + 120 * x / width, 60 + 120 * y / height, 0 * x + 90], axis=2)
+    image = Image.fromarray(pixels.astype(np.uint8))
+    geometry = Geometry(resize, crop, fit, interpolation, fill=7, centring=centring)
+    expected = geometry.apply(image).astype(int)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(preprocessing, "_MAX_PIXELS", 0)
+        found = geometry.apply(image).astype(int)
+    assert abs(found - expected).max() <= 1
+
+
+def test_the_centre_of_a_very_long_image_is_shown() -> None:
+    """Stripes of 1,000 pixels: the crop is in the middle of the one with its number."""
+    stripes = np.repeat(np.arange(201, dtype=np.uint8), 1000)
+    geometry = Geometry((256, 256), (224, 224), "cover", "bicubic")
+    for pixels in (stripes[:, None], stripes[None, :]):
+        image = Image.fromarray(np.repeat(pixels[..., None], 3, axis=2))
+        np.testing.assert_array_equal(geometry.apply(image), 100)
+
+
+def test_a_very_long_side_is_averaged() -> None:
+    """Beyond the side that is resized as it is, the result stays that of the whole image."""
+    side = (1 << 21) + 12_345
+    row = (np.arange(side) * 255 // side).astype(np.uint8)
+    geometry = Geometry((64, 64), (64, 64), "squash", "bilinear")
+    for pixels in (row[None, :], row[:, None]):
+        found = geometry.apply(Image.fromarray(np.repeat(pixels[..., None], 3, axis=2)))
+        line = found[0, :, 0] if pixels.shape[0] == 1 else found[:, 0, 0]
+        expected = (np.arange(64) + 0.5) * 255 / 64
+        assert abs(line[1:-1] - expected[1:-1]).max() <= 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_lack_of_memory_is_the_images_own_transient_error() -> None:
+    program = LITTLE_MEMORY.replace("(1 << 29)", "(1 << 25)").replace(
+        "print(*", "from oodzoo.data.images import UnreadableImageError\ntry: print(*"
+    )
+    program += "except UnreadableImageError as error: print(error, error.transient)\n"
+    arguments = ["3000", "2000", "cover", "bicubic"]
+    program = program.replace("(256, 256), (224, 224)", "(4000, 4000), (4000, 4000)")
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "not enough memory True\n"
 
 
 @pytest.mark.parametrize("sizes", [((0, 8), (8, 8)), ((8, 8), (8, 0)), ((8, 8), (-1, 8))])

@@ -84,10 +84,10 @@ def _inspect(files: list[Path], decode: bool) -> list[Content]:
     for file in files:
         digest = problem = None
         try:
-            content = images.read_bytes(file)
-            digest = hashlib.sha256(content).hexdigest()
-            if decode:
-                images.decode(content)
+            with images.reading(file) as content:
+                digest = hashlib.sha256(content).hexdigest()
+                if decode:
+                    images.decode(content)
         except images.UnreadableImageError as error:
             problem = str(error)
         contents.append(Content(digest, problem))

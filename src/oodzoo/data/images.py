@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from oodzoo._text import one_line
+from oodzoo._threads import Budget
 
 # fmt: off
 # Accepted content, whatever the suffix. Pillow has more formats, for some of which it runs other
@@ -20,6 +21,13 @@ _FORMATS = frozenset({
     "AVIF", "BMP", "GIF", "JPEG", "JPEG2000", "MPO", "PNG", "PPM", "TIFF", "WEBP",
 })
 # fmt: on
+
+MAX_FILE_BYTES = 1 << 30
+"""Largest image file that is read. The most pixels that Pillow decodes need less, uncompressed."""
+
+# What all threads together hold at the same time; the largest image fits in.
+_BYTES = Budget(MAX_FILE_BYTES)
+_PIXELS = Budget(1 << 28)
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -39,8 +47,8 @@ class UnreadableImageError(Exception):
     ----------
     transient : bool
         True if the file could not be read now: it is missing, not a regular file or may not be
-        read, or there was an I/O error. A transient error is not a property of the image, which
-        may be readable later. False if the content of the file cannot be decoded.
+        read, there was an I/O error, or not enough memory. A transient error is not a property of
+        the image, which may be readable later. False if the content of the file cannot be decoded.
     """
 
     def __init__(self, reason: str, *, transient: bool = False) -> None:
@@ -48,21 +56,34 @@ class UnreadableImageError(Exception):
         self.transient = transient
 
 
-def decode(content: bytes) -> Image.Image:
-    """Decode the bytes of an image file to upright RGB.
+@contextmanager
+def decoding(content: bytes) -> Iterator[Image.Image]:
+    """Decode the bytes of an image file to upright RGB, for use in the with block.
 
     The EXIF orientation is applied, transparent pixels become white, 16-bit greyscale is scaled to
     8 bits (Pillow's own conversion would clip it), and the first frame of an animation is used.
-    Pillow's limit against decompression bombs stays in force.
+    Pillow's limit against decompression bombs stays in force. Threads wait for each other rather
+    than decode more pixels at the same time than a fixed number.
 
     Raises
     ------
     UnreadableImageError
-        For an empty, truncated, oversized or undecodable file.
+        For an empty, truncated, oversized or undecodable file; transient for lack of memory.
     """
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
-    with _explaining_errors(), Image.open(io.BytesIO(content)) as image:
+    with ExitStack() as reserved:
+        yield _decode(content, reserved)
+
+
+def decode(content: bytes) -> Image.Image:
+    """Decode the bytes of an image file; see :func:`decoding`."""
+    with decoding(content) as image:
+        return image
+
+
+def _decode(content: bytes, reserved: ExitStack) -> Image.Image:
+    with explaining_errors(), Image.open(io.BytesIO(content)) as image:
         if image.format not in _FORMATS:
             raise UnreadableImageError(
                 f"unsupported format {image.format}; convert it to PNG or JPEG"
@@ -70,20 +91,22 @@ def decode(content: bytes) -> Image.Image:
         # Pillow only warns between its limit and twice its limit.
         if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
             raise Image.DecompressionBombError
+        # Pillow has a pointer to each row, as large as two pixels
+        reserved.enter_context(_PIXELS.reserve((image.width + 2) * image.height))
         return as_rgb(image)
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
     """Convert an open image as :func:`decode` does."""
-    with _explaining_errors():
+    with explaining_errors():
         _require_known_range(image)
         image.load()
         return _to_rgb(_upright(image))
 
 
 @contextmanager
-def _explaining_errors() -> Iterator[None]:
-    """Turn any exception of a decoder into an UnreadableImageError of one line."""
+def explaining_errors() -> Iterator[None]:
+    """Turn any exception of a decoder, or while resizing, into an UnreadableImageError."""
     try:
         yield
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -95,24 +118,59 @@ def _explaining_errors() -> Iterator[None]:
         raise UnreadableImageError("not an image that Pillow can identify") from error
     except UnreadableImageError:
         raise
+    except MemoryError as error:
+        raise UnreadableImageError("not enough memory", transient=True) from error
     except Exception as error:  # decoders raise OSError, SyntaxError, struct.error, EOFError, ...
         raise UnreadableImageError(one_line(error)) from error
 
 
 def read(path: str | Path) -> Image.Image:
-    """Read and decode one image file; see :func:`decode`."""
-    return decode(read_bytes(path))
+    """Read and decode one image file; see :func:`decoding`."""
+    with reading(path) as content:
+        return decode(content)
+
+
+@contextmanager
+def reading(path: str | Path) -> Iterator[bytes]:
+    """Read the content of an image file, for use in the with block.
+
+    Threads wait for each other rather than hold more bytes at the same time than a fixed number.
+
+    Raises
+    ------
+    UnreadableImageError
+        If the file has more than `MAX_FILE_BYTES`; transient if it cannot be read.
+    """
+    with ExitStack() as reserved:
+        yield _read_bytes(Path(path), reserved)
 
 
 def read_bytes(path: str | Path) -> bytes:
-    """Read the content of an image file; raise a transient UnreadableImageError if that fails."""
+    """Read the content of an image file; see :func:`reading`."""
+    with reading(path) as content:
+        return content
+
+
+def _read_bytes(path: Path, reserved: ExitStack) -> bytes:
     try:
+        found = path.stat()
         # reading a pipe may block, reading a device may never end
-        if not stat.S_ISREG(Path(path).stat().st_mode):
+        if not stat.S_ISREG(found.st_mode):
             raise UnreadableImageError("not a regular file", transient=True)
-        return Path(path).read_bytes()
+        if found.st_size > MAX_FILE_BYTES:
+            raise UnreadableImageError(
+                f"the file has {found.st_size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
+            )
+        reserved.enter_context(_BYTES.reserve(found.st_size))
+        with path.open("rb") as file:
+            content = file.read(found.st_size + 1)
     except OSError as error:
         raise UnreadableImageError(error.strerror or one_line(error), transient=True) from error
+    except MemoryError as error:
+        raise UnreadableImageError("not enough memory", transient=True) from error
+    if len(content) != found.st_size:
+        raise UnreadableImageError("the file changed while it was read", transient=True)
+    return content
 
 
 def _require_known_range(image: Image.Image) -> None:

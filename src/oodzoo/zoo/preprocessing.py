@@ -6,6 +6,7 @@ models (those with equal geometry share the resized image), and recorded in the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo.data.images import explaining_errors
 from oodzoo.errors import InputError
 
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos", "box", "hamming"]
@@ -28,6 +30,13 @@ _FILTERS = {
     "box": Image.Resampling.BOX,
     "hamming": Image.Resampling.HAMMING,
 }
+
+_MAX_PIXELS = 1 << 24
+"""Largest intermediate image (64 MiB); beyond it, only the part to keep is resized."""
+_REACH = 4
+"""Pixels on each side that an interpolation reads when it enlarges; 3 for "lanczos"."""
+_MAX_SIDE = 1 << 20
+"""Longest side that is resized as it is."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +61,24 @@ class Geometry:
             raise InputError(f"resize and crop must be positive, got {self.resize} and {self.crop}")
 
     def apply(self, image: Image.Image) -> NDArray[np.uint8]:
-        """Resize and crop an image to an array (height, width, 3)."""
-        resized = image.resize(self._size(image), _FILTERS[self.interpolation])
-        return np.asarray(_centre(resized, self))
+        """Resize and crop an image to an array (height, width, 3).
+
+        Memory is limited also for very long images, which would become huge when the shorter side
+        is matched: there, only the part to keep is resized, and rounding may differ.
+
+        Raises
+        ------
+        UnreadableImageError
+            If the image cannot be resized, for example for lack of memory.
+        """
+        with explaining_errors():
+            width, height = self._size(image)
+            # Pillow resizes the rows first, and then the columns
+            pixels = width * max(height, image.height)
+            if pixels > _MAX_PIXELS or max(image.size) > _MAX_SIDE:
+                return np.asarray(_resize_centre(image, (width, height), self))
+            resized = image.resize((width, height), _FILTERS[self.interpolation])
+            return np.asarray(_centre(resized, self))
 
     def _size(self, image: Image.Image) -> tuple[int, int]:
         height, width = self.resize
@@ -110,11 +134,60 @@ def _centre(image: Image.Image, geometry: Geometry) -> Image.Image:
         return image
     top = _offset(image.height - height, geometry.centring)
     left = _offset(image.width - width, geometry.centring)
-    if top >= 0 and left >= 0:
+    if image.height >= height and image.width >= width:
         return image.crop((left, top, left + width, top + height))
     padded = Image.new("RGB", (width, height), (geometry.fill,) * 3)
     padded.paste(image, (-left, -top))
     return padded
+
+
+def _resize_centre(image: Image.Image, size: tuple[int, int], geometry: Geometry) -> Image.Image:
+    """Resize the centre of an image only, as if the whole had this size (width, height)."""
+    method = _FILTERS[geometry.interpolation]
+    crop = geometry.crop[::-1]
+    offsets = [_offset(size[axis] - crop[axis], geometry.centring) for axis in (0, 1)]
+    kept = [
+        (max(0, offset), min(size[axis], offset + crop[axis]))
+        for axis, offset in enumerate(offsets)
+    ]
+    image, box = _crop_source(image, size, kept)
+    width, height = (stop - start for start, stop in kept)
+    if width * image.height > _MAX_PIXELS:  # a long column: shorten it before it becomes wider
+        image = image.resize((image.width, height), method, (0, box[1], image.width, box[3]))
+        box = (box[0], 0, box[2], height)
+    image = image.resize((width, height), method, box)
+    if image.size == crop:
+        return image
+    padded = Image.new("RGB", crop, (geometry.fill,) * 3)
+    padded.paste(image, (max(0, -offsets[0]), max(0, -offsets[1])))
+    return padded
+
+
+def _crop_source(
+    image: Image.Image, size: tuple[int, int], kept: Sequence[tuple[int, int]]
+) -> tuple[Image.Image, tuple[float, float, float, float]]:
+    """Crop an image to what a part of its resized form depends on; return the part's box in it.
+
+    The crop is needed because Pillow takes boxes in single precision, too coarse for positions
+    in a very long image. If a side is still very long, its pixels are averaged in groups: the
+    weights of a resize need memory in proportion.
+    """
+    bounds, factors, box = [], [], []
+    for (start, stop), length, side in zip(kept, size, image.size, strict=True):
+        scale = side / length
+        reach = _REACH * max(1.0, scale)
+        first = max(0, math.floor(start * scale - reach))
+        last = min(side, math.ceil(stop * scale + reach))
+        factor = max(1, 2 * (last - first) // _MAX_SIDE)
+        bounds.append((first, last))
+        factors.append(factor)
+        box.append(((start * scale - first) / factor, (min(stop * scale, last) - first) / factor))
+    (left, right), (top, bottom) = bounds
+    if (right - left, bottom - top) != image.size:
+        image = image.crop((left, top, right, bottom))
+    if max(factors) > 1:
+        image = image.reduce((factors[0], factors[1]))
+    return image, (box[0][0], box[1][0], box[0][1], box[1][1])
 
 
 def _offset(spare: int, centring: Centring) -> int:
