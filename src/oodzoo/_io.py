@@ -73,9 +73,7 @@ def _rename_to_new(temporary: Path, path: Path) -> bool:
 def _temporary(folder: Path, content: bytes) -> Iterator[Path]:
     """Write a temporary file and fsync it; the folder is synced at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    # the name is independent of the final name, which may be as long as the disk allows
-    name = f"{_TEMPORARY}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
-    temporary = folder / name
+    temporary = folder / temporary_name()
     file = temporary.open("xb")  # O_CREAT | O_EXCL: no file is opened, no link followed
     try:
         with file:
@@ -87,6 +85,12 @@ def _temporary(folder: Path, content: bytes) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
         raise
     _sync_folder(folder)
+
+
+def temporary_name() -> str:
+    """Name a temporary file or folder; other processes can tell whether its writer still runs."""
+    # independent of the final name, which may be as long as the disk allows
+    return f"{_TEMPORARY}{_machine()}-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 @functools.cache
@@ -164,11 +168,11 @@ def remove_temporaries(folder: Path) -> None:
     for parent, _, names in os.walk(folder):
         for path in (Path(parent, name) for name in names if is_temporary(name)):
             with contextlib.suppress(OSError):  # removed by another process, or not permitted
-                if _is_stale(path):
+                if is_stale(path):
                     path.unlink()
 
 
-def _is_stale(temporary: Path) -> bool:
+def is_stale(temporary: Path) -> bool:
     """Whether nobody writes a temporary file any more."""
     writer = _WRITER.fullmatch(temporary.name)
     if writer is None:  # the name that older versions gave

@@ -32,8 +32,8 @@ def photos(unseen: list[Path], tmp_path: Path) -> Path:
 def test_json(run: Run, saved: Path, photos: Path) -> None:
     done = run("predict", saved, photos, "--json")
     assert done.code == 0
-    noise, first, second = done.document["predictions"]
-    assert [Path(p["path"]).name for p in (noise, first, second)] == ["noise.png", "0.png", "1.png"]
+    first, second, noise = done.document["predictions"]
+    assert [Path(p["path"]).name for p in (first, second, noise)] == ["0.png", "1.png", "noise.png"]
     assert set(first) == {"path", "label", "probabilities", "distance", "out_of_domain"}
     assert first["probabilities"].keys() == {"0", "1", "2"}
     assert max(first["probabilities"], key=first["probabilities"].get) == first["label"]
@@ -56,15 +56,18 @@ def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
     assert lines == document
     rows = list(csv.DictReader(io.StringIO(run("predict", saved, photos, "--format", "csv").out)))
     assert [row["label"] for row in rows] == [p["label"] for p in document]
-    assert [row["out_of_domain"] for row in rows] == ["1", "0", "0"]
+    assert [row["out_of_domain"] for row in rows] == ["0", "0", "1"]
     assert float(rows[1]["p(0)"]) == pytest.approx(document[1]["probabilities"]["0"], rel=1e-4)
     head, *table = run("predict", saved, photos).out.splitlines()
     assert head.split() == ["label", "prob.", "dist.", "image"]
-    assert [" far " in line for line in table] == [True, False, False]
-    for name in ("out.csv", "out.jsonl"):
+    assert [" far " in line for line in table] == [False, False, True]
+    for name in ("out.csv", "out.jsonl", "out.JSON"):
         assert run("predict", saved, photos, "--output", tmp_path / name).out == ""
     assert list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines())) == rows
-    assert [json.loads(x) for x in (tmp_path / "out.jsonl").read_text().splitlines()] == document
+    for name in ("out.jsonl", "out.JSON"):
+        assert [json.loads(x) for x in (tmp_path / name).read_text().splitlines()] == document
+    run("predict", saved, photos, "--output", tmp_path / "out.xls", "--format", "csv")
+    assert (tmp_path / "out.xls").read_text() == (tmp_path / "out.csv").read_text()
 
 
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
@@ -84,3 +87,24 @@ def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
     assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
     assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
     assert "is a folder" in run("predict", saved, photos, "--output", photos).complaint
+    unknown = run("predict", saved, photos, "--output", "x.xls").complaint
+    assert "the suffix '.xls' sets no format; use .csv or .jsonl or .json" in unknown
+
+
+def test_output_to_a_device(run: Run, saved: Path, photos: Path) -> None:
+    done = run("predict", saved, photos, "--output", "/dev/null", "--format", "csv")
+    assert done.code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.filterwarnings("default")
+def test_linked_folders_are_classified_and_loops_reported(
+    run: Run, saved: Path, photos: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "photos").rename(tmp_path / "elsewhere")
+    photos.mkdir()
+    (photos / "linked").symlink_to(tmp_path / "elsewhere" / "a")
+    (photos / "loop").symlink_to(photos)
+    done = run("predict", saved, photos, "--json")
+    assert len(done.document["predictions"]) == 2
+    assert "'loop' links to a folder above it; ignored" in done.err

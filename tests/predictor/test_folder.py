@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo._io import locked
 from oodzoo.zoo import ModelSpec
 
 
@@ -236,18 +238,97 @@ def test_a_predictor_of_version_0_2(
     np.testing.assert_array_equal(old.predict_proba(unseen), predictor.predict_proba(unseen))
     assert (old.head.C, old.provenance) == (predictor.head.C, predictor.provenance)
     old.save(folder)
-    assert sorted(path.name for path in folder.iterdir() if path.is_dir()) == ["models"]
+    (version,) = (path for path in folder.iterdir() if path.is_dir())
+    assert sorted(path.name for path in version.iterdir() if path.is_dir()) == ["models"]
 
 
-def test_temporary_folders_of_killed_processes_are_removed(
-    predictor: oodzoo.Predictor, process: Callable[..., Any], tmp_path: Path
+def test_only_its_own_files_are_removed_when_a_predictor_is_replaced(
+    predictor: oodzoo.Predictor, folder: Path
 ) -> None:
-    ended = process("")
-    ended.wait()
-    running = process("input()")
-    stale = [f".tmp-model-{ended.pid}", f".tmp-model-{ended.pid}-old"]
-    kept = [f".tmp-model-{running.pid}", f".tmp-model-b-{ended.pid}", ".tmp-model-x"]
-    for name in stale + kept:
-        (tmp_path / name / "models").mkdir(parents=True)
-    predictor.save(tmp_path / "model")
-    assert {path.name for path in tmp_path.iterdir()} == {"model", *kept}
+    for name in ("notes.txt", "models-of-mine/a", "version-2/b", "version-01234567/left"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
+    for _ in range(2):
+        predictor.save(folder)
+        names = {path.name for path in folder.iterdir()}
+        (version,) = (name for name in names if len(name) == len("version-01234567"))
+        assert names - {version} == {
+            *("predictor.json", ".lock", "notes.txt", "models-of-mine", "version-2")
+        }
+        assert version != "version-01234567"
+        assert {path.name for path in (folder / version).iterdir()} == {
+            *("head.safetensors", "gaussian.safetensors", "models")
+        }
+
+
+def test_a_predictor_is_not_replaced_by_two_processes(
+    predictor: oodzoo.Predictor, folder: Path, unseen: list[Path]
+) -> None:
+    with locked(folder), pytest.raises(InputError, match="is being written by another process"):
+        predictor.save(folder)
+    assert oodzoo.load(folder).predict(unseen[:1]).tolist() == ["0"]
+    predictor.save(folder)
+
+
+def test_a_failed_replacement_leaves_the_old_predictor(
+    predictor: oodzoo.Predictor, folder: Path, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = replace(predictor.models[0].spec, source="onnx/nowhere.onnx")
+    models = [replace(predictor.models[0], spec=broken), *predictor.models[1:]]
+    monkeypatch.setattr(predictor, "models", tuple(models))
+    before = {path.relative_to(folder) for path in folder.rglob("*")}
+    with pytest.raises(InputError, match=r"cannot read '.*nowhere.onnx'"):
+        predictor.save(folder)
+    after = {path.relative_to(folder) for path in folder.rglob("*")}
+    assert after - before == {Path(".lock")}
+    assert oodzoo.load(folder).predict(unseen[:1]).tolist() == ["0"]
+
+
+# --- files outside the folder -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["absolute", "above", "link"])
+@pytest.mark.parametrize("name", ["head.safetensors", "models/resnet_glyphs_augmented.onnx"])
+def test_a_file_outside_the_folder(folder: Path, kind: str, name: str) -> None:
+    """The document names it with the right checksum, or it is a symbolic link."""
+    outside = folder.parent / "outside" / Path(name).name
+    outside.parent.mkdir()
+    shutil.move(folder / name, outside)
+    given = {"absolute": str(outside), "above": f"../outside/{outside.name}", "link": name}[kind]
+    if kind == "link":
+        (folder / name).symlink_to(outside)
+
+    def change(document: dict[str, Any]) -> None:
+        for entry in (document, *document["models"]):
+            entry["files"] = {given if n == name else n: d for n, d in entry["files"].items()}
+        for model in document["models"]:
+            model["source"] = model["source"].replace(name, given)
+
+    _edit(folder, change)
+    with pytest.raises(InputError, match=r"which is not inside its folder; fit again") as caught:
+        oodzoo.load(folder)
+    assert repr(given) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source", ["onnx/../model.onnx", "onnx/models/other.onnx", "hf/./..", "timm/local-dir:/"]
+)
+def test_a_model_that_is_not_among_the_files(folder: Path, source: str) -> None:
+    for path in (folder.parent / "model.onnx", folder / "models" / "other.onnx"):
+        shutil.copy(folder / "models" / "resnet_glyphs_augmented.onnx", path)
+    _edit(folder, lambda document: document["models"][0].update(source=source))
+    with pytest.raises(InputError, match="which is not among its files; fit again") as caught:
+        oodzoo.load(folder)
+    assert source in str(caught.value)
+
+
+def test_a_model_that_is_swapped_after_loading(folder: Path, unseen: list[Path]) -> None:
+    _edit(folder, lambda document: [m["stated"].pop("sha256") for m in document["models"]])
+    loaded = oodzoo.load(folder)
+    first, second = sorted((folder / "models").iterdir())
+    shutil.copy(second, first)
+    with pytest.raises(InputError, match=r"is not the file that the predictor was saved with"):
+        loaded.predict(unseen[:1])
+    first.unlink()
+    with pytest.raises(InputError, match=rf"cannot read '.*{first.name}': No such file"):
+        loaded.predict(unseen[:1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,10 +101,53 @@ def test_folders_are_walked_in_order(tmp_path: Path, write_image: Callable[[Path
         write_image(tmp_path / name)
     (tmp_path / "b" / "notes.txt").write_text("no image")
     found = [p.relative_to(tmp_path).as_posix() for p in image_files([tmp_path])]
-    assert found == ["c.png", "a/z/1.jpg", "b/1.PNG", "b/2.png"]
+    assert found == ["a/z/1.jpg", "b/1.PNG", "b/2.png", "c.png"]
     assert list(image_files([tmp_path / "b" / "notes.txt"])) == [tmp_path / "b" / "notes.txt"]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty' has no images"):
         image_files([tmp_path / "empty"])
     with pytest.raises(InputError, match=r"no such file or folder: .*nowhere'"):
         image_files([tmp_path, tmp_path / "nowhere"])
+
+
+def test_links_are_followed_but_not_in_loops(
+    tmp_path: Path, write_image: Callable[[Path], Path]
+) -> None:
+    folder = tmp_path / "photos"
+    write_image(folder / "1.png")
+    write_image(tmp_path / "elsewhere" / "2.png")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
+    (folder / "loop").symlink_to(folder)
+    (folder / "broken").symlink_to(tmp_path / "nowhere")
+    with pytest.warns(UserWarning, match="ignored") as warned:
+        found = image_files([folder])
+    assert found == [folder / "1.png", folder / "linked" / "2.png"]
+    assert sorted(str(warning.message) for warning in warned) == [
+        f"in {str(folder)!r}: 'broken' is a broken link; ignored",
+        f"in {str(folder)!r}: 'loop' links to a folder above it; ignored",
+    ]
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")
+def test_a_folder_that_cannot_be_read(tmp_path: Path, write_image: Callable[[Path], Path]) -> None:
+    write_image(tmp_path / "a" / "1.png")
+    (tmp_path / "b").mkdir(mode=0)
+    with pytest.raises(InputError, match=r"cannot read '.*/b': Permission denied"):
+        image_files([tmp_path])
+
+
+def test_an_error_while_listing_is_one_line(
+    tmp_path: Path, write_image: Callable[[Path], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, also for root."""
+    write_image(tmp_path / "a" / "1.png")
+    iterdir = Path.iterdir
+
+    def denied(path: Path) -> Any:
+        if path.name == "a":
+            raise PermissionError(13, "Permission denied", str(path))
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", denied)
+    with pytest.raises(InputError, match=r"cannot read '.*/a': Permission denied"):
+        image_files([tmp_path])

@@ -87,33 +87,37 @@ def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str 
         if wanted is not None or output is not None:
             raise InputError("--json prints one JSON document; leave out --format and --output")
         return None
-    by_suffix = "table" if output is None else output.suffix.lstrip(".").lower()
-    chosen = wanted or (by_suffix if by_suffix in _WRITERS else "jsonl")
-    if chosen not in _WRITERS:
-        raise InputError(f"unknown format {chosen!r}; expected one of {', '.join(_WRITERS)}")
-    return chosen
+    if output is not None and output.is_dir():
+        raise InputError(f"--output {str(output)!r} is a folder; name a file")
+    if wanted is not None:
+        if wanted not in _WRITERS:
+            raise InputError(f"unknown format {wanted!r}; expected one of {', '.join(_WRITERS)}")
+        return wanted
+    if output is None:
+        return "table"
+    if output.suffix.lower() not in _SUFFIXES:
+        raise InputError(
+            f"--output {str(output)!r}: the suffix {output.suffix!r} sets no format; "
+            f"use {' or '.join(_SUFFIXES)}, or give --format"
+        )
+    return _SUFFIXES[output.suffix.lower()]
 
 
 @contextmanager
 def _opened(output: Path | None) -> Iterator[TextIO]:
-    """Standard output, or a file that is renamed to its name when it is complete."""
+    """Standard output, or a file that gets its name when it is complete."""
     from oodzoo._io import explaining_disk_errors
-    from oodzoo.errors import InputError
+    from oodzoo.predictor.temporaries import replacing_text
 
     if output is None:
         yield sys.stdout
         return
-    if output.is_dir():
-        raise InputError(f"--output {str(output)!r} is a folder; name a file")
-    with explaining_disk_errors(output):
-        output.parent.mkdir(parents=True, exist_ok=True)
-        temporary = output.with_name(f".tmp-{output.name}")
-        try:
-            with temporary.open("w", encoding="utf-8", errors="backslashreplace") as stream:
-                yield stream
-            temporary.replace(output)
-        finally:
-            temporary.unlink(missing_ok=True)
+    if output.exists() and not output.is_file():  # a pipe or a device
+        with explaining_disk_errors(output), output.open("w", encoding="utf-8") as stream:
+            yield stream
+        return
+    with replacing_text(output) as stream:
+        yield stream
 
 
 def _fields(found: Prediction, classes: Sequence[str]) -> dict[str, Any]:
@@ -163,3 +167,4 @@ def _table(stream: TextIO, classes: Sequence[str]) -> Write:
 
 
 _WRITERS = {"table": _table, "jsonl": _jsonl, "csv": _csv}
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}

@@ -51,13 +51,14 @@ class BundledModel:
             self.feature_dim,
             self.precision,
             self.fingerprint,
+            self.files,
         )
 
 
-def bundle_model(model: PredictorModel, folder: Path) -> BundledModel:
-    """Copy the files of a model into the folder of a predictor."""
+def bundle_model(model: PredictorModel, folder: Path, within: str = FOLDER) -> BundledModel:
+    """Copy the files of a model into a folder within the folder of a predictor."""
     spec = model.spec
-    source, copies = _plan_copies(spec)
+    source, copies = _plan_copies(spec, within)
     files = {}
     for path, file in copies.items():
         target = folder / path
@@ -81,14 +82,14 @@ def bundle_model(model: PredictorModel, folder: Path) -> BundledModel:
     )
 
 
-def _plan_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
+def _plan_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
     """The source of a bundled model, and the files to copy by path within the bundle."""
     if spec.kind == "onnx":
-        return _plan_onnx_copies(spec)
-    local = _local_path(spec)
+        return _plan_onnx_copies(spec, within)
+    local = local_path(spec)
     if local is None:
         return spec.source, {}
-    home = f"{FOLDER}/{spec.name}"
+    home = f"{within}/{spec.name}"
     found = sorted(local.iterdir()) if local.is_dir() else [local]
     wanted = [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
     if not any(file.suffix == ".safetensors" for file in wanted):
@@ -102,13 +103,13 @@ def _plan_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
     return f"{spec.kind}/./{home}" if spec.kind == "hf" else f"{spec.kind}/local-dir:{home}", copies
 
 
-def _plan_onnx_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
+def _plan_onnx_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
     file, *external = file_digests(spec)
     if not external:
-        path = f"{FOLDER}/{spec.name}.onnx"
+        path = f"{within}/{spec.name}.onnx"
         return f"onnx/{path}", {path: file}
     # a folder per model: external weight files of two models may have the same name
-    home = f"{FOLDER}/{spec.name}"
+    home = f"{within}/{spec.name}"
     copies = {f"{home}/{spec.name}.onnx": file}
     for weights in external:
         relative = weights.relative_to(file.parent)
@@ -121,8 +122,10 @@ def _plan_onnx_copies(spec: ModelSpec) -> tuple[str, dict[str, Path]]:
     return f"onnx/{home}/{spec.name}.onnx", copies
 
 
-def _local_path(spec: ModelSpec) -> Path | None:
-    """The local folder or file that the source of a PyTorch model names; None for a hub."""
+def local_path(spec: ModelSpec) -> Path | None:
+    """The local folder or file that the source of a model names; None for a hub."""
+    if spec.kind == "onnx":
+        return spec.file
     scheme, colon, path = spec.identifier.partition(":")
     if colon:
         return spec.folder / path if scheme == "local-dir" else None

@@ -28,6 +28,7 @@ from oodzoo.errors import InputError
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.temporaries import remove_stale
 from oodzoo.zoo import Geometry, Model
 
 TOLERANCE = 1e-5
@@ -61,6 +62,7 @@ def export_onnx(
         )
     content: bytes = proto.SerializeToString()
     _require_equal(content, parts, load_models())
+    remove_stale(file.parent)
     write_bytes(file, content)
     return file
 

@@ -1,4 +1,4 @@
-"""A predictor on disk: self-contained, checked when read, replaced as a whole.
+"""A predictor on disk: self-contained, checked when read, complete at any moment.
 
 ::
 
@@ -9,14 +9,18 @@
                                    identifier and fingerprint
 
 No file is a pickle or names the location of the store or the zoo.
+
+A predictor that replaces another one has its files in MODEL/version-<random>/. Replacing
+predictor.json, which names them, is the moment of the change; the old files are removed after it.
 """
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
+import secrets
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +31,9 @@ import oodzoo
 from oodzoo._io import (
     explaining_disk_errors,
     file_digest,
+    locked,
     read_json,
+    remove_temporaries,
     require_schema,
     structured,
     write_bytes,
@@ -36,14 +42,17 @@ from oodzoo._io import (
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.bundle import BundledModel, bundle_model
+from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model, local_path
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.predictor.temporaries import new_folder
 
 SCHEMA = 1
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
+_OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
+_VERSION = re.compile(r"version-[0-9a-f]{8}")
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -69,20 +78,15 @@ class _Document:
 
 
 def write_folder(parts: PredictorParts, folder: Path) -> Path:
-    """Write a predictor as a folder, completely or not at all; an existing one is replaced."""
+    """Write a predictor as a folder; at any moment it has the old predictor or the new one."""
     folder = folder.resolve()
     require_free(folder)
-    temporary = folder.with_name(f".tmp-{folder.name}-{os.getpid()}")
     with explaining_disk_errors(folder):
-        shutil.rmtree(temporary, ignore_errors=True)  # left by a killed process with this id
-        temporary.mkdir(parents=True)
-        try:
-            _write(parts, temporary)
-            _move_into_place(temporary, folder)
-        except BaseException:  # also KeyboardInterrupt
-            shutil.rmtree(temporary, ignore_errors=True)
-            raise
-    _remove_stale(folder)
+        if (folder / "predictor.json").exists():
+            _replace(parts, folder)
+        else:
+            with new_folder(folder) as temporary:
+                _write(parts, temporary)
     return folder
 
 
@@ -99,63 +103,58 @@ def require_free(folder: Path) -> None:
     raise InputError(f"{str(folder)!r} exists and is not a predictor; choose another folder")
 
 
-def _write(parts: PredictorParts, folder: Path) -> None:
+def _replace(parts: PredictorParts, folder: Path) -> None:
+    """Write a predictor next to the one in its folder, and remove that one."""
+    with locked(folder):
+        _remove_unused(folder)  # left by a killed process
+        version = f"version-{secrets.token_hex(4)}"
+        (folder / version).mkdir()
+        try:
+            _write(parts, folder, f"{version}/")
+        finally:
+            _remove_unused(folder)
+
+
+def _write(parts: PredictorParts, folder: Path, version: str = "") -> None:
+    """Write the files of a predictor, and predictor.json last."""
     head: Tensors = {"weights": parts.head.weights, "bias": parts.head.bias}
     head |= {f"columns.{name}": columns for name, columns in parts.columns.by_model.items()}
-    _write_tensors(folder / _HEAD, head)
-    _write_tensors(folder / _GAUSSIAN, parts.gaussian.tensors())
+    tensors = {version + _HEAD: head, version + _GAUSSIAN: parts.gaussian.tensors()}
+    for name, content in tensors.items():
+        _write_tensors(folder / name, content)
     document = _Document(
         parts.classes,
-        [bundle_model(model, folder) for model in parts.models],
+        [bundle_model(model, folder, version + FOLDER) for model in parts.models],
         _HeadEntry(parts.head.C),
         parts.gaussian.scalars(),
         parts.provenance,
-        {name: file_digest(folder / name) for name in (_HEAD, _GAUSSIAN)},
+        {name: file_digest(folder / name) for name in tensors},
     )
     header = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}
     write_json(folder / "predictor.json", header | asdict(document))
+
+
+def _remove_unused(folder: Path) -> None:
+    """Remove the files of predictors that predictor.json does not name."""
+    remove_temporaries(folder)
+    content = _upgraded(read_json(folder / "predictor.json", "the predictor"))
+    used = {
+        Path(name).parts[0] for entry in (content, *content["models"]) for name in entry["files"]
+    }
+    for entry in list(folder.iterdir()):
+        if entry.name in used or not (entry.name in _OWN or _VERSION.fullmatch(entry.name)):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                entry.unlink()
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:
     from safetensors.numpy import save
 
     write_bytes(path, save({k: np.ascontiguousarray(v) for k, v in tensors.items()}))
-
-
-def _move_into_place(temporary: Path, folder: Path) -> None:
-    """Rename a finished folder; a predictor with its name is removed."""
-    if not folder.exists():
-        temporary.rename(folder)
-        return
-    old = temporary.with_name(f"{temporary.name}-old")
-    shutil.rmtree(old, ignore_errors=True)  # left by a killed process with this id
-    folder.rename(old)
-    try:
-        temporary.rename(folder)
-    except BaseException:
-        old.rename(folder)
-        raise
-    shutil.rmtree(old)
-
-
-def _remove_stale(folder: Path) -> None:
-    """Remove the temporary folders of processes that were killed."""
-    name = re.compile(re.escape(f".tmp-{folder.name}-") + r"(\d+)(-old)?")
-    for path in folder.parent.glob(".tmp-*"):
-        if (match := name.fullmatch(path.name)) and not _is_running(int(match[1])):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_running(process: int) -> bool:
-    if os.name == "nt":
-        return True  # unknown: there, os.kill ends the process
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # of another user
-        pass
-    return True
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -166,14 +165,15 @@ def read_folder(folder: Path) -> PredictorParts:
     document = _read_document(folder)
     for digests in (document.files, *(entry.files for entry in document.models)):
         _require_files(folder, digests)
-    head, gaussian = _read_tensors(folder / _HEAD), _read_tensors(folder / _GAUSSIAN)
+    for model in document.models:
+        _require_bundled(folder, model)
+    files = {Path(name).name: folder / name for name in document.files}
+    head, gaussian = _read_tensors(files[_HEAD]), _read_tensors(files[_GAUSSIAN])
     models = tuple(entry.model(folder) for entry in document.models)
-    columns = Columns({model.name: _columns(head, model, folder / _HEAD) for model in models})
+    columns = Columns({model.name: _columns(head, model, files[_HEAD]) for model in models})
     n_classes, n_features = len(document.classes), len(columns)
-    _require_shapes(
-        folder / _HEAD, head, {"weights": (n_classes, n_features), "bias": (n_classes,)}
-    )
-    _require_shapes(folder / _GAUSSIAN, gaussian, TrainingGaussian.shapes(gaussian, n_features))
+    _require_shapes(files[_HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
+    _require_shapes(files[_GAUSSIAN], gaussian, TrainingGaussian.shapes(gaussian, n_features))
     return PredictorParts(
         models,
         columns,
@@ -203,7 +203,7 @@ def _read_document(folder: Path) -> _Document:
         document = structured(_upgraded(content), _Document, what)
     except InputError as error:
         raise InputError(f"{error}; fit again") from error
-    if set(document.files) != {_HEAD, _GAUSSIAN}:
+    if sorted(Path(name).name for name in document.files) != [_GAUSSIAN, _HEAD]:
         raise InputError(
             f"{what} is damaged: it must have checksums of {_HEAD} and {_GAUSSIAN}, got "
             f"{', '.join(document.files) or 'none'}; fit again"
@@ -228,6 +228,11 @@ def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
 def _require_files(folder: Path, digests: dict[str, str]) -> None:
     for name, expected in digests.items():
         file = folder / name
+        if not file.resolve().is_relative_to(folder.resolve()):
+            raise InputError(
+                f"the predictor {str(folder)!r} names {name!r}, which is not inside its folder; "
+                "fit again"
+            )
         if not file.is_file():
             raise InputError(
                 f"the predictor {str(folder)!r} lacks {name!r}; copy the whole folder, or fit again"
@@ -238,6 +243,22 @@ def _require_files(folder: Path, digests: dict[str, str]) -> None:
                 f"{str(file)!r} has the sha256 {found[:12]}…, but the predictor was saved with "
                 f"{expected[:12]}…; copy the folder again, or fit again"
             )
+
+
+def _require_bundled(folder: Path, entry: BundledModel) -> None:
+    """Reject a model that is loaded from a file or folder other than its checked files."""
+    location = local_path(replace(entry.spec, folder=folder))
+    if location is None:  # from a hub
+        return
+    location = location.resolve()
+    files = [(folder / name).resolve() for name in entry.files]
+    if not location.is_relative_to(folder.resolve()) or not any(
+        file.is_relative_to(location) for file in files
+    ):
+        raise InputError(
+            f"the predictor {str(folder)!r} loads model {entry.name!r} from {entry.source!r}, "
+            "which is not among its files; fit again"
+        )
 
 
 def _read_tensors(path: Path) -> Tensors:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.data.listing import SUFFIXES
+from oodzoo.data.listing import SUFFIXES, explaining_errors, list_images
 from oodzoo.errors import InputError
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Chunk, Decoding
@@ -92,20 +93,30 @@ def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels
     return chunk.pixels[geometry]
 
 
-def image_files(paths: Iterable[str | os.PathLike[str]]) -> Iterator[Path]:
-    """List image files: files as given, folders walked recursively in sorted order.
+def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """List image files: files as given, and all images below a folder, sorted.
 
-    A path that does not exist, or a folder without images, is rejected immediately.
+    Symbolic links are followed, but not in loops. Raises InputError for a path that does not exist,
+    a folder that cannot be read, or one without images.
     """
-    given = [Path(path) for path in paths]
-    for path in given:
-        if not path.exists():
-            raise InputError(f"no such file or folder: {str(path)!r}")
-        if path.is_dir() and next(_walk(path), None) is None:
-            raise InputError(
-                f"the folder {str(path)!r} has no images ({', '.join(sorted(SUFFIXES))})"
-            )
-    return (file for path in given for file in (_walk(path) if path.is_dir() else [path]))
+    files = []
+    for path in map(Path, paths):
+        with explaining_errors(path):
+            if not path.exists():
+                raise InputError(f"no such file or folder: {str(path)!r}")
+            files += _folder_images(path) if path.is_dir() else [path]
+    return files
+
+
+def _folder_images(folder: Path) -> list[Path]:
+    names, issues = list_images(folder)
+    for issue in issues:
+        warnings.warn(f"in {str(folder)!r}: {issue.message}", stacklevel=3)
+    if not names:
+        raise InputError(
+            f"the folder {str(folder)!r} has no images ({', '.join(sorted(SUFFIXES))})"
+        )
+    return [folder / name for name in names]
 
 
 def _decode(
@@ -157,11 +168,3 @@ def _finite_rows(
         problems[chunk.positions[row]] = "a model returns NaN or infinite features for it"
     positions = [chunk.positions[row] for row in np.flatnonzero(finite).tolist()]
     return FeatureChunk(paths, positions, features[finite], problems)
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for name in sorted(names):
-            if Path(name).suffix.lower() in SUFFIXES and not name.startswith("."):
-                yield Path(parent) / name

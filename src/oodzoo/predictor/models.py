@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from oodzoo._io import file_digest, structured
@@ -26,6 +27,8 @@ class PredictorModel:
     feature_dim: int
     precision: str
     fingerprint: str
+    files: dict[str, str] = field(default_factory=dict, compare=False)
+    """SHA-256 by path of the files in a saved predictor, which must still have it when loaded."""
 
     @property
     def name(self) -> str:
@@ -34,6 +37,7 @@ class PredictorModel:
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""
         device = resolve_device(device, self.spec.kind)
+        self._require_unchanged()
         model = load_model(self.spec, device=device, precision=self.precision)
         info = model.info
         # An ONNX file was verified before; its fingerprint includes the logits, not loaded here.
@@ -56,6 +60,18 @@ class PredictorModel:
                 "fit again"
             )
         return model
+
+    def _require_unchanged(self) -> None:
+        if not self.files:
+            return
+        saved = {(self.spec.folder / name).resolve(): sha256 for name, sha256 in self.files.items()}
+        found = file_digests(self.spec) if self.spec.kind == "onnx" else _digests(self.name, saved)
+        for file, sha256 in found.items():
+            if saved.get(file.resolve()) != sha256:
+                raise InputError(
+                    f"model {self.name!r}: {str(file)!r} is not the file that the predictor was "
+                    "saved with; load the predictor again, or fit again"
+                )
 
 
 def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
@@ -144,11 +160,21 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
 
 def file_digests(spec: ModelSpec) -> dict[Path, str]:
     """SHA-256 of an ONNX file and of its external weight files."""
-    try:
+    with _explaining_errors(spec.name):
         names = external_files(spec.file.read_bytes())
-        files = [spec.file, *(spec.file.parent / name for name in names)]
+    return _digests(spec.name, [spec.file, *(spec.file.parent / name for name in names)])
+
+
+def _digests(name: str, files: Iterable[Path]) -> dict[Path, str]:
+    with _explaining_errors(name):
         return {file: file_digest(file) for file in files}
+
+
+@contextmanager
+def _explaining_errors(name: str) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise InputError(
-            f"model {spec.name!r}: cannot read {error.filename!r}: {error.strerror}"
+            f"model {name!r}: cannot read {error.filename!r}: {error.strerror}"
         ) from error

@@ -191,9 +191,13 @@ class Predictor:
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the predictor and its models into a folder; :func:`oodzoo.load` reads it.
 
-        An existing predictor is replaced; any other existing folder is an error.
+        An existing predictor is replaced: at any moment, the folder has the old one or the new
+        one. Any other existing folder is an error.
         """
-        return write_folder(self._parts(), Path(folder))
+        written = write_folder(self._parts(), Path(folder))
+        if any(model.spec.folder.resolve() == written for model in self.models):
+            self.models = read_folder(written).models  # its own files have been replaced
+        return written
 
     def export(self, file: str | os.PathLike[str]) -> Path:
         """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`."""

@@ -1,0 +1,224 @@
+"""Writing next to what exists: complete at any moment, and nothing of killed runs is left."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import oodzoo
+from oodzoo._io import temporary_name
+from oodzoo.predictor.temporaries import new_folder, remove_stale, replacing_text
+
+Process = Callable[..., subprocess.Popen[str]]
+Killed = Callable[..., bool]
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
+
+# Runs in children of one process, so that imports are paid once. A child kills itself right
+# before its n-th change of the disk: between two changes there is nothing to see from outside.
+KILLED_CHILDREN = """
+import os, signal, sys
+import joblib, onnxruntime, PIL.Image, safetensors.numpy, sklearn
+import oodzoo, oodzoo.cli, oodzoo.predictor.predictor
+
+def watch(moment):
+    seen = 0
+    def hook(event, args):
+        nonlocal seen
+        changes = (
+            event in ("os.rename", "os.remove", "os.rmdir", "os.link")
+            or (event == "os.mkdir" and not os.path.exists(args[0]))
+            or (event == "open" and isinstance(args[0], str) and args[2] & os.O_ACCMODE
+                and not args[0].startswith("/dev"))
+        )
+        seen += changes
+        if changes and seen == moment:
+            os.kill(os.getpid(), signal.SIGKILL)
+    sys.addaudithook(hook)
+
+def run(command, *arguments):
+    if command == "save":
+        oodzoo.load(arguments[0]).save(arguments[1])
+        return
+    sys.argv = ["oodzoo", command, *arguments]
+    os.dup2(2, 1)
+    try:
+        oodzoo.cli.main()
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+
+for line in sys.stdin:
+    moment, *arguments = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if child == 0:
+        watch(int(moment))
+        run(*arguments)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+"""
+
+
+@pytest.fixture
+def killed(process: Process) -> Killed:
+    """Run in another process and kill it before its n-th change; False if it ended first."""
+    parent = process(KILLED_CHILDREN)
+
+    def killed(moment: int, *arguments: str | Path) -> bool:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        parent.stdin.write("\t".join(map(str, (moment, *arguments))) + "\n")
+        parent.stdin.flush()
+        code = int(parent.stdout.readline())
+        assert code in (0, -signal.SIGKILL)
+        return code != 0
+
+    return killed
+
+
+@pytest.fixture
+def other(store: oodzoo.FeatureStore, tmp_path: Path) -> Path:
+    """Another predictor, with a single model."""
+    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
+    return fitted.save(tmp_path / "other")
+
+
+def content(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def models(folder: Path) -> list[str]:
+    """The models of a saved predictor, whose files all have the right checksum."""
+    return [model.name for model in oodzoo.load(folder).models]
+
+
+@needs_fork
+def test_a_new_predictor_is_complete_or_missing(
+    saved: Path, killed: Killed, tmp_path: Path
+) -> None:
+    moment = 1
+    while killed(moment, "save", saved, folder := tmp_path / f"{moment}" / "model"):
+        assert not folder.exists(), moment
+        oodzoo.load(saved).save(folder)
+        assert content(folder) == content(saved), moment
+        assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
+        moment += 1
+    assert content(folder) == content(saved)
+    assert moment > 8
+
+
+@needs_fork
+def test_a_replaced_predictor_is_the_old_or_the_new_one(
+    saved: Path, other: Path, killed: Killed, tmp_path: Path
+) -> None:
+    """Twice: the files of the first predictor are in its folder, those of the second below it."""
+    start, old, new = other, models(other), models(saved)
+    for source in (saved, other):
+        moment, seen = 1, []
+        while True:
+            folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
+            if not killed(moment, "save", source, folder):
+                break
+            seen.append(models(folder))
+            oodzoo.load(source).save(folder)
+            assert models(folder) == new, moment
+            assert len(content(folder)) == len(content(source) | {".lock"}), moment
+            assert [path.name for path in folder.parent.iterdir()] == ["model"], moment
+            moment += 1
+        assert models(folder) == new
+        before = seen.index(new)
+        assert seen == [old] * before + [new] * (len(seen) - before)
+        assert before > 8
+        assert len(seen) - before > 2
+        start, old, new = folder, new, old
+
+
+@needs_fork
+def test_an_exported_file_is_the_old_or_the_new_one(
+    saved: Path, killed: Killed, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
+    file = tmp_path / "out" / "model.onnx"
+    file.parent.mkdir()
+    expected = oodzoo.load(saved).export(tmp_path / "expected.onnx").read_bytes()
+    moment = 1
+    while True:
+        file.write_bytes(b"old")
+        if not killed(moment, "export", saved, file):
+            break
+        assert file.read_bytes() == b"old", moment
+        moment += 1
+    assert file.read_bytes() == expected
+    assert [path.name for path in file.parent.iterdir()] == ["model.onnx"]
+    assert moment > 2
+
+
+@needs_fork
+def test_predictions_are_the_old_or_the_new_ones(
+    saved: Path, unseen: list[Path], killed: Killed, tmp_path: Path
+) -> None:
+    file = tmp_path / "out" / "labels.csv"
+    file.parent.mkdir()
+    moment = 1
+    while True:
+        file.write_text("old")
+        if not killed(moment, "predict", saved, *unseen[:3], "--output", file):
+            break
+        assert file.read_text() == "old", moment
+        moment += 1
+    assert len(file.read_text().splitlines()) == 4
+    assert [path.name for path in file.parent.iterdir()] == ["labels.csv"]
+    assert moment > 2
+
+
+def test_two_writers_of_one_file(tmp_path: Path) -> None:
+    with replacing_text(tmp_path / "file") as first:
+        first.write("first, ")
+        with replacing_text(tmp_path / "file") as second:
+            second.write("second")
+        assert (tmp_path / "file").read_text() == "second"
+        first.write("complete")
+    assert (tmp_path / "file").read_text() == "first, complete"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_an_error_leaves_the_old_file_and_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(KeyboardInterrupt), replacing_text(tmp_path / "file"):
+        raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / "folder"):
+        raise KeyboardInterrupt
+    assert (tmp_path / "file").read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_folder_that_is_filled_meanwhile_is_kept(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="not empty"), new_folder(tmp_path / "folder"):
+        (tmp_path / "folder" / "mine").mkdir(parents=True)
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "mine"]
+
+
+def test_only_what_killed_runs_left_is_removed(process: Process, tmp_path: Path) -> None:
+    ended = process("")
+    ended.wait()
+    running = process("input()")
+    own = temporary_name()
+    machine = own.split("-")[1]
+    stale = [f".tmp-{machine}-{ended.pid}-{'0' * 15}{number}" for number in range(3)]
+    kept = [f".tmp-{machine}-{running.pid}-{'0' * 16}", ".tmp-mine", own, "folder"]
+    (tmp_path / "folder" / stale[0]).mkdir(parents=True)
+    (tmp_path / stale[0] / "models").mkdir(parents=True)
+    (tmp_path / stale[1]).touch()
+    (tmp_path / stale[2]).symlink_to(tmp_path / "folder")
+    for name in kept[:3]:
+        (tmp_path / name).mkdir()
+    remove_stale(tmp_path)
+    remove_stale(tmp_path / "nowhere")
+    assert {path.name for path in tmp_path.iterdir()} == set(kept)
+    assert (tmp_path / "folder" / stale[0]).exists()
