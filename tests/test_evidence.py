@@ -18,6 +18,7 @@ from oodzoo.evidence import (
     Precisions,
     Spectrum,
     decompose,
+    decompose_offset,
     decompose_samples,
     log_evidence,
     maximise_evidence,
@@ -205,3 +206,54 @@ def test_pytorch_agrees(n: int, d: int, rank: int | None) -> None:
     np.testing.assert_allclose(
         to_numpy(log_evidence(there, found)), log_evidence(here, expected), rtol=1e-9
     )
+
+
+def about_the_mean(Phi: Any, Y: Any, mean: Any, device: str | None = None) -> Any:
+    float64 = backend(device).float64
+    centred = Phi - Phi.mean(axis=0)
+    gram, targets, sums = float64(centred.T @ centred), float64(centred.T @ Y), float64(Y.sum(0))
+    squares = float64((Y**2).sum(0))
+    return decompose_offset(gram, targets, float64(mean), sums, squares, len(Phi))
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize(("n", "d", "rank"), [*SHAPES, (30, 1, None)])
+def test_an_offset_has_the_spectrum_of_its_gram_matrix(
+    n: int, d: int, rank: int | None, device: str | None
+) -> None:
+    if device is not None:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    Phi, Y = labelled(n, max(d, 3), rank=rank)
+    Phi = Phi[:, :d] + np.random.default_rng(1).normal(0, 20, size=d)
+    expected = spectrum_of(Phi, Y)
+    found, vectors = about_the_mean(Phi, Y, Phi.mean(axis=0), device)
+    V, S = to_numpy(vectors), to_numpy(found.eigenvalues)
+    np.testing.assert_allclose(V.T @ V, np.eye(d), atol=1e-12)
+    np.testing.assert_allclose(V * S @ V.T, Phi.T @ Phi, rtol=1e-11, atol=1e-11 * S[-1])
+    np.testing.assert_allclose(to_numpy(found.projections).T, V.T @ Phi.T @ Y, atol=1e-8)
+    np.testing.assert_allclose(to_numpy(found.residuals), expected.residuals, atol=1e-9)
+    best = maximise_evidence(expected)
+    np.testing.assert_allclose(
+        to_numpy(log_evidence(found, maximise_evidence(found))),
+        log_evidence(expected, best),
+        rtol=1e-8,
+    )
+
+
+@pytest.mark.parametrize(("n", "d", "rank"), SHAPES)
+def test_a_large_offset_is_an_intercept(n: int, d: int, rank: int | None) -> None:
+    """At given precisions, its size changes the evidence by its own eigenvalue alone."""
+    Phi, Y = labelled(n, d, rank=rank)
+    unit = np.random.default_rng(1).normal(size=d)
+    small, large = (about_the_mean(Phi, Y, size * unit)[0] for size in (1e5, 1e9))
+    given_precisions = precisions([1.0, 2.0, 0.5], [3.0, 1.0, 9.0])
+    one, two = (log_evidence(each, given_precisions) for each in (small, large))
+    np.testing.assert_allclose(one - two, math.log(1e4), rtol=1e-5)
+
+
+def test_the_features_are_used_however_large_their_offset() -> None:
+    """The range of the ridge must not follow the eigenvalue of the offset."""
+    Phi, Y = labelled(2000, 5)
+    unit = np.random.default_rng(1).normal(size=5)
+    ridges = [maximise_evidence(about_the_mean(Phi, Y, s * unit)[0]).ridge for s in (1e4, 1e9)]
+    np.testing.assert_allclose(ridges[0], ridges[1], rtol=1e-4)

@@ -195,3 +195,93 @@ def test_devices(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch_or_skip()
     with pytest.raises(InputError, match="device 'toaster' cannot be used"):
         Moments.of(sample[0], sample[1], 3, device="toaster")
+
+
+def offset(ratio: float, n: int = 60, d: int = 5, seed: int = 0) -> Any:
+    rng = np.random.default_rng(seed)
+    spread = rng.normal(size=(n, d))
+    return spread + ratio * np.array([1.0, -2.0, 0.5, 3.0, 0.0])[:d], rng.integers(0, 3, n), spread
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_moments_about_the_mean_survive_a_large_offset(parts: int, device: str | None) -> None:
+    if device is not None:
+        torch_or_skip()
+    for ratio in (1e4, 1e6, 1e8):
+        Phi, y, spread = offset(ratio)
+        pieces = np.array_split(np.arange(60), parts)
+        moments = merge(Moments.of(Phi[p], y[p], 3, device=device) for p in pieces)
+        centred = moments.centred
+        assert centred is not None
+        exact = spread - spread.mean(axis=0)
+        tolerance = 1e-14 * ratio
+        np.testing.assert_allclose(to_numpy(centred.gram), exact.T @ exact, atol=60 * tolerance)
+        np.testing.assert_allclose(
+            to_numpy(centred.class_sums), exact.T @ np.eye(3)[y], atol=60 * tolerance
+        )
+        np.testing.assert_allclose(
+            to_numpy(moments.covariance), np.cov(spread.T, ddof=0), atol=tolerance
+        )
+        np.testing.assert_allclose(to_numpy(moments.gram), Phi.T @ Phi, rtol=1e-12)
+
+
+def test_ordinary_features_are_not_centred() -> None:
+    """Not even if each block is a single sample, which has no spread."""
+    Phi, y, _ = offset(3.0)
+    blocks = [Moments.of(Phi[[row]], y[[row]], 3) for row in range(60)]
+    assert blocks[0].shifted is not None
+    assert blocks[0].centred is None
+    assert merge(blocks).centred is None
+    whole = Moments.of(Phi, y, 3)
+    assert whole.shifted is None
+    assert_same(merge(blocks), whole)
+
+
+def test_constant_features_are_not_centred() -> None:
+    """What is left of them after centring is rounding."""
+    Phi, y, _ = offset(3.0)
+    assert Moments.of(np.full_like(Phi, 0.1), y, 3).centred is None
+    assert Moments.of(np.zeros_like(Phi), y, 3).centred is None
+
+
+def test_shifted_and_plain_moments_add_up() -> None:
+    Phi, y, _ = offset(1e5)
+    other = Phi[::2] + 1e3 * np.random.default_rng(3).normal(size=(30, 5))
+    plain, shifted = Moments.of(other, y[::2], 3), Moments.of(Phi, y, 3)
+    assert plain.shifted is None
+    assert shifted.shifted is not None
+    both = np.concatenate([Phi, other])
+    for total in (plain + shifted, shifted + plain):
+        assert total.shifted is not None
+        expected = np.cov((both - both.mean(axis=0)).T, ddof=0)
+        found = total.shifted.covariance
+        np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-3)
+
+
+def test_shifted_moments_survive_a_file(tmp_path: Path) -> None:
+    Phi, y, _ = offset(1e6)
+    moments = Moments.of(Phi, y, 3)
+    np.savez(tmp_path / "moments.npz", **moments.to_dict())  # type: ignore[arg-type]
+    with np.load(tmp_path / "moments.npz") as arrays:
+        restored = Moments.from_dict(arrays)
+    assert_same(restored, moments)
+    assert moments.centred is not None
+    assert restored.centred is not None
+    np.testing.assert_array_equal(restored.centred.gram, moments.centred.gram)
+
+
+@pytest.mark.parametrize(
+    ("size", "shown"), [(1e300, "1e[+]300"), (-1e90, "1e[+]90"), (1e-160, "1e-160")]
+)
+def test_features_too_large_or_too_small(size: float, shown: str) -> None:
+    Phi = np.zeros((4, 2))
+    Phi[2, 1] = size
+    message = f"^model 'a', shard 0: the largest value is {shown}; rescale the features"
+    with pytest.raises(InputError, match=message):
+        Moments.of(Phi, np.zeros(4, np.int64), 1, context="model 'a'")
+
+
+@pytest.mark.parametrize("size", [1e38, 1e-38])
+def test_float32_is_within_the_limits(size: float) -> None:
+    Moments.of(np.full((4, 2), size, np.float32), np.zeros(4, np.int64), 1)

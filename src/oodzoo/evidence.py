@@ -47,6 +47,12 @@ the features are uninformative about the class."""
 
 _STEPS_PER_DECADE = 8
 
+_DOMINANT = 1e6
+"""An eigenvalue this many times the second does not raise the lower end of the range further: it is
+that of a large mean, and says nothing about the other directions."""
+
+_OFFSET_STEPS = 8
+
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
@@ -121,16 +127,86 @@ def decompose(gram: Array, targets: Array, squares: Array, n: int) -> tuple[Spec
     # Eigenvalues below the error of the decomposition are rounding. Setting them to zero is exact
     # for linearly dependent features (always the case for n < d) and the same on every backend.
     rounding = gram.shape[0] * xp.finfo(xp.float64).eps * eigenvalues[-1]
-    zeros = xp.zeros_like(eigenvalues)
     varying = eigenvalues > rounding
+    return _spectrum(eigenvalues, varying, targets.T @ eigenvectors, squares, n), eigenvectors
+
+
+def decompose_offset(
+    gram: Array, targets: Array, mean: Array, sums: Array, squares: Array, n: int
+) -> tuple[Spectrum, Array]:
+    r"""Compute what :func:`decompose` does, from moments about the mean, for a large mean.
+
+    `gram` (d, d) and `targets` (d, C) are about the mean :math:`\mu` (d,); `sums` (C,) are those of
+    Y. The matrix to decompose, :math:`G + n\mu\mu^\top`, is never formed: a large :math:`\mu` would
+    hide G in its rounding. In coordinates whose first axis is :math:`\mu`, it is
+
+    .. math:: \begin{pmatrix} a & c^\top \\ c & R \end{pmatrix}, \qquad a \gg \lVert c \rVert,
+              \lVert R \rVert,
+
+    whose first eigenvector is (1, t) with :math:`t = (\lambda - R)^{-1} c`, found by iteration. The
+    other eigenvectors are those of a matrix of d - 1 rows that has the size of R.
+    """
+    backend = backend_of(gram)
+    xp = backend.xp
+    length = float(xp.linalg.vector_norm(mean))
+    sign = 1.0 if float(mean[0]) >= 0 else -1.0
+    first = xp.arange(mean.shape[0], device=backend.device) == 0
+    axis = mean / length + sign * xp.astype(first, xp.float64)
+    axis = axis / xp.linalg.vector_norm(axis)
+
+    def reflect(matrix: Array) -> Array:  # its own inverse; maps the mean to the first axis
+        return matrix - 2 * axis[:, None] * (axis @ matrix)[None, :]
+
+    rotated, turned = reflect(reflect(gram).T), reflect(targets)
+    a = rotated[0, 0] + n * length**2
+    c, rest = rotated[1:, 0], rotated[1:, 1:]
+    t, largest = c / a, a
+    for _ in range(_OFFSET_STEPS):
+        largest = a + c @ t
+        t = (c + rest @ t) / largest
+    norm = xp.sqrt(1 + t @ t)
+
+    def complete(matrix: Array) -> Array:  # together with -t / norm, orthogonal to (1, t)
+        return matrix - t[:, None] * (t @ matrix)[None, :] / (norm * (norm + 1))
+
+    along = complete(c[:, None])[:, 0]
+    cross = t[:, None] * along[None, :] / norm
+    deflated = complete(complete(rest).T) - cross - cross.T
+    deflated = deflated + a * (t / norm)[:, None] * (t / norm)[None, :]
+    eigenvalues, vectors, rounding = xp.zeros_like(t), deflated, 0.0
+    if mean.shape[0] > 1:
+        eigenvalues, vectors = backend.eigh(deflated)
+        rounding = mean.shape[0] * xp.finfo(xp.float64).eps * float(eigenvalues[-1])
+    top = turned[0, :] - sign * length * sums
+    projections = (complete(turned[1:, :]) - (t / norm)[:, None] * top[None, :]).T @ vectors
+    last = (top + t @ turned[1:, :]) / norm
+    eigenvectors = xp.concat(
+        [
+            xp.concat([-((t / norm) @ vectors)[None, :], complete(vectors)]),
+            xp.concat([xp.ones_like(norm)[None], t])[:, None] / norm,
+        ],
+        axis=1,
+    )
+    eigenvalues = xp.concat([eigenvalues, largest[None]])
+    projections = xp.concat([projections, last[:, None]], axis=1)
+    spectrum = _spectrum(eigenvalues, eigenvalues > rounding, projections, squares, n)
+    return spectrum, reflect(eigenvectors)
+
+
+def _spectrum(
+    eigenvalues: Array, varying: Array, projections: Array, squares: Array, n: int
+) -> Spectrum:
+    """The spectrum of projections (C, d) on directions, some of which do not vary."""
+    xp = backend_of(eigenvalues).xp
+    zeros = xp.zeros_like(eigenvalues)
     eigenvalues = xp.where(varying, eigenvalues, zeros)
     # Targets have no component along a direction in which no sample varies.
-    projections = xp.where(varying[None, :], targets.T @ eigenvectors, zeros[None, :])
+    projections = xp.where(varying[None, :], projections, zeros[None, :])
     energies = projections**2 / xp.where(varying, eigenvalues, xp.ones_like(eigenvalues))[None, :]
     residuals = xp.clip(squares - xp.sum(energies, axis=1), min=0.0)
     if int(xp.count_nonzero(varying)) >= n:  # least squares reproduces any labels
         residuals = xp.zeros_like(residuals)
-    return Spectrum(n, eigenvalues, projections, energies, residuals, squares), eigenvectors
+    return Spectrum(n, eigenvalues, projections, energies, residuals, squares)
 
 
 def decompose_samples(features: Array, targets: Array, n: int) -> tuple[Spectrum, Array]:
@@ -223,7 +299,9 @@ class _Ascent:
     def start(self, largest: float) -> tuple[Array, Array, Array]:
         """Find the best point per class of a common grid, and its two neighbours."""
         xp, spectrum = self.backend.xp, self.spectrum
-        low, high = (math.log(largest * share) for share in RIDGE_RANGE)
+        second = float(spectrum.eigenvalues[-2]) if len(spectrum.eigenvalues) > 1 else 0.0
+        lowest = min(largest, _DOMINANT * second) if second > 0 else largest
+        low, high = math.log(lowest * RIDGE_RANGE[0]), math.log(largest * RIDGE_RANGE[1])
         count = 1 + round((high - low) / math.log(10) * _STEPS_PER_DECADE)
         grid = xp.linspace(low, high, count, dtype=xp.float64, device=self.backend.device)
         ratios = spectrum.eigenvalues[:, None] / xp.exp(grid)[None, :]

@@ -2,12 +2,17 @@
 
 They add up over shards, machines and domains, so a single pass over the features is enough to
 leave any domain out.
+
+If the mean of the features is far larger than their spread, the spread is lost in the rounding of
+their products. Then the moments about a shift (the mean of the first block) are accumulated as
+well, and :attr:`Moments.centred` gives the moments about the mean without that loss.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
 
@@ -24,6 +29,30 @@ from oodzoo.features.source import FeatureSource, Shard
 _MIN_ROWS = 1024
 
 _ARRAYS = ("feature_sum", "gram", "class_sums", "class_counts")
+
+VERSION = "2"
+"""Cached moments of other versions are computed again."""
+
+LARGE_OFFSET = 1e3
+"""Ratio of the mean of the features to their spread from which they are centred first. There, the
+rounding of moments about zero is 1e-10 of the variance."""
+
+_CONSTANT = 8 * float(np.finfo(np.float64).eps)
+"""Spread relative to the mean up to which features are constant: it is rounding."""
+
+SIZES = (1e-70, 1e70)
+"""Sizes of features whose fourth powers, which shrinkage needs, are represented in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class Centred:
+    r"""Moments about the mean :math:`\mu`: with :math:`\Psi = \Phi - 1\mu^\top`,
+
+    `gram` is :math:`\Psi^\top\Psi` (d, d) and `class_sums` is :math:`\Psi^\top Y` (d, C).
+    """
+
+    gram: Array
+    class_sums: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +72,9 @@ class Moments:
         :math:`B = \Phi^\top Y`.
     class_counts : array (C,)
         :math:`Y^\top 1`; for one-hot labels this equals :math:`y^\top y` of each class.
+    shift, shifted : array (d,), Moments
+        A vector close to the mean, and the moments of the features minus this vector; None unless
+        the first block has a large offset.
 
     Examples
     --------
@@ -62,6 +94,8 @@ class Moments:
     gram: Array
     class_sums: Array
     class_counts: Array
+    shift: Array | None = None
+    shifted: Moments | None = None
 
     @classmethod
     def of(
@@ -108,19 +142,29 @@ class Moments:
         xp = be.xp
         classes = xp.arange(n_classes, device=be.device)
         total: Moments | None = None
+        shift: Array | None = None
         for features, labels in blocks(shards, n_classes, be, context=context):
             one_hot = xp.astype(labels[:, None] == classes[None, :], xp.float64)
-            block = cls(
-                n=int(features.shape[0]),
-                feature_sum=xp.sum(features, axis=0),
-                gram=be.gram(features),
-                class_sums=features.T @ one_hot,
-                class_counts=xp.sum(one_hot, axis=0),
-            )
+            block = cls._of_block(features, one_hot, be)
+            if total is None and block.has_large_offset:
+                shift = _centre(features, be)
+            if shift is not None:
+                shifted = cls._of_block(features - shift[None, :], one_hot, be)
+                block = replace(block, shift=shift, shifted=shifted)
             total = block if total is None else total + block
         if total is None:
             raise InputError(f"{context} has no samples")
         return total
+
+    @classmethod
+    def _of_block(cls, features: Array, one_hot: Array, be: Backend) -> Moments:
+        return cls(
+            n=int(features.shape[0]),
+            feature_sum=be.xp.sum(features, axis=0),
+            gram=be.gram(features),
+            class_sums=features.T @ one_hot,
+            class_counts=be.xp.sum(one_hot, axis=0),
+        )
 
     @property
     def n_features(self) -> int:
@@ -138,8 +182,58 @@ class Moments:
     @property
     def covariance(self) -> Array:
         r"""Covariance :math:`\Sigma = G/n - \mu\mu^\top` of the features, with 1/n, (d, d)."""
+        if (centred := self.centred) is not None:
+            return centred.gram / self.n
         mean = self.mean
         return self.gram / self.n - mean[:, None] * mean[None, :]
+
+    @property
+    def has_large_offset(self) -> bool:
+        """Whether the mean of the features is at least `LARGE_OFFSET` times their spread.
+
+        The mean of all features and their spread are lengths of vectors: one large feature counts
+        as much as many small ones. Without a spread the ratio is infinite.
+        """
+        square, spread = self._mean_and_spread()
+        return square > 0 and spread <= square / LARGE_OFFSET**2
+
+    @property
+    def offset_ratio(self) -> float:
+        """Ratio of the mean of the features to their spread, as lengths of vectors."""
+        square, spread = self._mean_and_spread()
+        return math.inf if spread == 0 else math.sqrt(square / spread)
+
+    @property
+    def centred(self) -> Centred | None:
+        """Moments about the mean, if the offset is large and the features are not constant."""
+        if self.shifted is None or not is_large_offset(*self._mean_and_spread()):
+            return None
+        part, mean = self.shifted, self.shifted.mean
+        return Centred(
+            gram=part.gram - mean[:, None] * part.feature_sum[None, :],
+            class_sums=part.class_sums - mean[:, None] * self.class_counts[None, :],
+        )
+
+    def _mean_and_spread(self) -> tuple[float, float]:
+        """Squared lengths of the mean of the features and of their standard deviation."""
+        xp = backend_of(self.gram).xp
+        part = self if self.shifted is None else self.shifted
+        spread = float(xp.linalg.trace(part.gram)) / self.n - float(xp.sum(part.mean**2))
+        return float(xp.sum(self.mean**2)), max(spread, 0.0)
+
+    def _about(self, shift: Array) -> Moments:
+        """Moments of the features minus a shift."""
+        part, change = (self, shift)
+        if self.shifted is not None:
+            part, change = self.shifted, shift - self.shift
+        cross = change[:, None] * part.feature_sum[None, :]
+        return Moments(
+            n=part.n,
+            feature_sum=part.feature_sum - part.n * change,
+            gram=part.gram - cross - cross.T + part.n * change[:, None] * change[None, :],
+            class_sums=part.class_sums - change[:, None] * part.class_counts[None, :],
+            class_counts=part.class_counts,
+        )
 
     def __add__(self, other: Moments) -> Moments:
         """Combine the moments of two sets of samples."""
@@ -153,25 +247,46 @@ class Moments:
             )
         added = other._arrays()
         arrays = {name: array + added[name] for name, array in self._arrays().items()}
-        return Moments(self.n + other.n, **arrays)
+        shift = other.shift if self.shift is None else self.shift
+        shifted = None if shift is None else self._about(shift) + other._about(shift)
+        return Moments(self.n + other.n, **arrays, shift=shift, shifted=shifted)
 
     def to(self, device: str | None) -> Moments:
         """Move the moments to a device (None: NumPy)."""
-        return Moments.from_dict(self._arrays() | {"n": self.n}, device=device)
+        return Moments.from_dict(self._named(), device=device)
 
     def to_dict(self) -> dict[str, NDArray[np.float64]]:
         """Return NumPy arrays by name, for example for :func:`numpy.savez`."""
-        arrays = {name: to_numpy(array) for name, array in self._arrays().items()}
-        return arrays | {"n": np.asarray(self.n, dtype=np.int64)}
+        return {name: to_numpy(array) for name, array in self._named().items()}
 
     @classmethod
     def from_dict(cls, arrays: Mapping[str, Array], *, device: str | None = None) -> Moments:
         """Restore moments from the arrays of :meth:`to_dict`."""
         float64 = backend(device).float64
-        return cls(n=int(arrays["n"]), **{name: float64(arrays[name]) for name in _ARRAYS})
+        n = int(arrays["n"])
+        moments = cls(n=n, **{name: float64(arrays[name]) for name in _ARRAYS})
+        if "shift" not in arrays:
+            return moments
+        shifted = cls(n=n, **{name: float64(arrays[f"shifted_{name}"]) for name in _ARRAYS})
+        return replace(moments, shift=float64(arrays["shift"]), shifted=shifted)
+
+    def _named(self) -> dict[str, Array]:
+        named = self._arrays() | {"n": np.asarray(self.n, dtype=np.int64)}
+        if self.shifted is None:
+            return named
+        shifted = {f"shifted_{name}": array for name, array in self.shifted._arrays().items()}
+        return named | shifted | {"shift": self.shift}
 
     def _arrays(self) -> dict[str, Array]:
         return {name: getattr(self, name) for name in _ARRAYS}
+
+
+def is_large_offset(square: float, spread: float) -> bool:
+    """Whether features with these mean squares are to be centred: of their mean, and about it.
+
+    Features that are constant up to rounding are not.
+    """
+    return _CONSTANT**2 * square < spread <= square / LARGE_OFFSET**2
 
 
 def merge(moments: Iterable[Moments]) -> Moments:
@@ -236,7 +351,24 @@ def _checked_features(features: Array, be: Backend, context: str, start: int) ->
             f"{context}: feature {column} of sample {start + row} is {value}; remove the sample "
             "or check the model"
         )
+    require_size(float(xp.max(xp.abs(block))), context)
     return block
+
+
+def require_size(largest: float, context: str) -> None:
+    """Raise an InputError if the largest feature is too large or too small to compute with."""
+    if largest and not SIZES[0] <= largest <= SIZES[1]:
+        raise InputError(
+            f"{context}: the largest value is {largest:.3g}; rescale the features, their largest "
+            f"value must be between {SIZES[0]:g} and {SIZES[1]:g}"
+        )
+
+
+def _centre(features: Array, be: Backend) -> Array:
+    """The mean of the features; the value itself of a constant feature."""
+    xp = be.xp
+    lowest, highest = xp.min(features, axis=0), xp.max(features, axis=0)
+    return xp.where(lowest == highest, lowest, xp.mean(features, axis=0))
 
 
 def _checked_labels(labels: Array, n_classes: int, be: Backend, context: str) -> Array:
@@ -266,7 +398,9 @@ def _cached_moments(source: FeatureSource, model: str, domain: str, device: str 
     compute = partial(moments_of_domain, source, model, domain, device)
     if len(source.labels(domain)) < 2 * source.facts(model).feature_dim:
         return compute()
-    arrays = source.cached("moments", [model], lambda: compute().to_dict(), domains=[domain])
+    arrays = source.cached(
+        "moments", [model], lambda: compute().to_dict(), domains=[domain], settings=VERSION
+    )
     return Moments.from_dict(arrays)
 
 

@@ -283,3 +283,11 @@ def test_small_problems_use_one_blas_thread(
 
 def _blas_pools() -> list[dict[str, Any]]:
     return [pool for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-160])
+def test_features_too_large_or_too_small(size: float) -> None:
+    samples = planted(20, 3, 2, 2)
+    wide = np.asarray(samples.features, np.float64)
+    with pytest.raises(InputError, match="features: the largest value is"):
+        fit_head(samples._replace(features=size * wide / np.abs(wide).max()), 2)

@@ -134,3 +134,34 @@ def test_packed_folds_are_restored(stability: Any) -> None:
         assert (fold.skipped, fold.unconverged) == (same.skipped, same.unconverged)
         assert fold.shrinkage == same.shrinkage
         assert_same(fold, same)
+
+
+@pytest.mark.parametrize("stability", ["robust", "paper"])
+@pytest.mark.parametrize("d", [6, 90])
+def test_a_large_offset_costs_nothing(d: int, stability: Any) -> None:
+    """From some size on, an offset is an intercept without a penalty, however large it is."""
+    rng = np.random.default_rng(5)
+    labels, direction = np.arange(60) % 3, rng.normal(size=d)
+    data = {
+        name: (
+            rng.normal(size=(60, d)) + 3 * np.eye(3, d)[labels] + 0.2 * rng.normal(size=d),
+            labels,
+        )
+        for name in "abc"
+    }
+
+    def moved(size: float) -> list[Fold]:
+        there = {name: (X + size * direction, y) for name, (X, y) in data.items()}
+        moments = moments_of(there, 3)
+        return leave_one_domain_out(moments, lambda name: [there[name]], stability=stability)
+
+    for one, two in zip(moved(1e5), moved(1e8), strict=True):
+        assert one.accuracy == two.accuracy > 0.8
+        for name in ("discriminability", "stability", "label_spread", "density_spread"):
+            assert getattr(one, name) == pytest.approx(getattr(two, name), rel=1e-4, abs=1e-5), name
+        np.testing.assert_allclose(
+            one.feature_log_density, two.feature_log_density, rtol=1e-4, atol=1e-4
+        )
+    for one, two in zip(moved(0.999e3), moved(1.001e3), strict=True):  # at the limit
+        assert one.discriminability == pytest.approx(two.discriminability, rel=1e-5)
+        assert one.stability == pytest.approx(two.stability, rel=1e-5, abs=1e-5)

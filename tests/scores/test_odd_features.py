@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.scores.data import FEATURES, problem
 
+from oodzoo.errors import InputError
+
 every_score = pytest.mark.parametrize("name", sorted(FEATURES))
 
 
@@ -93,3 +95,21 @@ def test_two_samples(name: str) -> None:
         pytest.skip("two samples have one pair, and no correlation")
     pair = p._replace(X=p.X[:2], y=p.y[:2], domains=np.array([0, 1]))
     assert math.isfinite(FEATURES[name](pair))
+
+
+@pytest.mark.parametrize(("n", "d"), [(300, 8), (100, 150)])
+def test_logme_of_a_large_offset(n: int, d: int) -> None:
+    """It falls by ln(c) / n where the offset is multiplied by c, and by no more."""
+    p = problem(n, d, 3)
+    X = p.X + 5 * np.eye(3, d)[p.y]
+    values = [FEATURES["logme"](p._replace(X=X + size)) for size in (1e4, 1e7)]
+    assert values[0] - values[1] == pytest.approx(math.log(1e3) / n, rel=1e-2)
+
+
+@every_score
+@pytest.mark.parametrize(("size", "shown"), [(1e300, "[+]300"), (1e-160, "-160")])
+def test_features_too_large_or_too_small(name: str, size: float, shown: str) -> None:
+    p = problem(45, 5, 3)
+    X = size * p.X / np.abs(p.X).max()
+    with pytest.raises(InputError, match=f"^X: the largest value is 1e{shown}; rescale"):
+        FEATURES[name](p._replace(X=X))

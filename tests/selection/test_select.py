@@ -113,3 +113,19 @@ def test_one_class_only() -> None:
     source = ArraySource(features, labels, domains)
     with pytest.raises(InputError, match=r"one class, 'cat' \(10 samples\)"):
         select_features(source, ["m"], ["b"])
+
+
+@pytest.mark.parametrize("size", [1e4, 1e8])
+def test_a_large_offset_changes_nothing(size: float) -> None:
+    """A translation of the features of a model is removed before they are squared."""
+    rng = np.random.default_rng(0)
+    labels, domains = np.arange(300) % 3, np.arange(300) % 2
+    signal = 2 * np.eye(3)[labels] @ rng.normal(size=(3, 4)) + rng.normal(size=(300, 4))
+    features = {"a": signal, "b": rng.normal(size=(300, 6))}
+    moved = {"a": signal + size, "b": features["b"]}
+    one, two = (
+        select_features(ArraySource(each, labels, domains), ["a", "b"])
+        for each in (features, moved)
+    )
+    for model in features:
+        np.testing.assert_array_equal(one.masks[model], two.masks[model])

@@ -303,3 +303,9 @@ def test_inconsistent_input() -> None:
             TargetMoments(20, whole.feature_sum, whole.gram, whole.products, whole.target_sum,
                           np.ones(2))
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-160])
+def test_features_too_large_or_too_small(size: float) -> None:
+    with pytest.raises(InputError, match=r"X: the largest value is 1e.*; rescale the features"):
+        SpikeSlabSelector().fit(size * np.eye(4), [0, 1, 0, 1])

@@ -26,6 +26,7 @@ from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
+from oodzoo.moments import require_size
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))
 TOLERANCE = 1e-4
@@ -338,10 +339,14 @@ def check_samples(samples: Samples, n_classes: int) -> None:
             f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
             f"got {labels.min()} to {labels.max()}"
         )
+    largest = 0.0
     for top in range(0, len(features), _ROWS):
-        bad = np.flatnonzero(~np.isfinite(features[top : top + _ROWS]).all(axis=1))
+        part = features[top : top + _ROWS]
+        largest = max(largest, float(np.abs(part).max()))
+        bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
         if len(bad):
             raise InputError(
                 f"features of sample {top + bad[0]} are not finite; "
                 "remove the sample or extract its features again"
             )
+    require_size(largest, "features")

@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
-from oodzoo.evidence import Precisions, Spectrum, decompose, maximise_evidence
+from oodzoo.evidence import (
+    Precisions,
+    Spectrum,
+    decompose,
+    decompose_offset,
+    maximise_evidence,
+)
 from oodzoo.features.source import Shard
 from oodzoo.moments import Moments, blocks, merge
 from oodzoo.ranking.discriminability import LinearModel, discriminability
@@ -317,7 +323,12 @@ class _Domains:
 
     def _decompose(self, moments: Moments) -> tuple[Spectrum, Array]:
         # For one-hot labels the sum of squares of a class equals its count.
-        return decompose(moments.gram, moments.class_sums, moments.class_counts, moments.n)
+        counts, n = moments.class_counts, moments.n
+        if (centred := moments.centred) is not None:
+            return decompose_offset(
+                centred.gram, centred.class_sums, moments.mean, counts, counts, n
+            )
+        return decompose(moments.gram, moments.class_sums, counts, n)
 
     def _by_class(self, values: Array, classes: NDArray[np.int64]) -> NDArray[np.float64]:
         full: NDArray[np.float64] = np.full(self.n_classes, np.nan)

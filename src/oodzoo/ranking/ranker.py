@@ -15,7 +15,8 @@ weight λ of each fold.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +30,8 @@ from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import Facts, Features, FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.moments import domain_moments
+from oodzoo.moments import VERSION as MOMENTS_VERSION
+from oodzoo.moments import Moments, domain_moments, merge
 from oodzoo.ranking.folds import (
     Fold,
     Stability,
@@ -146,26 +148,57 @@ def require_score(name: str) -> None:
 def _folds(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> list[Fold]:
+    warned: list[str] = []
+
     def compute() -> dict[str, NDArray[Any]]:
         moments = domain_moments(source, model, device)
+        warned.extend(_warn_of_offset(model, moments))
         shards = functools.partial(source.shards, model)
         return pack(leave_one_domain_out(moments, shards, stability=stability, device=device))
 
-    return unpack(source.cached("folds", [model], compute, settings=stability))
+    return unpack(_cached_folds(source, model, compute, stability, warned))
 
 
 def _folds_by_test(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> dict[str, list[Fold]]:
+    warned: list[str] = []
+
     def compute() -> dict[str, NDArray[Any]]:
         moments = domain_moments(source, model, device)
+        warned.extend(_warn_of_offset(model, moments))
         shards = functools.partial(source.shards, model)
         both = leave_two_domains_out(moments, shards, stability=stability, device=device)
         return pack([fold for folds in both.values() for fold in folds])
 
-    folds = unpack(source.cached("folds", [model], compute, settings=f"by-test-{stability}"))
+    folds = unpack(_cached_folds(source, model, compute, f"by-test-{stability}", warned))
     each = len(source.domains) - 1
     return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
+
+
+def _cached_folds(
+    source: FeatureSource,
+    model: str,
+    compute: Callable[[], dict[str, NDArray[Any]]],
+    settings: str,
+    warned: list[str],
+) -> dict[str, NDArray[Any]]:
+    """Compute folds or read them from the cache; what gives a warning is computed each time."""
+    settings = f"{settings}, {MOMENTS_VERSION}"
+    return source.cached("folds", [model], compute, settings=settings, keep=lambda _: not warned)
+
+
+def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:
+    """Warn of features whose mean is far larger than their spread; return the warnings."""
+    total = merge(moments.values())
+    if total.centred is None:
+        return []
+    message = (
+        f"model {model!r}: the mean of the features is {total.offset_ratio:.1g} times their "
+        "spread, so a model without intercept may ignore the features; centre or standardise them"
+    )
+    warnings.warn(message, stacklevel=2)
+    return [message]
 
 
 # --- from folds to rows ------------------------------------------------------------------------

@@ -113,6 +113,10 @@ class RelativeDensity:
         Mean squared distance :math:`\operatorname{tr}(\hat\Sigma^{-1}\Sigma)` of the training data.
     shrinkage : float
         The coefficient :math:`\rho`.
+    axes : array (d, d), optional
+        Eigenvectors of the covariance. Only for features with a large offset, where the correction
+        would cancel: K is then the decomposed :math:`\hat\Sigma` itself, and `mean` is
+        :math:`\mu`.
     """
 
     inverse: Array
@@ -120,6 +124,7 @@ class RelativeDensity:
     correction: float
     expected: float
     shrinkage: float
+    axes: Array | None = None
 
     @classmethod
     def of(cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array) -> RelativeDensity:
@@ -133,6 +138,11 @@ class RelativeDensity:
         shrinkage = oas_shrinkage(covariance, kept.n)
         kept_share = 1 - shrinkage
         ridge = shrinkage * float(xp.linalg.trace(covariance)) / d
+        if kept.centred is not None:
+            variances, axes = backend_of(covariance).eigh(covariance)
+            inverse = 1 / (kept_share * xp.clip(variances, min=0.0) + ridge)
+            expected = float(xp.sum(xp.clip(variances, min=0.0) * inverse))
+            return cls(inverse, kept.mean, 0.0, expected, shrinkage, axes)
         inverse = 1 / (kept_share * spectrum.eigenvalues / kept.n + ridge)
         correction = kept_share / (1 - kept_share * float(xp.sum(mean**2 * inverse)))
         # tr(Σ̂⁻¹Σ) by way of tr Σ̂⁻¹, since (1-ρ)Σ = Σ̂ - ridge·I.
@@ -141,6 +151,9 @@ class RelativeDensity:
         return cls(inverse, mean, correction, expected, shrinkage)
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
+        if self.axes is not None:
+            distance = ((features - self.mean[None, :]) @ self.axes) ** 2 @ self.inverse
+            return (self.expected - distance) / (2 * self.inverse.shape[0])
         # ‖P-u‖² in the metric K⁻¹, multiplied out to avoid another copy of P.
         scaled = self.mean * self.inverse
         offset = backend_of(self.mean).xp.sum(self.mean * scaled)
@@ -160,6 +173,8 @@ class RelativeDensity:
 
 def _varies(moments: Moments) -> bool:
     """Whether the features vary between samples by more than rounding."""
+    if moments.centred is not None:
+        return True
     xp = backend_of(moments.gram).xp
     mean_square = float(xp.linalg.trace(moments.gram)) / moments.n
     variance = mean_square - float(xp.sum(moments.mean**2))

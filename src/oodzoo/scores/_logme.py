@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from oodzoo.backend import Array, Backend
 from oodzoo.errors import InputError
-from oodzoo.evidence import decompose, log_evidence, maximise_evidence
-from oodzoo.scores.classes import one_hot
+from oodzoo.evidence import decompose, decompose_offset, log_evidence, maximise_evidence
+from oodzoo.moments import is_large_offset
+from oodzoo.scores.classes import centre, one_hot
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
@@ -86,6 +87,12 @@ def _exact(backend: Backend, X: Array, Y: Array) -> Array:
     xp = backend.xp
     n, d = X.shape
     squares = xp.sum(Y, axis=0)
+    mean, centred = xp.mean(X, axis=0), centre(backend, X)
+    square, spread = float(xp.sum(mean**2)), float(xp.sum(centred**2)) / n
+    if is_large_offset(square, spread):
+        products = centred.T @ Y
+        values, _ = decompose_offset(backend.gram(centred), products, mean, squares, squares, n)
+        return log_evidence(values, maximise_evidence(values))
     if n > d:
         gram, targets = backend.gram(X), X.T @ Y
     else:

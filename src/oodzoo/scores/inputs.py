@@ -10,6 +10,7 @@ import numpy.typing as npt
 from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.errors import InputError
+from oodzoo.moments import require_size
 
 Codes = npt.NDArray[np.int64]
 """Labels as class indices."""
@@ -32,7 +33,9 @@ def labelled_features(X: Any, y: Any) -> Labelled:
     X is converted to float64 on its own device. The result may share its memory, so do not modify
     it.
     """
-    return _labelled(*_matrix(X, "X", "n samples, d features"), y)
+    backend, values = _matrix(X, "X", "n samples, d features")
+    require_size(float(backend.xp.max(backend.xp.abs(values))), "X")
+    return _labelled(backend, values, y)
 
 
 def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:

@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
+from oodzoo.backend import to_numpy
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.moments import LARGE_OFFSET, Moments
 from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
 from oodzoo.selection.selector import SpikeSlabSelector
 
@@ -196,12 +198,16 @@ def _select(
     selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
     chosen = source.domains if domains is None else tuple(domains)
     width = sum(source.facts(model).feature_dim for model in models)
-    if sum(len(source.labels(domain)) for domain in chosen) < width:
-        # Then the samples are smaller than their moments, and cheaper to work with.
+    moments = None
+    if sum(len(source.labels(domain)) for domain in chosen) >= width:
+        moments = concatenated_moments(source, models, chosen, device=device)
+    if moments is None or _has_large_offset(source, models, moments):
+        # With few samples, they are smaller than their moments, and cheaper to work with. With a
+        # large offset, they must be centred before they are squared.
         features, labels = concatenated_samples(source, models, chosen)
         selector.fit(features, np.eye(len(source.classes))[labels])
     else:
-        selector.fit_moments(concatenated_moments(source, models, chosen, device=device))
+        selector.fit_moments(moments)
     return {
         "inclusion": selector.inclusion_,
         "targets": selector.target_support_,
@@ -209,6 +215,15 @@ def _select(
         "iterations": np.array(selector.n_iter_),
         "converged": np.array(selector.converged_),
     }
+
+
+def _has_large_offset(source: FeatureSource, models: Sequence[str], moments: Moments) -> bool:
+    """Whether the features of any of the concatenated models have a large offset."""
+    squares = to_numpy(moments.mean) ** 2
+    spreads = np.diagonal(to_numpy(moments.gram)) / moments.n - squares
+    starts = np.cumsum([0, *(source.facts(model).feature_dim for model in models[:-1])])
+    square, spread = (np.add.reduceat(values, starts) for values in (squares, spreads))
+    return bool(np.any((square > 0) & (spread <= square / LARGE_OFFSET**2)))
 
 
 def _without_warnings(arrays: dict[str, NDArray[Any]]) -> bool:

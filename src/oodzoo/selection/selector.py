@@ -19,7 +19,7 @@ from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.heads.classes import require_two_classes
-from oodzoo.moments import Moments
+from oodzoo.moments import Moments, require_size
 from oodzoo.selection.spike_slab import Data, Priors, stochastic_em, variational_em
 from oodzoo.selection.target_scale import (
     RULES,
@@ -143,6 +143,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         X, y = validate_data(
             self, X, y, multi_output=True, dtype=[np.float64, np.float32], ensure_min_samples=2
         )
+        require_size(float(np.abs(X).max()), "X")
         Y = self._targets(y)
         be = backend(self.device)
         X, Y = be.float64(X), be.float64(Y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 from tests.heads.domainbed.data import GROUPS, problem
 
 from oodzoo.backend import backend
-from oodzoo.heads.domainbed.protocol import Hyperparameters
+from oodzoo.heads.domainbed.protocol import Hyperparameters, Split
 from oodzoo.heads.domainbed.training import (
+    Block,
     Group,
     Noise,
     Problem,
@@ -114,3 +116,16 @@ def test_batches_come_from_the_in_split() -> None:
             size = group.hyperparameters.batch_size
             inside = given.splits[group.trial, domain].inside
             assert set(batches[:, at, place, :size].ravel()) == set(inside)
+
+
+def test_accuracies_of_splits_that_differ_in_size_between_trials() -> None:
+    """With groups they do; a block of several trials has the accuracies of each alone."""
+    whole = problem(None)
+    splits = dict(whole.splits)
+    for domain in range(3):
+        inside, outside = splits[1, domain]
+        splits[1, domain] = Split(np.append(inside, outside[1:]), outside[:1])
+    changed = replace(whole, splits=splits)
+    both = Block(changed, GROUPS, 5).accuracy()
+    for at, group in enumerate(GROUPS):
+        np.testing.assert_allclose(both[at], Block(changed, [group], 5).accuracy()[0], atol=1e-12)
