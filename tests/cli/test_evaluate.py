@@ -71,3 +71,19 @@ def test_invalid_use(run: Run, tmp_path: Path) -> None:
     complaint = run("evaluate", store, "--top-k", "three").complaint
     assert "--top-k must be an integer, several such as 1,3,5,7, or auto; got 'three'" in complaint
     assert "needs at least three domains" in run("evaluate", store).complaint
+
+
+def test_search_space(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo())
+    options = [
+        "--protocol", "domainbed", "--draws", "3", "--trials", "1", "--steps", "40", "--top-k", "1",
+        "--no-baselines", "--json",
+    ]  # fmt: skip
+    domainnet, other = (
+        run("evaluate", store, *options, "--search-space", name).document["single"]
+        for name in ("DomainNet", "default")
+    )
+    assert domainnet["calibration_error"] != other["calibration_error"]
+    code, _, err = run("evaluate", store, "--search-space", "PACS")
+    assert code == 2
+    assert "unknown search space 'PACS'; expected one of default, DomainNet" in err

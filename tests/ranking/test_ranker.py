@@ -304,3 +304,36 @@ def test_ties_are_listed_best_first() -> None:
     assert max(len(row.tied) for row in rows) > 1
     for row in rows:
         assert list(row.tied) == sorted(row.tied, key=order.index)
+
+
+@pytest.mark.parametrize("score", ["zood", "accuracy", "logme"])
+def test_one_class_only(score: str) -> None:
+    X, domains = np.random.default_rng(0).normal(size=(60, 4)), np.repeat(["a", "b", "c"], 20)
+    for ranked in (oodzoo.rank, rank_for_test_domains):
+        with pytest.raises(oodzoo.InputError, match=r"one class, 'cat' \(60 samples\)"):
+            ranked({"m": X}, ["cat"] * 60, domains, score=score)
+
+
+def test_a_large_offset_is_warned_of_each_time(tmp_path: Path) -> None:
+    features, y, domains = simulate_models({"far": 0.5, "near": 0.5})
+    features["far"] = features["far"] + 1e5
+    store = saved(tmp_path, features, y, domains)
+    for _ in range(2):
+        for ranked in (oodzoo.rank, rank_for_test_domains):
+            with pytest.warns(
+                UserWarning, match="model 'far': the mean of the features is"
+            ) as said:
+                ranked(store)
+            assert len(said) == 1
+            assert "centre or standardise them" in str(said[0].message)
+
+
+def test_a_large_offset_does_not_hide_the_features() -> None:
+    features, y, domains = simulate_models({"m": 0.3})
+    (expected,) = oodzoo.rank(features, y, domains).rows
+    with pytest.warns(
+        UserWarning, match=r"model 'm': the mean of the features is [12]e[+]06 times"
+    ):
+        (found,) = oodzoo.rank({"m": features["m"] + 1e6}, y, domains).rows
+    assert expected.expected_accuracy > 80
+    assert found.expected_accuracy > expected.expected_accuracy - 5

@@ -49,6 +49,10 @@ def evaluate(
         int, typer.Option(help="domainbed only: number of hyper-parameter draws.")
     ] = 10,
     steps: Annotated[int, typer.Option(help="domainbed only: number of training steps.")] = 5001,
+    search_space: Annotated[
+        str,
+        typer.Option(help="domainbed only: distribution of the draws, default or DomainNet."),
+    ] = "default",
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     baselines: Annotated[
         bool,
@@ -83,6 +87,7 @@ def evaluate(
         trials=trials,
         draws=draws,
         steps=steps,
+        search_space=search_space,  # type: ignore[arg-type]
         seed=seed,
         baselines=compared,
         device=compute_device(device),
