@@ -78,7 +78,7 @@ def split(n: int, trial: int, domain: int, groups: Groups | None = None) -> Spli
     >>> split(10, trial=0, domain=0).outside.tolist()
     [2, 3]
     >>> split(10, trial=0, domain=0, groups=list("aabbccddee")).outside.tolist()
-    [4, 5]
+    [0, 1]
     """
     numbers = group_numbers(groups, n)
     positions = np.arange(n if numbers is None else numbers.max() + 1)
