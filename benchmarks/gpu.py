@@ -22,9 +22,9 @@ import numpy as np
 
 import oodzoo
 from oodzoo.features.forward import Job, run_jobs
-from oodzoo.features.index import SHARD_ROWS
 from oodzoo.moments import Moments
 from oodzoo.ranking.folds import leave_one_domain_out
+from oodzoo.store.index import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
 

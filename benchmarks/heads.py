@@ -51,7 +51,7 @@ def simulated() -> Samples:
 def stored(store: str) -> dict[str, Samples]:
     """Return the features of the models with 1,280 dimensions."""
     from oodzoo.features.source import StoreSource
-    from oodzoo.features.store import FeatureStore
+    from oodzoo.store.feature_store import FeatureStore
 
     source = StoreSource(FeatureStore(store))
     names = [m for m in source.models if source.facts(m).feature_dim == DIM]

@@ -39,7 +39,10 @@ Write = Callable[[Path, bytes], bool | None]
 
 WRITES = pytest.mark.parametrize("write", [write_bytes, write_new])
 POSIX = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork, SIGKILL and hard links")
-MACHINE = hashlib.sha256(platform.node().encode()).hexdigest()[:8]
+_PROCESSES = Path("/proc/self/ns/pid")  # the process numbers that a container sees
+MACHINE = hashlib.sha256(
+    (platform.node() + (str(_PROCESSES.readlink()) if _PROCESSES.is_symlink() else "")).encode()
+).hexdigest()[:8]
 
 HOLD = """
 import sys
@@ -342,20 +345,32 @@ def test_old_temporaries_are_removed(tmp_path: Path) -> None:
     assert [len(names(tmp_path / f"{age}")) for age in (0, 23, 25)] == [2, 2, 0]
 
 
+STALE = ".tmp-01234567-99999-0123456789abcdef"
+
+
+def make_old(path: Path) -> None:
+    os.utime(path, (0, 0), follow_symlinks=False)
+
+
 def test_only_temporaries_are_removed(tmp_path: Path) -> None:
-    """Among others those that older versions named after the final name."""
+    """A name that starts alike is not enough."""
     outside = tmp_path / "outside"
-    write_bytes(outside / ".tmp-theirs", b"")
+    write_bytes(outside / STALE, b"")
+    make_old(outside / STALE)
     folder = tmp_path / "folder"
-    for name in (".tmp-a", "deep/er/.tmp-b.npy", "tmp-c", "deep/a.tmp-", ".tmp-folder/d"):
+    kept = [".tmp-a", f"{STALE}.npy", ".tmp-folder/d", f"deep/a{STALE}", f"deep/{STALE[:-1]}"]
+    for name in (STALE, f"deep/er/{STALE}", *kept):
         write_bytes(folder / name, b"")
-    (folder / ".tmp-file-link").symlink_to(folder / "tmp-c")
-    (folder / ".tmp-folder-link").symlink_to(outside)
-    (folder / "link").symlink_to(outside)
+        make_old(folder / name)
+    (folder / "links").mkdir()
+    (folder / "links" / STALE).symlink_to(folder / ".tmp-a")
+    make_old(folder / "links" / STALE)
+    (folder / "links" / STALE.replace("a", "b")).symlink_to(outside)
+    (folder / "links/outside").symlink_to(outside)
     remove_temporaries(folder)
     left = sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if not p.is_dir())
-    assert left == [".tmp-folder/d", "deep/a.tmp-", "tmp-c"]
-    assert names(outside) == [".tmp-theirs"]
+    assert left == sorted(kept)
+    assert names(outside) == [STALE]
 
 
 @POSIX
@@ -364,7 +379,8 @@ def test_the_temporaries_of_another_user_stay(process: Process) -> None:
     program = """
 import os, sys
 from pathlib import Path
-from oodzoo._io import remove_temporaries
+from oodzoo._io import _machine, remove_temporaries
+_machine()
 if os.geteuid() == 0:
     os.setuid(65534)
 remove_temporaries(Path(sys.argv[1]))
@@ -372,14 +388,16 @@ remove_temporaries(Path(sys.argv[1]))
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o777)
         kept = f".tmp-{MACHINE}-1-0123456789abcdef"
-        for temporary in (kept, ".tmp-a", "private/.tmp-b"):
+        for temporary in (kept, STALE, f"private/{STALE}"):
             write_bytes(Path(name, temporary), b"")
+        for temporary in (STALE, f"private/{STALE}"):
+            make_old(Path(name, temporary))
         Path(name, "private").chmod(0o755)
         if os.geteuid() != 0:
             Path(name, "private").chmod(0o555)
         assert process(program, name).communicate() == ("", "")
         assert names(Path(name)) == [kept, "private"]
-        assert names(Path(name, "private")) == [".tmp-b"]
+        assert names(Path(name, "private")) == [STALE]
         Path(name, "private").chmod(0o755)
 
 

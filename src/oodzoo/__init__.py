@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from oodzoo.errors import InputError
     from oodzoo.evaluation import Evaluation, evaluate
     from oodzoo.features.extract import extract
-    from oodzoo.features.store import FeatureStore
     from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
     from oodzoo.selection.selector import SpikeSlabSelector
+    from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo import load_zoo
 
 __version__ = "0.2.0"
@@ -47,7 +47,7 @@ __all__ = [
 _HOME = {
     "RunConfig": "oodzoo.pipeline",
     "Evaluation": "oodzoo.evaluation",
-    "FeatureStore": "oodzoo.features.store",
+    "FeatureStore": "oodzoo.store.feature_store",
     "ImageDomains": "oodzoo.data.dataset",
     "InputError": "oodzoo.errors",
     "Predictor": "oodzoo.predictor",

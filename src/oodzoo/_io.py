@@ -95,7 +95,11 @@ def temporary_name() -> str:
 
 @functools.cache
 def _machine() -> str:
-    return hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()[:8]
+    """Identify this machine and, in a container, its process numbers."""
+    name = platform.node()
+    with contextlib.suppress(OSError):
+        name += str(Path("/proc/self/ns/pid").readlink())
+    return hashlib.sha256(name.encode(errors="replace")).hexdigest()[:8]
 
 
 def json_bytes(document: Any) -> bytes:
@@ -120,14 +124,18 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Read a file with a JSON object; `what` names it in error messages."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
     except OSError as error:
         raise InputError(f"cannot read {what} {str(path)!r}: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{what} {str(path)!r} is damaged: {error}") from error
     if not isinstance(document, dict):
         raise InputError(f"{what} {str(path)!r} is damaged: it is not a JSON object")
     return document
+
+
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def structured(document: Any, kind: type[T], what: str) -> T:
@@ -155,9 +163,21 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def require_folder_name(name: str, context: str) -> None:
+    """Reject a name that cannot be a folder in a feature store, on any operating system."""
+    if (
+        not name
+        or name.startswith(".")  # hidden, or the parent folder
+        or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name)
+        or name != name.strip()
+        or len(name.encode()) > 180
+    ):
+        raise InputError(f"{context}: the name {name!r} cannot be the name of a folder")
+
+
 def is_temporary(name: str) -> bool:
     """Whether a file name is that of a temporary file."""
-    return name.startswith(_TEMPORARY)
+    return _WRITER.fullmatch(name) is not None
 
 
 def remove_temporaries(folder: Path) -> None:
@@ -175,8 +195,8 @@ def remove_temporaries(folder: Path) -> None:
 def is_stale(temporary: Path) -> bool:
     """Whether nobody writes a temporary file any more."""
     writer = _WRITER.fullmatch(temporary.name)
-    if writer is None:  # the name that older versions gave
-        return True
+    if writer is None:
+        return False
     if time.time() - temporary.lstat().st_mtime > _STALE_SECONDS:
         return True
     return writer["machine"] == _machine() and not _is_running(int(writer["pid"]))
@@ -192,11 +212,6 @@ def _is_running(pid: int) -> bool:
     except PermissionError:  # a process of another user
         pass
     return True
-
-
-def final_name(name: str) -> str:
-    """Return the final name of a file, which may still have its temporary one."""
-    return name.removeprefix(_TEMPORARY)
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 from tests.conftest import Run
 from tests.features import conftest as fixtures
 from tests.features.data import Stamps, Zoo, one_of, spoil
+from tests.fixtures import draw_digits
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
 
 # The digits, models and stores that the tests of features use.
@@ -100,6 +102,77 @@ def test_a_full_disk_is_one_line(
 ) -> None:
     options = ("--zoo", zoo_file(zoo()), "--store", small_disk("size=68k") / "s", "--quiet")
     assert "the disk is full" in run("extract", data, *options).complaint
+
+
+# --- files that cannot be read ----------------------------------------------------------------
+
+
+def test_a_file_that_cannot_be_read_is_skipped_and_comes_later(
+    run: Run, data: Path, three: Path, tmp_path: Path
+) -> None:
+    bad = one_of(data, "marker/1")
+    name, content = bad.relative_to(data).as_posix(), bad.read_bytes()
+    bad.unlink()
+    bad.symlink_to("nowhere.png")
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s")
+    outcome = run(*arguments, "--json")
+    assert outcome.code == 0
+    assert outcome.document["skipped"] == {name: "No such file or directory"}
+    assert outcome.document["images"] == 44
+    assert f"warning: skipped {name!r}: No such file or directory" in outcome.err
+    assert f"cannot read {name!r}: No such" in run(*arguments, "--on-error", "fail", "-q").complaint
+    bad.unlink()
+    bad.write_bytes(content)
+    document = run(*arguments, "--json").document
+    assert (document["skipped"], document["images"], document["decoded"]) == ({}, 45, 1)
+
+
+# --- --unlabelled -----------------------------------------------------------------------------
+
+
+def test_unlabelled_images(run: Run, digits: Path, three: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        draw_digits(tmp_path / name, 1, skip=6)
+    arguments = ("extract", digits, "--zoo", three, "--store", tmp_path / "s")
+    options = ("--unlabelled", tmp_path / "one", "--unlabelled", f"other={tmp_path / 'two'}")
+    document = run(*arguments, *options, "--json").document
+    assert (document["unlabelled"], document["images"]) == (["one", "other"], 45)
+    assert document["decoded"] == 54
+    again = run(*arguments)
+    assert again.out.startswith("2 models, 45 images, 3 domains in ")
+    assert again.out.endswith("(2 more without labels)\n")
+    assert FeatureStore(tmp_path / "s").features("separable_shapes", "other").shape == (9, 96)
+
+
+def test_unlabelled_images_that_have_labels_are_warned_of(
+    run: Run, digits: Path, three: Path, tmp_path: Path
+) -> None:
+    target = draw_digits(tmp_path / "target", 1, skip=6)
+    shutil.copy(one_of(digits, "marker/1"), target / "leak.png")
+    arguments = ("extract", digits, "--zoo", three, "--store", tmp_path / "s", "--json")
+    outcome = run(*arguments, "--unlabelled", target)
+    name = one_of(digits, "marker/1").relative_to(digits).as_posix()
+    assert "warning: leak between domains: unlabelled domain 'target' also contains" in outcome.err
+    assert repr(name) in outcome.err
+    assert (outcome.code, outcome.document["decoded"]) == (0, 54)
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["chalk={}"], "are named 'chalk', as a domain with labels; give them another name"),
+        (["{}", "{}"], "two folders of unlabelled images are named 'target'"),
+        (["nowhere"], "no such folder: 'nowhere'"),
+    ],
+)
+def test_bad_unlabelled_images_are_one_line(
+    run: Run, digits: Path, three: Path, tmp_path: Path, given: list[str], complaint: str
+) -> None:
+    target = draw_digits(tmp_path / "target", 1, skip=6)
+    options = [part for text in given for part in ("--unlabelled", text.format(target))]
+    arguments = ("extract", digits, "--zoo", three, "--store", tmp_path / "s", "-q")
+    assert complaint in run(*arguments, *options).complaint
+    assert not (tmp_path / "s").exists()
 
 
 # --- --limit ----------------------------------------------------------------------------------

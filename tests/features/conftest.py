@@ -15,7 +15,7 @@ from tests.fixtures import draw_digits
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.features.config import Extraction, ExtractionConfig
-from oodzoo.features.extract import run_extraction
+from oodzoo.features.extract import Unlabelled, open_unlabelled, run_extraction
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, Outputs, load_zoo
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import square
@@ -82,10 +82,15 @@ def extract() -> Callable[..., Extraction]:
     """Extract, and return the outcome."""
 
     def extract(
-        data: Path | ImageDomains, zoo: list[ModelSpec | Model], store: Path, **settings: Any
+        data: Path | ImageDomains,
+        zoo: list[ModelSpec | Model],
+        store: Path,
+        unlabelled: Unlabelled = (),
+        **settings: Any,
     ) -> Extraction:
         dataset = ImageDomains(data) if isinstance(data, Path) else data
-        return run_extraction(dataset, zoo, store, ExtractionConfig(**settings))[1]
+        config, targets = ExtractionConfig(**settings), open_unlabelled(unlabelled)
+        return run_extraction(dataset, zoo, store, config, unlabelled=targets)[1]
 
     return extract
 
@@ -129,7 +134,7 @@ def stamps() -> Callable[[Path], dict[str, tuple[int, int]]]:
     return lambda store: {
         name: (path.stat().st_ino, path.stat().st_mtime_ns)
         for name, path in _files(store)
-        if path.match("shard-*.npy")
+        if path.suffix == ".npy"
     }
 
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.features.config import Extraction
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 
 Extract = Callable[..., Extraction]
@@ -35,6 +36,21 @@ def literal(spec: ModelSpec, file: Path) -> list[NDArray[Any]]:
     dtype = np.float16 if given.type == "tensor(float16)" else np.float32
     outputs = session.run([spec.features, spec.logits], {given.name: tensor.astype(dtype)})
     return [output[0] for output in outputs]
+
+
+def require_same_rows(path: Path, other: Path) -> None:
+    """Compare what readers get of two stores, whatever their files look like."""
+    store, expected = FeatureStore(path), FeatureStore(other)
+    for attribute in ("models", "domains", "classes", "skipped", "data_fingerprint"):
+        assert getattr(store, attribute) == getattr(expected, attribute)
+    for domain in expected.domains:
+        for column in ("paths", "images", "groups"):
+            assert getattr(store, column)(domain) == getattr(expected, column)(domain)
+        np.testing.assert_array_equal(store.labels(domain), expected.labels(domain))
+        for model in expected.models:
+            for output in expected.model(model).widths:
+                found, wanted = (getattr(s, output)(model, domain) for s in (store, expected))
+                np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def spoil(path: Path) -> bytes:

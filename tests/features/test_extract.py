@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,20 @@ from PIL import Image
 from tests.features.data import (
     Extract,
     MakeModel,
+    Stamps,
     Tree,
     Zoo,
     blacken,
     dark_is_nan,
     literal,
     one_of,
+    require_same_rows,
+    spoil,
 )
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
 
 
@@ -86,7 +90,8 @@ def test_a_model_too_large_for_float16_is_left_out(
         "large": "model 'large': values up to 1e+05 do not fit float16; store them as float32"
     }
     assert FeatureStore(tmp_path / "s").models == ("function",)
-    assert not list((tmp_path / "s/large").rglob("*.npy"))
+    assert not list((tmp_path / "s/models/large").rglob("*.npy"))
+    assert list((tmp_path / "s/models/function").rglob("*.npy"))
 
 
 def test_onnx_models_do_not_depend_on_the_precision_of_others(
@@ -129,3 +134,73 @@ def test_no_model_is_left(
         extract(data, [make_model(fail, name="a"), make_model(fail, name="b")], tmp_path / "s")
     with pytest.raises(InputError, match="no finished model yet"):
         FeatureStore(tmp_path / "s")
+
+
+# --- copies of an image -----------------------------------------------------------------------
+
+
+def copy_three_times(image: Path, data: Path) -> list[str]:
+    """Into the same class, another class, and another domain."""
+    copies = ["marker/1/copy.png", "marker/2/copy.png", "paper/0/copy.png"]
+    for name in copies:
+        shutil.copy(image, data / name)
+    return copies
+
+
+def rows(store: FeatureStore, model: str) -> dict[str, tuple[str, Any]]:
+    """Class and features of each path."""
+    return {
+        path: (store.classes[label], row)
+        for domain in store.domains
+        for path, label, row in zip(
+            store.paths(domain), store.labels(domain), store.features(model, domain), strict=True
+        )
+    }
+
+
+def test_copies_have_a_row_each_and_are_decoded_once(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    image = one_of(data, "marker/1")
+    copies = copy_three_times(image, data)
+    assert extract(data, zoo(), tmp_path / "s").decoded == 45
+    store = FeatureStore(tmp_path / "s")
+    assert store.n_images == 48
+    (_, spec) = zoo()
+    found = rows(store, spec.name)
+    assert [found[name][0] for name in copies] == ["1", "2", "0"]
+    expected, _ = literal(spec, image)
+    for name in (*copies, image.relative_to(data).as_posix()):
+        np.testing.assert_allclose(found[name][1], expected, rtol=1e-5, atol=1e-5)
+    assert len(list(store.shard_files())) == 12  # features and logits of two models, three domains
+    assert sum(len(np.load(path)) for path, _ in store.shard_files()) == 4 * 45
+
+
+def test_copies_that_come_later_are_not_decoded(
+    store: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
+) -> None:
+    times = stamps(store)
+    image = one_of(data, "marker/1")
+    copies = copy_three_times(image, data)
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (0, 0)
+    assert stamps(store) == times
+    extract(data, zoo(), tmp_path / "at once")
+    require_same_rows(store, tmp_path / "at once")
+    # the image has features as long as one of them is there
+    image.unlink()
+    (data / copies[0]).unlink()
+    assert extract(data, zoo(), store).decoded == 0
+    assert FeatureStore(store).n_images == 46
+
+
+def test_copies_of_an_unreadable_image_are_all_skipped(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    image = one_of(data, "marker/1")
+    spoil(image)
+    copies = copy_three_times(image, data)
+    assert extract(data, zoo(), tmp_path / "s").decoded == 45
+    store = FeatureStore(tmp_path / "s")
+    assert set(store.skipped) == {*copies, image.relative_to(data).as_posix()}
+    assert store.n_images == 44

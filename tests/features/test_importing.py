@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 from collections.abc import Callable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,12 @@ import pytest
 from tests.features.data import Stamps, Tree
 
 from oodzoo.errors import InputError
-from oodzoo.features.checking import check_store
 from oodzoo.features.config import Extraction
 from oodzoo.features.importing import import_features
-from oodzoo.features.store import FeatureStore
+from oodzoo.features.source import StoreSource
+from oodzoo.store.checking import check_store
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.removal import remove_models
 
 N = 12
 LABELS = np.array(["cat", "dog"] * 6)
@@ -49,13 +52,15 @@ def parquet(path: Path, /, **columns: Any) -> Path:
     return path
 
 
-def check(store: FeatureStore, name: str = "net", dtype: Any = np.float32) -> None:
-    """The rows that went in come out, by domain."""
+def check(
+    store: FeatureStore, name: str = "net", dtype: Any = np.float32, paths: Any = range(N)
+) -> None:
+    """The rows that went in come out, by domain and path."""
     assert store.domains == ("day", "night")
     assert store.classes == ("cat", "dog")
     assert store.n_images == N
     for domain in store.domains:
-        there = domain == DOMAINS
+        there = sorted(np.flatnonzero(domain == DOMAINS), key=lambda row: paths[row])
         np.testing.assert_array_equal(store.features(name, domain), FEATURES[there].astype(dtype))
         assert [store.classes[at] for at in store.labels(domain)] == LABELS[there].tolist()
     assert check_store(store.path).damage == ()
@@ -69,10 +74,11 @@ def test_npz(tmp_path: Path) -> None:
     groups = np.array(["g", ""] * 6)
     file = npz(tmp_path / "a.npz", **{"net.logits": LOGITS}, paths=paths, groups=groups)
     store = import_features([file], tmp_path / "s")
-    check(store)
-    np.testing.assert_array_equal(store.logits("net", "night"), LOGITS[5:])
-    assert store.paths("night") == paths[5:].tolist()
+    check(store, paths=paths)
+    assert store.paths("night") == ["10.jpg", "11.jpg", *(f"{at}.jpg" for at in range(5, 10))]
+    np.testing.assert_array_equal(store.logits("net", "night"), LOGITS[[10, 11, *range(5, 10)]])
     assert store.groups("day") == ["g", None, "g", None, "g"]
+    assert store.groups("night") == ["g", None, None, "g", None, "g", None]
     model = store.model("net")
     assert (model.source, model.feature_dim, model.n_logits) == ("import", 4, 3)
 
@@ -146,6 +152,21 @@ def test_a_second_model_comes(tmp_path: Path, stamps: Stamps) -> None:
     check(store)
 
 
+def test_models_may_be_named_as_files_of_a_store(tmp_path: Path) -> None:
+    names = ("cache", "images", "local.json", "manifest.json", "models", "samples", "skipped")
+    file = npz(tmp_path / "a.npz", net=None, **{n: FEATURES + at for at, n in enumerate(names)})
+    store = import_features([file], tmp_path / "s")
+    assert store.models == names
+    for at, name in enumerate(names):
+        np.testing.assert_array_equal(store.features(name, "day"), FEATURES[:5] + at)
+
+
+def test_the_store_keeps_versions(tmp_path: Path) -> None:
+    model = import_features([npz(tmp_path / "a.npz")], tmp_path / "s").model("net")
+    assert model.versions == {"oodzoo": version("oodzoo")}
+    assert (model.licence, model.spec, model.preprocessing) == (None, None, None)
+
+
 def test_the_same_import_again_changes_nothing(tmp_path: Path, tree: Tree, stamps: Stamps) -> None:
     import_features([npz(tmp_path / "a.npz")], tmp_path / "s")
     before = tree(tmp_path / "s"), stamps(tmp_path / "s")
@@ -193,6 +214,81 @@ def test_an_extracted_store_is_refused(tmp_path: Path, store: Path, tree: Tree) 
     assert tree(store) == before
 
 
+def described(store: Path, /, **changed: Any) -> dict[str, Any]:
+    """The rows of an extracted store, in another order, with other features."""
+    opened = FeatureStore(store)
+    rows = [
+        (path, domain, opened.classes[label])
+        for domain in opened.domains
+        for path, label in zip(opened.paths(domain), opened.labels(domain), strict=True)
+    ]
+    paths, domains, labels = np.array(rows[::-1]).T
+    numbers = np.array([float(int(path[-8:-4])) for path in paths])
+    content = {"paths": paths, "domains": domains, "labels": labels, "net": numbers[:, None]}
+    return content | changed
+
+
+def test_features_of_extracted_images_belong_to_them(
+    tmp_path: Path, store: Path, tree: Tree, stamps: Stamps
+) -> None:
+    before, times = FeatureStore(store), stamps(store)
+    index = (store / "images/00000.json").read_bytes()
+    found = import_features([npz(tmp_path / "a.npz", **described(store))], store)
+    assert found.models == ("mlp_glyphs_augmented", "net", "separable_shapes")
+    assert stamps(store).items() > times.items()
+    assert [path.name for path in (store / "images").iterdir()] == ["00000.json"]
+    assert (store / "images/00000.json").read_bytes() == index
+    assert found.data_fingerprint == before.data_fingerprint
+    for domain in before.domains:
+        assert found.images(domain) == before.images(domain)
+        numbers = [[float(int(path[-8:-4]))] for path in found.paths(domain)]
+        np.testing.assert_array_equal(found.features("net", domain), numbers)
+    assert check_store(store).damage == ()
+    done = tree(store)
+    import_features([tmp_path / "a.npz"], store)
+    assert tree(store) == done
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            lambda rows: rows["labels"][:1].fill("9"),
+            "the store has the label '2' for 'paper.*'9'",
+        ),
+        (lambda rows: rows["paths"][:1].fill("new.png"), "1 row not in the store.*'new.png'"),
+        (lambda rows: rows["domains"][:1].fill("chalk"), "1 row not in the store.* of 'chalk'"),
+        (
+            lambda rows: rows.update({key: values[1:] for key, values in rows.items()}),
+            r"1 of the 45 images in the store have been removed .* \(removed\)",
+        ),
+    ],
+)
+def test_other_rows_than_those_of_an_extracted_store_are_refused(
+    tmp_path: Path, store: Path, tree: Tree, change: Callable[[Any], Any], complaint: str
+) -> None:
+    rows, before = described(store), tree(store)
+    change(rows)
+    with pytest.raises(InputError, match=complaint):
+        import_features([npz(tmp_path / "a.npz", **rows)], store)
+    assert tree(store) == before
+
+
+def test_samples_of_one_image_cannot_have_two_features(
+    tmp_path: Path,
+    data: Path,
+    extract: Callable[..., Extraction],
+    make_model: Callable[..., Any],
+    tree: Tree,
+) -> None:
+    shutil.copy(next((data / "marker/1").iterdir()), data / "marker/1/again0000.png")
+    extract(data, [make_model()], tmp_path / "s")
+    before = tree(tmp_path / "s")
+    with pytest.raises(InputError, match=r"again0000.png' are the same image .* a new store"):
+        import_features([npz(tmp_path / "a.npz", **described(tmp_path / "s"))], tmp_path / "s")
+    assert tree(tmp_path / "s") == before
+
+
 def test_images_do_not_go_into_an_imported_store(
     tmp_path: Path, photos: Path, extract: Callable[..., Extraction], make_model: Callable[..., Any]
 ) -> None:
@@ -237,7 +333,6 @@ OBJECTS = np.array(["cat", 1] * 6, dtype=object)
         ({"labels": LABELS[:, None]}, r"labels must be \(n,\), got shape \(12, 1\)"),
         ({"labels": "cat"}, r"labels must be \(n,\), got shape \(\)"),
         ({"a/b": FEATURES}, "the name 'a/b' cannot be the name of a folder"),
-        ({"skipped": FEATURES}, "cannot be named 'skipped'"),
     ],
 )
 def test_a_bad_npz_is_one_line(tmp_path: Path, change: dict[str, Any], complaint: str) -> None:
@@ -370,3 +465,48 @@ def test_a_foreign_folder(tmp_path: Path, photos: Path) -> None:
     with pytest.raises(InputError, match="is neither empty nor a feature store"):
         import_features([npz(tmp_path / "a.npz")], photos)
     assert not (photos / ".lock").exists()
+
+
+def test_groups_of_the_store_are_kept(tmp_path: Path) -> None:
+    groups = np.array([f"g{row // 2}" for row in range(N)])
+    import_features([npz(tmp_path / "a.npz", groups=groups)], tmp_path / "s")
+    before = FeatureStore(tmp_path / "s").groups("day")
+    again = import_features([npz(tmp_path / "b.npz", other=FEATURES, net=None)], tmp_path / "s")
+    assert again.groups("day") == before == ["g0", "g0", "g1", "g1", "g2"]
+    other = npz(tmp_path / "c.npz", third=FEATURES, net=None, groups=np.array(["x"] * N))
+    with pytest.raises(InputError, match="has the group 'g0' for 'row-0000000', the import has"):
+        import_features([other], tmp_path / "s")
+
+
+def test_the_same_rows_in_another_order_are_the_same_model(tmp_path: Path) -> None:
+    paths = np.array([f"p{row:02d}" for row in range(N)])
+    import_features([npz(tmp_path / "a.npz", paths=paths)], tmp_path / "s")
+    before = FeatureStore(tmp_path / "s").fingerprint
+    order = np.random.default_rng(2).permutation(N)
+    shuffled = npz(
+        tmp_path / "b.npz",
+        net=FEATURES[order],
+        labels=LABELS[order],
+        domains=DOMAINS[order],
+        paths=paths[order],
+    )
+    assert import_features([shuffled], tmp_path / "s").fingerprint == before
+
+
+def test_corrected_paths_are_another_model(tmp_path: Path) -> None:
+    """The same arrays, but row 0 and 2 (both cats of one domain) belong to each other's image."""
+    paths = np.array([f"p{row:02d}" for row in range(N)])
+    import_features([npz(tmp_path / "a.npz", paths=paths)], tmp_path / "s")
+    paths[[0, 2]] = paths[[2, 0]]
+    with pytest.raises(InputError, match="features of another model under the name 'net'"):
+        import_features([npz(tmp_path / "b.npz", paths=paths)], tmp_path / "s")
+
+
+def test_other_logits_are_not_taken_from_the_cache(tmp_path: Path) -> None:
+    logits = {"net.logits": LOGITS}
+    first = import_features([npz(tmp_path / "a.npz", **logits)], tmp_path / "s")
+    value = StoreSource(first).cached("test", ["net"], lambda: {"x": first.logits("net", "day")})
+    remove_models(tmp_path / "s", ["net"])
+    second = import_features([npz(tmp_path / "b.npz", **{"net.logits": -LOGITS})], tmp_path / "s")
+    found = StoreSource(second).cached("test", ["net"], lambda: {"x": second.logits("net", "day")})
+    np.testing.assert_array_equal(found["x"], -value["x"])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import os
+import shutil
 import subprocess
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 from tests.features.data import (
     Extract,
     MakeModel,
@@ -21,14 +24,16 @@ from tests.features.data import (
     dark_is_nan,
     literal,
     one_of,
+    require_same_rows,
     spoil,
 )
 
+from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
 
 # --- decoding once ----------------------------------------------------------------------------
@@ -146,7 +151,7 @@ def test_images_are_not_decoded_for_nobody(
             ImageDomains(data), [make_model(fail)], tmp_path / "s", ExtractionConfig(), Listener()
         )
     assert said == ["function"]
-    assert not (tmp_path / "s/skipped").exists()
+    assert not list((tmp_path / "s").rglob("*.npy"))
 
 
 # --- unreadable images ------------------------------------------------------------------------
@@ -170,9 +175,11 @@ def test_an_unreadable_image_has_no_row_anywhere(
         np.testing.assert_allclose(
             store.features(model, "marker"), whole.features(model, "marker")[keep], atol=1e-5
         )
-    # a model that comes later does not try the image again
-    assert extract(data, zoo("cnn_photos"), tmp_path / "s").decoded == 44
-    assert FeatureStore(tmp_path / "s").features("cnn_photos", "marker").shape[0] == 14
+    # a model that comes later has the same rows
+    assert extract(data, zoo("cnn_photos"), tmp_path / "s").decoded == 45
+    store = FeatureStore(tmp_path / "s")
+    assert list(store.skipped) == [name]
+    assert store.features("cnn_photos", "marker").shape[0] == 14
 
 
 def test_a_mended_image_gets_its_row(
@@ -222,7 +229,8 @@ def test_a_skipped_image_that_goes_leaves_no_class_behind(
     (data / "marker/7/only.png").unlink()
     extract(data, [make_model()], tmp_path / "s")
     assert FeatureStore(tmp_path / "s").classes == ("0", "1", "2")
-    assert json.loads((tmp_path / "s/manifest.json").read_text())["data"]["classes"] == list("012")
+    assert FeatureStore(tmp_path / "s").skipped == {}
+    assert "7" not in (FeatureStore(tmp_path / "s").table.domain("marker").labels or [])
 
 
 def test_a_shard_without_a_readable_image(
@@ -240,20 +248,24 @@ def test_a_shard_without_a_readable_image(
 
 
 def test_fail_stops_at_an_unreadable_image(
-    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
 ) -> None:
     bad = one_of(data, "marker/1")
     content = spoil(bad)
     with pytest.raises(InputError, match=rf"cannot read 'marker/1/{bad.name}': "):
         extract(data, zoo(), tmp_path / "s", on_error="fail")
-    assert not list((tmp_path / "s").rglob("*marker*/*"))
+    # only the shards of the domain before it are there
+    shards = list((tmp_path / "s").rglob("*.npy"))
+    assert len(shards) == 4
+    assert {path.name.partition(".")[0] for path in shards} == {"00000-00000"}
     assert not list((tmp_path / "s").rglob(".tmp-*"))
-    assert not (tmp_path / "s/manifest.json").exists()
+    with pytest.raises(InputError, match="no finished model yet"):
+        FeatureStore(tmp_path / "s")
     # the image is mended, or the person changes their mind: both go on from here
     bad.write_bytes(content)
     done = extract(data, zoo(), tmp_path / "s", on_error="fail")
     assert done.decoded == 30
-    assert tree(tmp_path / "s") == tree(made)
+    require_same_rows(tmp_path / "s", made)
 
 
 def test_fail_then_skip(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree) -> None:
@@ -265,19 +277,186 @@ def test_fail_then_skip(data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, 
     assert tree(tmp_path / "s") == tree(tmp_path / "at once")
 
 
-def test_an_image_that_vanishes_under_our_hands(
-    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
+def test_an_image_that_can_be_decoded_later_gets_its_row(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
+) -> None:
+    """The same file: a newer Pillow, say, reads what an older one could not."""
+    bad = one_of(data, "marker/1")
+    content, decode = bad.read_bytes(), images._decode
+
+    def refuse(found: bytes, reserved: ExitStack) -> Image.Image:
+        if found == content:
+            raise images.UnreadableImageError("unknown codec")
+        return decode(found, reserved)
+
+    store = tmp_path / "s"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(images, "_decode", refuse)
+        extract(data, zoo(), store)
+    assert FeatureStore(store).skipped == {bad.relative_to(data).as_posix(): "unknown codec"}
+    times = stamps(store)
+    # a model that comes before the others try it again cannot change their rows
+    extract(data, zoo("cnn_photos"), store)
+    assert FeatureStore(store).n_images == 44
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (1, 2)
+    assert stamps(store).items() > times.items()
+    extract(data, zoo("cnn_photos"), made_too := shutil.copytree(made, tmp_path / "made"))
+    require_same_rows(store, made_too)
+
+
+# --- files that cannot be read now ------------------------------------------------------------
+
+
+def make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+NOT_ON_WINDOWS = pytest.mark.skipif(os.name == "nt", reason="needs named pipes")
+NOT_AS_ROOT = pytest.mark.skipif(
+    os.name == "nt" or os.geteuid() == 0, reason="root may read everything"
+)
+CHANGES = [
+    pytest.param(Path.unlink, "No such file or directory", id="missing"),
+    pytest.param(make_pipe, "not a regular file", id="pipe", marks=NOT_ON_WINDOWS),
+    pytest.param(lambda p: p.chmod(0), "Permission denied", id="permission", marks=NOT_AS_ROOT),
+    pytest.param(spoil, "the file has changed since it was listed", id="truncated"),
+    pytest.param(blacken, "the file has changed since it was listed", id="another image"),
+]
+
+
+def restore(path: Path, content: bytes) -> None:
+    path.unlink(missing_ok=True)
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(("change", "reason"), CHANGES)
+def test_a_file_that_cannot_be_read_after_listing_is_not_recorded(
+    made: Path,
+    data: Path,
+    zoo: Zoo,
+    extract: Extract,
+    tmp_path: Path,
+    tree: Tree,
+    stamps: Stamps,
+    change: Callable[[Path], Any],
+    reason: str,
+) -> None:
+    bad, store = one_of(data, "marker/1"), tmp_path / "s"
+    content = bad.read_bytes()
+    dataset = ImageDomains(data)
+    assert None not in dataset.digests  # computed now; later changes are not noticed
+    change(bad)
+    name = bad.relative_to(data).as_posix()
+    with pytest.raises(InputError) as caught:
+        extract(dataset, zoo(), store)
+    assert str(caught.value) == (
+        f"1 image could not be read after the data set was listed, the first is {name!r}: "
+        f"{reason}; restore or remove it, and rerun the command to finish: all other features are "
+        "kept"
+    )
+    # features and logits of two models and two of the three domains
+    kept = stamps(store)
+    assert len(kept) == 8
+    with pytest.raises(InputError, match="no finished model yet"):
+        FeatureStore(store)
+    restore(bad, content)
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards) == (15, 2)
+    assert stamps(store).items() > kept.items()
+    assert tree(store) == tree(made)
+
+
+@pytest.mark.parametrize(("change", "reason"), CHANGES)
+def test_the_models_of_a_store_stay_if_a_file_cannot_be_read(
+    store: Path,
+    data: Path,
+    zoo: Zoo,
+    extract: Extract,
+    tree: Tree,
+    change: Callable[[Path], Any],
+    reason: str,
 ) -> None:
     """Other models have its features: without it the rows would not be aligned."""
     dataset = ImageDomains(data)
-    assert dataset.digests  # read now; what happens later it does not know
+    assert dataset.digests
     before = tree(store)
-    spoil(one_of(data, "marker/1"))
-    with pytest.raises(InputError, match=r"any more .* restore the image"):
+    change(one_of(data, "marker/1"))
+    with pytest.raises(InputError, match=rf"1 image could not be read .*{reason}"):
         extract(dataset, zoo("cnn_photos"), store)
     after = tree(store)
     assert {name: after[name] for name in before} == before
     assert FeatureStore(store).models == ("mlp_glyphs_augmented", "separable_shapes")
+
+
+@pytest.mark.parametrize("change", [Path.unlink, blacken])
+def test_an_image_removed_or_replaced_after_listing_is_not_asked_for_again(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, change: Callable[[Path], Any]
+) -> None:
+    dataset = ImageDomains(data)
+    assert dataset.digests
+    change(one_of(data, "marker/1"))
+    with pytest.raises(InputError, match="rerun the command to finish"):
+        extract(dataset, zoo(), tmp_path / "s")
+    extract(data, zoo(), tmp_path / "s")
+    extract(data, zoo(), tmp_path / "at once")
+    require_same_rows(tmp_path / "s", tmp_path / "at once")
+
+
+def test_fail_stops_at_a_file_that_cannot_be_read(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, tree: Tree
+) -> None:
+    bad, store = one_of(data, "marker/1"), tmp_path / "s"
+    content = bad.read_bytes()
+    dataset = ImageDomains(data)
+    assert dataset.digests
+    bad.unlink()
+    with pytest.raises(InputError, match=rf"cannot read 'marker/1/{bad.name}': No such file"):
+        extract(dataset, zoo(), store, on_error="fail")
+    assert {path.name.partition(".")[0] for path in store.rglob("*.npy")} == {"00000-00000"}
+    restore(bad, content)
+    extract(data, zoo(), store, on_error="fail")
+    assert tree(store) == tree(made)
+
+
+def test_a_file_that_cannot_be_read_when_listed_comes_later(
+    made: Path, data: Path, zoo: Zoo, extract: Extract, tmp_path: Path, stamps: Stamps
+) -> None:
+    bad, store = one_of(data, "marker/1"), tmp_path / "s"
+    name, content = bad.relative_to(data).as_posix(), bad.read_bytes()
+    dataset = ImageDomains(data)
+    bad.unlink()  # before the files are hashed
+    with pytest.raises(InputError, match=f"cannot read {name!r}: No such file or directory"):
+        extract(dataset, zoo(), store, on_error="fail")
+    assert not store.exists()
+    done = extract(dataset, zoo(), store)
+    assert done.unreadable == {name: "No such file or directory"}
+    assert (done.decoded, done.interrupted) == (44, {})
+    opened = FeatureStore(store)
+    assert (opened.n_images, opened.skipped) == (44, {})
+    kept = stamps(store)
+    bad.write_bytes(content)
+    done = extract(data, zoo(), store)
+    assert (done.decoded, done.shards, done.unreadable) == (1, 2, {})
+    assert stamps(store).items() > kept.items()
+    require_same_rows(store, made)
+    # from now on the store has features of it
+    dataset = ImageDomains(data)
+    bad.unlink()
+    with pytest.raises(InputError, match=rf"cannot read {name!r} any more \(No such file"):
+        extract(dataset, zoo(), store)
+
+
+def test_files_that_cannot_be_read_at_all(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    dataset = ImageDomains(data)
+    for path in data.rglob("*.png"):
+        path.unlink()
+    with pytest.raises(InputError, match=r"none of the images can be read; first error: 'chalk/0/"):
+        extract(dataset, zoo(), tmp_path / "s")
+    assert not (tmp_path / "s").exists()
 
 
 # --- disk space -------------------------------------------------------------------------------

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.features.data import (
     Extract,
     MakeModel,
     Zoo,
 )
+from tests.predictor import conftest as fixtures
 
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.features.members import LoadedModel, member_name, resolve_zoo
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec
+
+timm, timm_spec = fixtures.timm, fixtures.timm_spec
 
 # --- zoos -------------------------------------------------------------------------------------
 
@@ -51,17 +56,17 @@ def test_models_that_are_loaded_already_keep_their_place(zoo: Zoo, make_model: M
 def test_the_precision_of_an_onnx_model_is_fixed(zoo: Zoo, make_model: MakeModel) -> None:
     for member, precision in ((zoo()[0], "float32"), (make_model(), "bfloat16")):
         loaded = LoadedModel.load(member, device="cpu", precision="bfloat16")
-        assert loaded.record("float16")["precision"] == precision
-        assert loaded.record("float16")["dtype"] == "float16"
+        record = loaded.record("float16")
+        assert (record.precision, record.dtype) == (precision, "float16")
 
 
 def test_only_the_location_depends_on_the_place(zoo: Zoo, make_model: MakeModel) -> None:
     (spec,) = zoo("separable_shapes")
     loaded = LoadedModel.load(spec, device="cpu", precision="float32")
-    assert str(spec.folder) not in json.dumps(loaded.record("float32"))
+    assert str(spec.folder) not in msgspec.json.encode(loaded.record("float32")).decode()
     assert loaded.location() == {"source": spec.source, "folder": str(spec.folder.resolve())}
     python = LoadedModel.load(make_model(), device="cpu", precision="float32")
-    assert (python.location(), python.record("float32")["source"]) == ({}, "python")
+    assert (python.location(), python.record("float32").source) == ({}, "python")
 
 
 # --- how to load a model again ----------------------------------------------------------------
@@ -102,3 +107,39 @@ def test_a_python_model_has_no_spec(
 ) -> None:
     extract(data, [make_model()], tmp_path / "s")
     assert FeatureStore(tmp_path / "s").model("function").spec is None
+
+
+# --- provenance -------------------------------------------------------------------------------
+
+
+ALWAYS = ("numpy", "oodzoo", "pillow")
+
+
+def test_the_store_keeps_versions_and_licence(
+    made: Path, data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path
+) -> None:
+    onnx = FeatureStore(made).model("separable_shapes")
+    assert onnx.versions == {name: version(name) for name in (*ALWAYS, "onnxruntime")}
+    assert onnx.licence == "Apache-2.0"
+    extract(data, [make_model()], tmp_path / "s")
+    python = FeatureStore(tmp_path / "s").model("function")
+    assert python.versions == {name: version(name) for name in ALWAYS}
+    assert python.licence is None
+
+
+def test_the_store_keeps_the_spec_and_versions_of_a_pytorch_model(
+    data: Path, timm_spec: Callable[..., ModelSpec], extract: Extract, tmp_path: Path
+) -> None:
+    extract(data, [timm_spec("test_resnet.r160_in1k", input_size=64)], tmp_path / "s")
+    stored = FeatureStore(tmp_path / "s").model("tiny")
+    assert stored.versions == {name: version(name) for name in (*ALWAYS, "timm", "torch")}
+    unstated = dict.fromkeys(("mean", "std", "features", "logits", "sha256"))
+    assert stored.spec == {"input_size": 64, **unstated}
+
+
+def test_other_versions_do_not_make_another_model(zoo: Zoo) -> None:
+    record = LoadedModel.load(zoo()[0], device="cpu", precision="float32").record("float32")
+    later = msgspec.structs.replace(record, versions={"numpy": "99"}, licence="MIT", spec=None)
+    assert later.identity == record.identity
+    other = msgspec.structs.replace(record, fingerprint="0" * 64)
+    assert other.identity != record.identity

@@ -10,8 +10,9 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,29 +22,32 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from tests.features.data import Extract, Stamps, Tree, Zoo
 
+from oodzoo import _io
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
 from oodzoo.errors import InputError
-from oodzoo.features.store import FeatureStore
+from oodzoo.features.importing import import_features
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
 Process = Callable[..., subprocess.Popen[str]]
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
-# Extracts in children of one process, so that imports are paid once. A child kills itself right
-# before its n-th change of the disk: between two changes there is nothing to see from outside.
+# Extracts, or imports a file, in children of one process, so that Python starts once. A child kills
+# itself right before its n-th change of the disk: between two changes there is nothing to see from
+# outside.
 KILLED_CHILDREN = """
 import os, signal, sys
 from pathlib import Path
 import joblib, onnxruntime, PIL.Image
-import oodzoo, oodzoo.features.extract
+import oodzoo, oodzoo.features.extract, oodzoo.features.importing
 
 def watch(moment):
     seen = 0
     def hook(event, args):
         nonlocal seen
         changes = (
-            event in ("os.rename", "os.remove")
+            event in ("os.rename", "os.link", "os.remove")
             or (event == "os.mkdir" and not os.path.exists(args[0]))
             or (event == "open" and isinstance(args[0], str) and args[2] & os.O_ACCMODE
                 and not args[0].startswith("/dev"))
@@ -54,12 +58,15 @@ def watch(moment):
     sys.addaudithook(hook)
 
 for line in sys.stdin:
-    moment, data, store, *names = line.rstrip("\\n").split("\\t")
+    moment, source, store, *names = line.rstrip("\\n").split("\\t")
     child = os.fork()
     if child == 0:
         watch(int(moment))
-        zoo = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
-        oodzoo.extract(data, [zoo[name] for name in names], store)
+        if os.path.isfile(source):
+            oodzoo.features.importing.import_features([source], store)
+        else:
+            zoo = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
+            oodzoo.extract(source, [zoo[name] for name in names], store)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     print(os.waitstatus_to_exitcode(status), flush=True)
@@ -68,14 +75,17 @@ for line in sys.stdin:
 
 @pytest.fixture
 def killed(process: Process) -> Callable[..., bool]:
-    """Extract in another process and kill it before its n-th change; False if it ended first."""
+    """Extract or import in another process and kill it before its n-th change of the disk.
+
+    Returns False if it ended first.
+    """
     parent = process(KILLED_CHILDREN)
 
-    def killed(moment: int, data: Path, store: Path, zoo: list[ModelSpec]) -> bool:
+    def killed(moment: int, source: Path, store: Path, zoo: Sequence[ModelSpec] = ()) -> bool:
         assert parent.stdin is not None
         assert parent.stdout is not None
         parent.stdin.write(
-            "\t".join(map(str, (moment, data, store, *(s.name for s in zoo)))) + "\n"
+            "\t".join(map(str, (moment, source, store, *(s.name for s in zoo)))) + "\n"
         )
         parent.stdin.flush()
         code = int(parent.stdout.readline())
@@ -112,7 +122,7 @@ def test_killed_before_any_change(
     expected = tree(tmp_path / "whole")
     moment = 1
     while killed(moment, few, store := tmp_path / f"s{moment}", one):
-        finished = finished_shards(stamps(store))
+        finished = finished_shards(store, stamps)
         done = extract(few, one, store)
         assert tree(store) == expected, moment
         assert stamps(store).items() >= finished.items(), moment
@@ -151,7 +161,7 @@ def test_killed_while_growing(
         for path, (label, row) in rows.items():
             assert seen[path][0] == label
             np.testing.assert_array_equal(seen[path][1], row)
-        finished = finished_shards(stamps(store))
+        finished = finished_shards(store, stamps)
         extract(few, both, store)
         assert tree(store) == expected, moment
         assert stamps(store).items() >= finished.items(), moment
@@ -159,12 +169,36 @@ def test_killed_while_growing(
     assert moment > 20
 
 
-def finished_shards(stamps: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    """Of a shard the features are written last: where they are, all is."""
+def test_an_import_killed_before_any_change(
+    killed: Callable[..., bool], tree: Tree, stamps: Stamps, tmp_path: Path
+) -> None:
+    import_features([file := _write_features(tmp_path / "a.npz")], tmp_path / "whole")
+    expected = tree(tmp_path / "whole")
+    moment = 1
+    while killed(moment, file, store := tmp_path / f"s{moment}"):
+        finished = finished_shards(store, stamps)
+        import_features([file], store)
+        assert tree(store) == expected, moment
+        assert stamps(store).items() >= finished.items(), moment
+        moment += 1
+    assert tree(store) == expected
+    assert moment > 20
+
+
+def _write_features(file: Path) -> Path:
+    features = np.arange(24.0).reshape(6, 4)
+    content: dict[str, Any] = {"one": features, "one.logits": features[:, :2], "two": -features}
+    content |= {"labels": ["cat", "dog"] * 3, "domains": ["day", "night", "day"] * 2}
+    np.savez(file, **content)
+    return file
+
+
+def finished_shards(store: Path, stamps: Stamps) -> dict[str, tuple[int, int]]:
+    """The record of a shard is written last: where it is, all files are."""
     return {
         name: stamp
-        for name, stamp in stamps.items()
-        if name.replace("logits", "features") in stamps
+        for name, stamp in stamps(store).items()
+        if (store / f"{name.partition('.')[0]}.json").is_file()
     }
 
 
@@ -213,7 +247,7 @@ def test_killed_at_random_many_times(
         time.sleep(lots.uniform(0.0, span))
         child.kill()
         child.wait()
-        before, finished = finished, finished_shards(stamps(store))
+        before, finished = finished, finished_shards(store, stamps)
         assert finished.items() >= before.items()
     last = process("from oodzoo.cli import main; main()", *command)
     out, err = last.communicate()
@@ -235,8 +269,11 @@ def test_stale_temporaries_go(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
 ) -> None:
     before = tree(store)
-    for name in (".tmp-manifest.json", "separable_shapes/chalk/.tmp-shard-00000.features.npy"):
-        (store / name).write_bytes(b"half of")
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    name = f".tmp-{_io._machine()}-{dead.pid}-0123456789abcdef"
+    for folder in (".", "images", "samples", "models/separable_shapes"):
+        (store / folder / name).write_bytes(b"half of")
     extract(data, zoo(), store)
     assert tree(store) == before
 
@@ -245,5 +282,5 @@ def test_an_unfinished_store_says_so(
     few: Path, zoo: Zoo, killed: Callable[..., bool], tmp_path: Path
 ) -> None:
     assert killed(20, few, tmp_path / "s", zoo())
-    with pytest.raises(InputError, match=r"no finished model yet; rerun oodzoo extract"):
+    with pytest.raises(InputError, match=r"no finished model yet; run oodzoo extract"):
         FeatureStore(tmp_path / "s")

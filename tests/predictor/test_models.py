@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -16,6 +16,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import models
 from oodzoo.predictor.models import find_model
+from oodzoo.store.places import model_folder
 from oodzoo.zoo import ModelSpec, load_model
 
 
@@ -25,13 +26,11 @@ def copy(store: oodzoo.FeatureStore, tmp_path: Path) -> oodzoo.FeatureStore:
     return oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
 
 
-def _edit(store: oodzoo.FeatureStore, change: Callable[[dict[str, Any]], Any]) -> None:
+def _edit(store: oodzoo.FeatureStore, change: dict[str, Any]) -> None:
     """Change the entry of each model in the manifest."""
-    path = store.path / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for model in manifest["models"].values():
-        change(model)
-    path.write_text(json.dumps(manifest))
+    models = store.manifest.models
+    changed = {name: msgspec.structs.replace(model, **change) for name, model in models.items()}
+    msgspec.structs.replace(store.manifest, models=changed).write(store.path)
 
 
 def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[ModelSpec]:
@@ -59,9 +58,9 @@ def test_an_onnx_model_is_found_without_loading_it(
 
 
 def test_moved_models(copy: oodzoo.FeatureStore, zoo: list[ModelSpec], tmp_path: Path) -> None:
-    local = copy.path / "local.json"
-    local.write_text(local.read_text().replace(str(zoo[0].folder), str(tmp_path / "gone")))
     name = zoo[0].name
+    local = model_folder(copy.path, name) / "local.json"
+    local.write_text(local.read_text().replace(str(zoo[0].folder), str(tmp_path / "gone")))
     with pytest.raises(InputError, match=r"no longer at .*gone.*new location of its zoo \(--zoo"):
         find_model(copy, name)
     assert find_model(copy, name, zoo).spec.folder == zoo[0].folder
@@ -82,7 +81,7 @@ def test_a_store_without_specs_needs_the_zoo(
     copy: oodzoo.FeatureStore, zoo: list[ModelSpec], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = find_model(copy, zoo[0].name, zoo)
-    _edit(copy, lambda model: model.pop("spec"))  # as version 0.2 wrote it
+    _edit(copy, {"spec": None})  # as version 0.2 wrote it
     old = oodzoo.FeatureStore(copy.path)
     for given in ([], zoo[1:]):
         with pytest.raises(
@@ -109,7 +108,7 @@ def test_a_store_without_specs_needs_the_zoo(
 def test_features_without_a_loadable_model(
     copy: oodzoo.FeatureStore, zoo: list[ModelSpec], change: dict[str, Any], what: str
 ) -> None:
-    _edit(copy, lambda model: model.update(change))
+    _edit(copy, change)
     with pytest.raises(InputError, match=f"{what}; a predictor can only use models that"):
         find_model(oodzoo.FeatureStore(copy.path), zoo[0].name, zoo)
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +14,9 @@ from tests.ranking.data import Arrays, saved, simulate_models
 
 import oodzoo
 from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.store.local import update_local
+from oodzoo.store.table import SampleTable
+from oodzoo.store.writer import writing
 
 
 def test_less_noise_ranks_higher() -> None:
@@ -182,9 +185,12 @@ def test_cache_does_not_outlive_the_labels(tmp_path: Path) -> None:
     features, y, domains = simulate_models({"a": 0.5})
     store = saved(tmp_path, features, y, domains)
     oodzoo.rank(store)
-    index = json.loads((store.path / "images.json").read_text())
-    index["domains"][0]["label"].reverse()
-    (store.path / "images.json").write_text(json.dumps(index))
+    first, *others = store.table.domains
+    assert first.labels
+    with writing(store.path) as writer:
+        changed = msgspec.structs.replace(first, labels=first.labels[::-1])
+        writer.set_table(SampleTable([changed, *others]))
+        writer.finish()
     flipped = y.copy()
     flipped[:40] = flipped[:40][::-1]
     expected = oodzoo.rank({"a": features["a"].astype(np.float32)}, flipped, domains)
@@ -225,8 +231,8 @@ def test_other_scores_rank_a_store(tmp_path: Path) -> None:
 def test_pareto_optimal_models(tmp_path: Path) -> None:
     store = saved(tmp_path, *simulate_models({"good": 0.3, "bad": 5.0, "middle": 1.0}))
     speeds = {"good": 10.0, "bad": 20.0, "middle": 1.0}
-    local = {"models": {k: {"milliseconds_per_image": v} for k, v in speeds.items()}}
-    (store.path / "local.json").write_text(json.dumps(local))
+    for name, milliseconds in speeds.items():
+        update_local(store.path, name, {"milliseconds_per_image": milliseconds})
     optimal = {row.model for row in oodzoo.rank(store).rows if row.pareto_optimal}
     assert optimal == {"good", "middle"}
 

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from oodzoo.features.importing import import_features
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 
 Floats = NDArray[np.float64]
 Arrays = tuple[dict[str, Any], Any, Any]

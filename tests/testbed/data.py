@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import ArraySource
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed import Column
 
 NOISE = {"best": 0.4, "good": 1.0, "fair": 2.0, "poor": 4.0, "none": 40.0}

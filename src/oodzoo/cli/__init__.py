@@ -9,6 +9,7 @@ from oodzoo.cli import (
     evaluate,
     extract,
     fit,
+    importing,
     models,
     predict,
     rank,

@@ -74,7 +74,7 @@ def evaluate(
     """
     from oodzoo import scores
     from oodzoo.evaluation import evaluate as evaluate_store
-    from oodzoo.features.store import FeatureStore
+    from oodzoo.store.feature_store import FeatureStore
 
     compared: bool | list[str] = baselines
     if baselines and peers is not None:

@@ -19,6 +19,7 @@ from oodzoo.cli.options import (
     NewStoreOption,
     PrecisionOption,
     RootOption,
+    UnlabelledOption,
     ZooOption,
 )
 from oodzoo.cli.terminal import Terminal
@@ -44,11 +45,12 @@ def extract(
     ] = "skip",
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
+    unlabelled: UnlabelledOption = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.features.config import ExtractionConfig
-    from oodzoo.features.extract import run_extraction
+    from oodzoo.features.extract import open_unlabelled, run_extraction
 
     config = ExtractionConfig(
         device,
@@ -60,11 +62,13 @@ def extract(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    for issue in dataset.leaks():
+    targets = open_unlabelled(unlabelled or [])
+    for issue in dataset.leaks(targets):
         terminal.warn(issue.message)
     with extraction_progress(terminal) as reporter:
-        opened, done = run_extraction(dataset, zoo, store, config, reporter)
-    for message in [*_skipped(opened.skipped), *done.warnings()]:
+        opened, done = run_extraction(dataset, zoo, store, config, reporter, unlabelled=targets)
+    skipped = {**opened.skipped, **done.unreadable}
+    for message in [*_skipped(skipped), *done.warnings()]:
         terminal.warn(message)
     if done.shards:
         terminal.say(
@@ -74,6 +78,7 @@ def extract(
     terminal.line(
         f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "
         f"{count(len(opened.domains), 'domain')} in {store}"
+        + (f" ({len(opened.unlabelled)} more without labels)" if opened.unlabelled else "")
     )
     terminal.document(
         {
@@ -82,7 +87,8 @@ def extract(
             "failed": done.failed,
             "outdated": done.outdated,
             "images": opened.n_images,
-            "skipped": opened.skipped,
+            "unlabelled": list(opened.unlabelled),
+            "skipped": skipped,
             "decoded": done.decoded,
             "shards_written": done.shards,
             "bottleneck": done.bottleneck,

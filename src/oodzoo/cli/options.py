@@ -22,6 +22,14 @@ PredictorArgument = Annotated[
 RootOption = Annotated[
     Path | None, typer.Option(help="Folder that the paths of a CSV table are relative to.")
 ]
+UnlabelledOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--unlabelled",
+        metavar="FOLDER",
+        help="Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.",
+    ),
+]
 ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 NewStoreOption = Annotated[
     Path, typer.Option("--store", help="Folder of the feature store; created if missing.")

@@ -62,8 +62,8 @@ def ranked(
     device: str = "cpu",
 ) -> Ranking:
     """Rank the models of a store with a progress bar."""
-    from oodzoo.features.store import FeatureStore
     from oodzoo.ranking.ranker import rank as rank_store
+    from oodzoo.store.feature_store import FeatureStore
 
     with terminal.progress("Ranking") as progress:
         return rank_store(

@@ -36,8 +36,8 @@ def select(
     """Select informative features among those of the best models of a feature store."""
     from oodzoo.errors import InputError
     from oodzoo.features.source import StoreSource
-    from oodzoo.features.store import FeatureStore
     from oodzoo.selection.select import select_features
+    from oodzoo.store.feature_store import FeatureStore
 
     if top_k < 1:
         raise InputError(f"--top-k must be 1 or more, got {top_k}")

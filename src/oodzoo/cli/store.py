@@ -1,4 +1,4 @@
-"""`oodzoo store …` and `oodzoo import`: maintain a feature store, import features."""
+"""`oodzoo store …`: look at and maintain a feature store."""
 
 from __future__ import annotations
 
@@ -10,15 +10,156 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import app, command
-from oodzoo.cli.options import DtypeOption, NewStoreOption, StoreArgument
+from oodzoo.cli.options import DataArgument, RootOption, StoreArgument, UnlabelledOption
 from oodzoo.cli.terminal import Terminal
 
 group = typer.Typer(
-    help="Maintain a feature store.",
-    epilog="Example: oodzoo store check features/",
+    help="Look at and maintain a feature store.",
+    epilog="Example: oodzoo store ls features/",
     no_args_is_help=True,
 )
 app.add_typer(group, name="store")
+
+
+@command("ls", example="oodzoo store ls features/", group=group)
+def ls(terminal: Terminal, store: StoreArgument) -> None:
+    """List the models and domains of a feature store."""
+    from oodzoo.store.usage import list_contents
+
+    contents = list_contents(store)
+    terminal.table(
+        ["model", "images", "features", "dtype", "size", "ms/image", ""],
+        [
+            [
+                model.name,
+                f"{model.images:,}",
+                f"{model.features:,}",
+                model.dtype,
+                _size(model.bytes),
+                "" if model.milliseconds is None else f"{model.milliseconds:.2f}",
+                "" if model.complete else "incomplete",
+            ]
+            for model in contents.models
+        ],
+    )
+    terminal.table(
+        ["domain", "images", ""],
+        [
+            [domain.name, f"{domain.images:,}", "" if domain.labelled else "unlabelled"]
+            for domain in contents.domains
+        ],
+    )
+    terminal.line(
+        f"{count(len(contents.models), 'model')}, {count(len(contents.domains), 'domain')}, "
+        f"{count(contents.classes, 'class', 'classes')}"
+    )
+    terminal.document(msgspec.to_builtins(contents))
+
+
+@command("du", example="oodzoo store du features/", group=group)
+def du(terminal: Terminal, store: StoreArgument) -> None:
+    """Show the disk space of each model, the cache and what can be pruned."""
+    from oodzoo.store.usage import disk_usage
+
+    usage = disk_usage(store)
+    parts = {**usage.models, "samples and index": usage.samples, "cache": usage.cache}
+    terminal.table(
+        ["part", "size"], [[name, _size(n)] for name, n in [*parts.items(), ("total", usage.total)]]
+    )
+    if usage.unused:
+        terminal.line(f"{_size(usage.unused)} can be freed with `oodzoo store prune {store}`")
+    terminal.document(msgspec.to_builtins(usage))
+
+
+@command("rm", example="oodzoo store rm features/ resnet50 vit_small", group=group)
+def rm(
+    terminal: Terminal,
+    store: StoreArgument,
+    models: Annotated[list[str], typer.Argument(metavar="MODEL…", help="Names of models.")],
+) -> None:
+    """Remove models and their features."""
+    from oodzoo.store.removal import remove_models
+
+    freed = remove_models(store, models)
+    removed = list(dict.fromkeys(models))
+    terminal.line(f"{count(len(removed), 'model')} removed, {_size(freed)} freed")
+    terminal.document({"removed": removed, "bytes": freed})
+
+
+@command("prune", example="oodzoo store prune features/", group=group)
+def prune(
+    terminal: Terminal,
+    store: StoreArgument,
+    unfinished: Annotated[
+        bool,
+        typer.Option(
+            "--unfinished", help="Remove features of new images of interrupted extractions too."
+        ),
+    ] = False,
+    cache: Annotated[bool, typer.Option("--cache", help="Remove the cache too.")] = False,
+) -> None:
+    """Remove features of images that are no longer in the table, and unused files."""
+    from oodzoo.store.prune import prune_store
+
+    pruned = prune_store(store, unfinished=unfinished, cache=cache)
+    terminal.line(
+        f"features of {count(pruned.images, 'image')} removed, {_size(pruned.bytes)} freed"
+    )
+    terminal.document(msgspec.to_builtins(pruned))
+
+
+@command("sync", example="oodzoo store sync features/ photos/", group=group)
+def sync(
+    terminal: Terminal,
+    store: StoreArgument,
+    source: DataArgument,
+    root: RootOption = None,
+    unlabelled: UnlabelledOption = None,
+    drop: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
+    ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes",
+            help="Go on even if most images would be removed, or an image is in two domains.",
+        ),
+    ] = False,
+) -> None:
+    """Adopt removed, moved and relabelled images, without extracting again."""
+    from oodzoo.features.extract import open_unlabelled
+    from oodzoo.store.sync import sync_store
+
+    changes = sync_store(
+        store,
+        source,
+        root=root,
+        unlabelled=open_unlabelled(unlabelled or []),
+        drop=drop or [],
+        yes=yes,
+    )
+    if changes.table_lost:
+        terminal.warn("the old table was damaged: give domains without labels again (--unlabelled)")
+    for path, reason in changes.unreadable.items():
+        terminal.warn(f"left out {path!r}: {reason}")
+    for kind, names in (("class", changes.classes), ("domain", changes.domains)):
+        for old, new in names.items():
+            terminal.line(f"{kind} {old!r} renamed to {new!r}")
+    for name in changes.unlabelled:
+        terminal.line(f"domain {name!r} without labels changed")
+    parts = [
+        f"{n:,} {word}"
+        for word in ("added", "removed", "moved", "relabelled", "regrouped")
+        if (n := getattr(changes, word))
+    ]
+    if parts or not changes.unlabelled:
+        terminal.line(", ".join(parts) or "no changes")
+    if changes.new:
+        terminal.warn(
+            f"{count(changes.new, 'image')} without features; compute them with "
+            f"`oodzoo extract {source} --zoo ZOO --store {store}`"
+        )
+    terminal.document(msgspec.to_builtins(changes))
 
 
 @command("check", example="oodzoo store check features/", group=group)
@@ -34,7 +175,7 @@ def check(
 ) -> None:
     """Verify every checksum of a feature store."""
     from oodzoo.errors import InputError
-    from oodzoo.features.checking import check_store
+    from oodzoo.store.checking import check_store
 
     with terminal.progress("Verifying") as progress:
         found = check_store(store, repair=repair, progress=progress)
@@ -42,49 +183,60 @@ def check(
         terminal.warn(f"{damage.path}: {damage.problem}")
     for name in found.unfinished:
         terminal.warn(f"model {name!r} is incomplete; rerun oodzoo extract to finish it")
+    lost = [damage.path for damage in found.damage if damage.path.startswith("samples/")]
     terminal.document(
         {
             "files": found.files,
             "damaged": msgspec.to_builtins(found.damage),
             "unfinished": list(found.unfinished),
-            "repaired": repair and bool(found.damage),
+            "repaired": repair and bool(found.damage) and not lost,
         }
     )
     terminal.line(f"{count(found.files, 'file')} verified, {len(found.damage)} damaged")
+    if lost and repair:
+        raise InputError(
+            f"{lost[0]!r} cannot be repaired; restore it with `oodzoo store sync {store} DATA`"
+        )
     if found.damage and not repair:
         raise InputError(
             f"{str(store)!r} has {count(len(found.damage), 'damaged file')}; remove them with "
-            "`oodzoo store check --repair`, then rerun `oodzoo extract`"
+            f"`oodzoo store check {store} --repair`, then rerun `oodzoo extract`"
         )
 
 
-@command("import", example="oodzoo import resnet50.npy vit.npy --table rows.csv --store features/")
-def import_(
+@command("merge", example="oodzoo store merge first/ second/ --out both/", group=group)
+def merge(
     terminal: Terminal,
-    files: Annotated[
-        list[Path],
-        typer.Argument(metavar="FEATURES", help="One .npz or .parquet file, or .npy files."),
+    stores: Annotated[
+        list[Path], typer.Argument(metavar="STORE…", help="Stores of the same images.")
     ],
-    store: NewStoreOption,
-    table: Annotated[
-        Path | None,
-        typer.Option(help="For .npy files: CSV of their rows, domain,label[,group][,path]."),
-    ] = None,
-    dtype: DtypeOption = "float32",
+    out: Annotated[Path, typer.Option(help="Folder of the new store.")],
 ) -> None:
-    """Import features computed elsewhere into a feature store."""
-    from oodzoo.features.importing import import_features
+    """Copy the models of several stores of the same images into a new store."""
+    from oodzoo.store.merge import merge_stores
 
-    made = import_features(files, store, table=table, dtype=dtype)
+    merged = merge_stores(stores, out)
     terminal.line(
-        f"{count(len(made.models), 'model')}, {count(made.n_images, 'row')}, "
-        f"{count(len(made.domains), 'domain')}"
+        f"{count(len(merged.models), 'model')}, {count(merged.n_images, 'image')}, "
+        f"{count(len(merged.domains), 'domain')} in {out}"
     )
-    terminal.document(
-        {
-            "store": str(store),
-            "models": list(made.models),
-            "rows": made.n_images,
-            "domains": list(made.domains),
-        }
-    )
+    terminal.document({"store": str(out), "models": list(merged.models), "images": merged.n_images})
+
+
+@command("upgrade", example="oodzoo store upgrade features/", group=group)
+def upgrade(terminal: Terminal, store: StoreArgument) -> None:
+    """Upgrade a store written by an older version, in place."""
+    from oodzoo.store.upgrade import upgrade_store
+
+    done = upgrade_store(store)
+    for file in done.damaged:
+        terminal.warn(f"{file} is damaged and left out; rerun oodzoo extract to compute it again")
+    terminal.line("upgraded" if done.upgraded else "nothing to do: the store has the current form")
+    terminal.document(msgspec.to_builtins(done))
+
+
+def _size(n_bytes: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:,.1f} {unit}"
+    return f"{n_bytes} B"

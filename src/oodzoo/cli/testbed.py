@@ -82,7 +82,7 @@ def _reject(target: str, given: dict[str, object]) -> None:
 def _run(
     terminal: Terminal, store: Path, protocol: str, values: Path | None, out: Path | None
 ) -> TestBed:
-    from oodzoo.features.store import FeatureStore
+    from oodzoo.store.feature_store import FeatureStore
     from oodzoo.testbed import run, save
     from oodzoo.testbed.external import read_values
 

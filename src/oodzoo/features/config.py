@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from oodzoo.errors import InputError
-from oodzoo.features.writer import DTYPES
+from oodzoo.store.writer import DTYPES
 from oodzoo.zoo.device import require_device
 from oodzoo.zoo.torch_model import PRECISIONS
 
@@ -48,6 +48,11 @@ class Extraction:
         Why each model that failed was skipped.
     outdated : list of str
         Models in the store that are not in the zoo and lack the images added by this run.
+    unreadable : dict of str to str
+        Why image files could not be read at all, by path. They are not in the store.
+    interrupted : dict of str to str
+        Why image files could not be read, or had changed, after they were listed. The shards with
+        these images are not in the store.
     decoded : int
         Number of images read and decoded in this run; an image decoded twice counts twice.
     shards : int
@@ -59,6 +64,8 @@ class Extraction:
     path: Path
     failed: dict[str, str] = field(default_factory=dict)
     outdated: list[str] = field(default_factory=list)
+    unreadable: dict[str, str] = field(default_factory=dict)
+    interrupted: dict[str, str] = field(default_factory=dict)
     decoded: int = 0
     shards: int = 0
     waiting: float = 0.0

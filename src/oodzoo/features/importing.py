@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,11 @@ from numpy.typing import NDArray
 from oodzoo._text import count, one_line
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError, MissingPackageError
-from oodzoo.features.store import FeatureStore
-from oodzoo.features.writer import DTYPES, StoreWriter, as_stored, require_model_name, writing
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.first_form import path_identity
+from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.table import SampleTable
+from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
 from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
 
 Array = NDArray[Any]
@@ -64,21 +67,23 @@ def import_features(
     _require_storable(imported, dtype)
     path = Path(store)
     with writing(path) as writer:
-        _require_same_rows(writer, imported.samples)
-        index = writer.used_index().grown(imported.samples, [None] * len(imported.samples), set())
-        writer.write_index(index)
-        row_of = {(s.domain, s.path): row for row, s in enumerate(imported.samples)}
+        samples = _identified(writer, imported.samples)
+        row_of = {image: row for row, (_, image) in enumerate(samples)}
+        listed = SampleTable.of_samples(samples)
+        writer.require_all_images(listed)
+        writer.set_table(listed)
+        writer.add_images()
         for name, features in imported.features.items():
             logits = imported.logits.get(name)
-            writer.add_model(name, _record(features, logits, dtype))
-            for domain, shard in writer.missing_shards(name):
-                rows = [row_of[domain.name, domain.paths[at]] for at in domain.shard_range(shard)]
-                outputs = {"features": features[rows]}
+            writer.add_model(name, _record(features, logits, row_of, dtype))
+            for shard in writer.plan([name], row_of.keys()):
+                rows = [row_of[image] for image in shard.images if image in row_of]
+                outputs = {"features": np.asarray(features[rows])}
                 if logits is not None:
-                    outputs["logits"] = logits[rows]
-                writer.write_shard(name, domain, shard, outputs)
-        content = json.dumps([list(s) for s in sorted(imported.samples)])
-        writer.finish(hashlib.sha256(content.encode()).hexdigest())
+                    outputs["logits"] = np.asarray(logits[rows])
+                absent = {at: None for at, i in enumerate(shard.images) if i not in row_of}
+                writer.write_shard(name, shard.name, outputs, absent)
+        writer.finish()
     return FeatureStore(path)
 
 
@@ -192,6 +197,8 @@ def _stacked(rows: list[Any], column: str, file: Path) -> Array:
         ) from error
 
 
+_ROWS = 4096  # at once
+
 # --- checks ----------------------------------------------------------------------------------
 
 
@@ -220,7 +227,6 @@ def _checked(
     for kind, arrays in (("features", features), ("logits", logits)):
         for name, array in arrays.items():
             check_spec(ModelSpec(name, "onnx/imported"), context)
-            require_model_name(name)
             _check_array(array, n, f"{context!r}: {kind} of {name!r}")
     if orphans := sorted(set(logits) - set(features)):
         raise InputError(f"{context!r} has logits of {orphans[0]!r} without its features")
@@ -258,49 +264,69 @@ def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:
 
 def _require_storable(imported: ImportedFeatures, dtype: str) -> None:
     """Reject values out of the range of the dtype, before anything is written."""
-    rows = 4096  # at once
     for name, array in (*imported.features.items(), *imported.logits.items()):
-        for start in range(0, len(array), rows):
-            as_stored(array[start : start + rows], dtype, name)
+        for start in range(0, len(array), _ROWS):
+            as_stored(array[start : start + _ROWS], dtype, name)
 
 
-def _require_same_rows(writer: StoreWriter, samples: list[Sample]) -> None:
-    """Reject new rows, which the other models of the store lack, and changed labels.
+def _identified(writer: StoreWriter, samples: list[Sample]) -> list[tuple[Sample, str]]:
+    """Return each sample with the identity of its image.
 
-    Rows without paths are identified by number alone, so another label means another row.
+    Rows of a store are found by domain and path, and keep their group if none is given; a new store
+    has identities made of the paths. New rows, which the other models of the store lack, are
+    rejected, and so are changed labels and groups: rows without paths are identified by number
+    alone, so another label means another row.
     """
     old = {
-        (domain.name, path): label
-        for domain in writer.used_index().domains
-        for path, label in zip(domain.paths, domain.labels, strict=True)
+        (domain.name, path): (label, group, image)
+        for domain in writer.table.labelled
+        for path, label, group, image in zip(
+            domain.paths, domain.labels or [], domain.groups, domain.images, strict=True
+        )
     }
-    more = [s for s in samples if old and (s.domain, s.path) not in old]
+    more = [sample for sample in samples if old and (sample.domain, sample.path) not in old]
     if more and len(more) < len(samples):
         raise InputError(
             f"the import has {count(len(more), 'row')} not in the store, the first is "
             f"{more[0].path!r} of {more[0].domain!r}; use another store"
         )
+    found: dict[str, Sample] = {}
     for sample in samples:
-        if old.get((sample.domain, sample.path), sample.label) != sample.label:
+        new = (sample.label, sample.group, path_identity(sample.path))
+        label, group, image = old.get((sample.domain, sample.path), new)
+        for what, before, now in (("label", label, sample.label), ("group", group, sample.group)):
+            if now is not None and before is not None and before != now:
+                raise InputError(
+                    f"the store has the {what} {before!r} for {sample.path!r}, the import has "
+                    f"{now!r}; use another store"
+                )
+        if image in found:
             raise InputError(
-                f"the store has the label {old[sample.domain, sample.path]!r} for {sample.path!r}, "
-                f"the import has {sample.label!r}; use another store"
+                f"{found[image].path!r} and {sample.path!r} are the same image in the store "
+                f"{str(writer.path)!r}; import into a new store"
             )
+        found[image] = sample._replace(group=sample.group or group)
+    return [(sample, image) for image, sample in found.items()]
 
 
-def _record(features: Array, logits: Array | None, dtype: str) -> dict[str, Any]:
-    digest = hashlib.sha256()
+def _record(
+    features: Array, logits: Array | None, row_of: Mapping[str, int], dtype: str
+) -> ModelRecord:
+    digest = hashlib.sha256("\n".join(sorted(row_of)).encode())
+    rows = [row_of[image] for image in sorted(row_of)]
     for array in (features, logits):
-        if array is not None:
-            digest.update(np.ascontiguousarray(array, np.float32).tobytes())
-    return {
-        "source": "import",
-        "fingerprint": digest.hexdigest(),
-        "feature_dim": features.shape[1],
-        "n_logits": None if logits is None else logits.shape[1],
-        "parameters": None,
-        "pretraining": None,
-        "precision": "float32",
-        "dtype": dtype,
-        "preprocessing": None,
-    }
+        for start in range(0, len(rows) if array is not None else 0, _ROWS):
+            part = np.asarray(array)[rows[start : start + _ROWS]]
+            digest.update(np.ascontiguousarray(part, np.float32).tobytes())
+    return ModelRecord(
+        source="import",
+        fingerprint=digest.hexdigest(),
+        feature_dim=features.shape[1],
+        n_logits=None if logits is None else logits.shape[1],
+        parameters=None,
+        pretraining=None,
+        precision="float32",
+        dtype=dtype,
+        preprocessing=None,
+        versions={"oodzoo": version("oodzoo")},
+    )

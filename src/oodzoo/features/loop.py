@@ -4,49 +4,50 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from oodzoo._text import one_line
-from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.contents import inspect
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig, Reporter
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
-from oodzoo.features.index import DomainIndex
 from oodzoo.features.members import LoadedModel, member_name
-from oodzoo.features.pixels import Chunk, Decoding
-from oodzoo.features.store import read_local
-from oodzoo.features.writer import StoreWriter, as_stored
+from oodzoo.features.pixels import Chunk, Decoding, HashedFile
+from oodzoo.store.local import read_local, update_local
+from oodzoo.store.writer import StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import available_memory, default_batch_size
 
 
 @dataclass(frozen=True)
 class _Shard:
-    """A shard with missing features.
+    """A shard with missing features; `files` has its images in the data set, by position."""
 
-    `skipped` has the unreadable images by position; None if no image of the shard was read before.
-    """
-
-    domain: DomainIndex
-    number: int
-    skipped: dict[int, str] | None
+    name: str
+    images: list[str]
+    files: dict[int, HashedFile]
     models: list[LoadedModel]
-
-    @property
-    def n_images(self) -> int:
-        return self.domain.shards[self.number]
-
-    def path(self, position: int) -> str:
-        return self.domain.paths[self.domain.shard_range(self.number)[position]]
 
     def n_values(self) -> int:
         """Count the output values of all models."""
         infos = [loaded.model.info for loaded in self.models]
-        return self.n_images * sum(info.feature_dim + (info.n_logits or 0) for info in infos)
+        return len(self.files) * sum(info.feature_dim + (info.n_logits or 0) for info in infos)
+
+    def absent(self, chunk: Chunk) -> dict[int, str | None]:
+        """Return the positions without a row: unreadable images, and those not in the data set."""
+        problems = {position: str(error) for position, error in chunk.problems.items()}
+        return {
+            position: problems.get(position)
+            for position in range(len(self.images))
+            if position in problems or position not in self.files
+        }
 
 
 class _Task(NamedTuple):
@@ -64,20 +65,24 @@ class _Timing:
 
 
 class ExtractionLoop:
-    """Computes the features that a store lacks and counts what was done in `extraction`."""
+    """Computes the features that a store lacks and counts what was done in `extraction`.
+
+    `files` has the image files to extract, by their SHA-256.
+    """
 
     def __init__(
         self,
-        dataset: ImageDomains,
+        files: Mapping[str, Path],
         writer: StoreWriter,
         config: ExtractionConfig,
         reporter: Reporter,
     ) -> None:
-        self.dataset = dataset
+        self.files = files
         self.writer = writer
         self.config = config
         self.reporter = reporter
         self.extraction = Extraction(writer.path)
+        self.extracted: set[str] = set()
         self._batch_sizes: dict[str, int] = {}
         self._timings: dict[str, _Timing] = {}
 
@@ -107,7 +112,9 @@ class ExtractionLoop:
             self._write_outputs(result)
         for loaded in group:
             self._write_local_facts(loaded)
-        incomplete = self.writer.finish(self.dataset.fingerprint)
+            if loaded.name not in self.extraction.failed:
+                self.extracted.add(loaded.name)
+        incomplete = self.writer.finish()
         self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
     def _load(self, member: ModelSpec | Model) -> LoadedModel | None:
@@ -123,26 +130,41 @@ class ExtractionLoop:
         return loaded
 
     def _mark_failed(self, name: str, error: Exception) -> None:
-        reason = one_line(error)
+        reason = str(error)
         if not isinstance(error, InputError):
-            reason = f"{type(error).__name__}: {reason}"
+            reason = f"{type(error).__name__}: {one_line(error)}"
         self.extraction.failed[name] = reason
         self.reporter.failed(name, reason)
 
     def _plan(self, group: list[LoadedModel]) -> list[_Shard]:
-        """List the shards that some model lacks, ordered by domain and row."""
-        plan: dict[tuple[str, int], _Shard] = {}
-        for loaded in group:
-            missing = self.writer.missing_shards(loaded.name)
-            for domain, number in missing:
-                key = domain.name, number
-                if key not in plan:
-                    skipped = self.writer.skipped(domain, number)
-                    plan[key] = _Shard(domain, number, skipped, [])
-                plan[key].models.append(loaded)
-            present = len(self.dataset) - sum(domain.shards[number] for domain, number in missing)
-            self.reporter.advance(loaded.name, present, 0.0)
-        return [plan[key] for key in sorted(plan)]
+        """List the shards that some model lacks."""
+        loaded = {member.name: member for member in group}
+        planned = self.writer.plan(list(loaded), self.files.keys(), self._readable_again(group))
+        todo = Counter[str]()
+        shards = []
+        for shard in planned:
+            files = {
+                position: HashedFile(self.files[image], image)
+                for position, image in enumerate(shard.images)
+                if image in self.files
+            }
+            models = [loaded[name] for name in shard.models]
+            shards.append(_Shard(shard.name, shard.images, files, models))
+            todo.update(dict.fromkeys(shard.models, len(files)))
+        for name in loaded:
+            self.reporter.advance(name, max(0, len(self.files) - todo[name]), 0.0)
+        return shards
+
+    def _readable_again(self, group: list[LoadedModel]) -> list[str]:
+        """List the images that were unreadable in an earlier extraction and are not any more."""
+        unreadable = {
+            image
+            for member in group
+            for image in self.writer.coverage(member.name).unreadable
+            if image in self.files
+        }
+        files = {image: self.files[image] for image in sorted(unreadable)}
+        return [image for image, found in inspect(files, decode=True).items() if not found.problem]
 
     def _require_space(self, plan: list[_Shard]) -> None:
         size = sum(shard.n_values() for shard in plan) * np.dtype(self.config.dtype).itemsize
@@ -170,6 +192,8 @@ class ExtractionLoop:
                 chunk = self._finish_decoding(decoding, shard)
                 following = self._start_next(todo) if decode_ahead else None
                 for loaded in self._active_models(shard):
+                    if chunk is None:
+                        break
                     pixels = chunk.pixels[loaded.model.info.preprocessing.geometry]
                     task = _Task(loaded, shard, chunk)
                     yield Job(task, loaded.model, pixels, self._batch_size(loaded))
@@ -190,33 +214,30 @@ class ExtractionLoop:
         geometries = dict.fromkeys(
             loaded.model.info.preprocessing.geometry for loaded in self._active_models(shard)
         )
-        rows = shard.domain.shard_range(shard.number)
-        files = {
-            position: self.dataset.root / shard.domain.paths[row]
-            for position, row in enumerate(rows)
-            if position not in (shard.skipped or {})
-        }
-        return Decoding(files, geometries)
+        return Decoding(shard.files, geometries)
 
     def _active_models(self, shard: _Shard) -> list[LoadedModel]:
         return [loaded for loaded in shard.models if loaded.name not in self.extraction.failed]
 
-    def _finish_decoding(self, decoding: Decoding, shard: _Shard) -> Chunk:
+    def _finish_decoding(self, decoding: Decoding, shard: _Shard) -> Chunk | None:
+        """Wait for the images of a shard; None if the file of one cannot be read now."""
         start = time.perf_counter()
         chunk = decoding.result()
         self.extraction.waiting += time.perf_counter() - start
         self.extraction.decoded += len(chunk.positions) + len(chunk.problems)
-        for position, reason in chunk.problems.items():
+        for position, error in chunk.problems.items():
             if self.config.on_error == "fail":
-                raise InputError(f"cannot read {shard.path(position)!r}: {reason}")
-            if shard.skipped is not None:
-                raise InputError(
-                    f"cannot read {shard.path(position)!r} any more ({reason}), but the store has "
-                    "features of it; restore the image and rerun the command"
-                )
-        if shard.skipped is None:
-            self.writer.write_skipped(shard.domain, shard.number, chunk.problems)
-        return chunk
+                raise InputError(f"cannot read {self._path(shard, position)!r}: {error}")
+            if error.transient:
+                self.extraction.interrupted[self._path(shard, position)] = str(error)
+        return None if any(e.transient for e in chunk.problems.values()) else chunk
+
+    def _path(self, shard: _Shard, position: int) -> str:
+        return self._places[shard.images[position]][1]
+
+    @cached_property
+    def _places(self) -> dict[str, tuple[str, str]]:
+        return self.writer.table.places()
 
     def _write_outputs(self, result: JobResult[_Task]) -> None:
         """Write the outputs of a model for a shard, or mark the model as failed."""
@@ -228,7 +249,8 @@ class ExtractionLoop:
         try:
             if result.outputs is None:
                 raise result.error or RuntimeError("no outputs")
-            require_finite(result.outputs, loaded.model, [shard.path(p) for p in chunk.positions])
+            paths = [self._path(shard, position) for position in chunk.positions]
+            require_finite(result.outputs, loaded.model, paths)
             arrays = {
                 output: as_stored(values, self.config.dtype, name)
                 for output, values in result.outputs._asdict().items()
@@ -237,13 +259,13 @@ class ExtractionLoop:
         except Exception as error:
             self._mark_failed(name, error)
             return
-        self.writer.write_shard(name, shard.domain, shard.number, arrays)
+        self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
         self.extraction.running += result.seconds
         self.extraction.shards += 1
         timing = self._timings.setdefault(name, _Timing())
         timing.images += len(result.job.pixels)
         timing.seconds += result.seconds
-        self.reporter.advance(name, shard.n_images, result.seconds)
+        self.reporter.advance(name, len(shard.files), result.seconds)
 
     def _batch_size(self, loaded: LoadedModel) -> int:
         if self.config.batch_size is not None:
@@ -254,9 +276,9 @@ class ExtractionLoop:
         facts: dict[str, Any] = loaded.location()
         timing = self._timings.get(loaded.name)
         if timing is not None and timing.images:
-            before = read_local(self.writer.path).get(loaded.name, {})
+            before = read_local(self.writer.path, loaded.name)
             seconds = before.get("seconds", 0.0) + timing.seconds
             images = before.get("images", 0) + timing.images
             facts |= {"seconds": seconds, "images": images}
             facts["milliseconds_per_image"] = 1000 * seconds / images
-        self.writer.update_local(loaded.name, facts)
+        update_local(self.writer.path, loaded.name, facts)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from oodzoo.errors import InputError
+from oodzoo.store.manifest import ModelRecord
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.spec import require_unique_names, verified_file
@@ -61,25 +63,27 @@ class LoadedModel:
     def name(self) -> str:
         return self.model.info.name
 
-    def record(self, dtype: str) -> dict[str, Any]:
+    def record(self, dtype: str) -> ModelRecord:
         """Describe the model for a store whose features have this dtype, independent of place."""
         info, spec = self.model.info, self.spec
         if spec is None:
             source = "python"
         else:
             source = f"onnx/{spec.file.name}" if spec.kind == "onnx" else spec.source
-        return {
-            "source": source,
-            "fingerprint": info.fingerprint,
-            "feature_dim": info.feature_dim,
-            "n_logits": info.n_logits,
-            "parameters": info.parameters,
-            "pretraining": info.pretraining,
-            "precision": self.precision,
-            "dtype": dtype,
-            "preprocessing": asdict(info.preprocessing),
-            "spec": None if spec is None else _resolved_spec(spec, info),
-        }
+        return ModelRecord(
+            source=source,
+            fingerprint=info.fingerprint,
+            feature_dim=info.feature_dim,
+            n_logits=info.n_logits,
+            parameters=info.parameters,
+            pretraining=info.pretraining,
+            precision=self.precision,
+            dtype=dtype,
+            preprocessing=asdict(info.preprocessing),
+            licence=info.licence,
+            spec=None if spec is None else _resolved_spec(spec, info),
+            versions=_versions("" if spec is None else spec.kind),
+        )
 
     def location(self) -> dict[str, str]:
         """Source and folder of the model on this machine; empty if it was passed loaded."""
@@ -88,8 +92,23 @@ class LoadedModel:
         return {"source": self.spec.source, "folder": str(self.spec.folder.resolve())}
 
 
+_LIBRARIES = {
+    "onnx": ("onnxruntime",),
+    "timm": ("timm", "torch"),
+    "torchvision": ("torch", "torchvision"),
+    "hf": ("torch", "transformers"),
+    "open_clip": ("open-clip-torch", "torch"),
+}
+"""Packages that compute the features, by kind of model."""
+
+
+def _versions(kind: str) -> dict[str, str]:
+    names = ("oodzoo", "numpy", "pillow", *_LIBRARIES.get(kind, ()))
+    return {name: version(name) for name in sorted(names)}
+
+
 def _resolved_spec(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
-    """Fields with which the model loads again, see `StoredModel.spec`."""
+    """Fields with which the model loads again, see `ModelRecord.spec`."""
     features, logits = (*info.outputs, None, None)[:2]
     return {
         "input_size": spec.input_size,

@@ -1,10 +1,13 @@
-"""Decoding the images of a shard once, resized for every model, in background threads."""
+"""Decoding images once, resized for every model, in background threads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from joblib import cpu_count
@@ -19,17 +22,27 @@ _IMAGES_PER_CALL = 4
 """Images per background call, to reduce the overhead of dispatching."""
 
 
+class HashedFile(NamedTuple):
+    """An image file that must still have the SHA-256 it had when it was listed."""
+
+    path: Path
+    sha256: str
+
+
+Source = HashedFile | Path | Image.Image
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Decoded images of a shard.
 
     `positions` has the readable images, in the order of the rows of `pixels`; `problems` has the
-    reason for each unreadable one.
+    error of each unreadable one.
     """
 
     positions: list[int]
     pixels: dict[Geometry, Pixels]
-    problems: dict[int, str]
+    problems: dict[int, images.UnreadableImageError]
 
 
 class Decoding:
@@ -39,9 +52,7 @@ class Decoding:
     geometries.
     """
 
-    def __init__(
-        self, files: Mapping[int, Path | Image.Image], geometries: Collection[Geometry]
-    ) -> None:
+    def __init__(self, files: Mapping[int, Source], geometries: Collection[Geometry]) -> None:
         self._positions = list(files)
         self._pixels = {
             geometry: np.empty((len(files), *geometry.crop, 3), np.uint8) for geometry in geometries
@@ -60,7 +71,7 @@ class Decoding:
     def result(self) -> Chunk:
         """Wait until all images are decoded."""
         problems = {
-            self._positions[row]: reason for found in self._results for row, reason in found.items()
+            self._positions[row]: error for found in self._results for row, error in found.items()
         }
         rows = [row for row, position in enumerate(self._positions) if position not in problems]
         pixels = self._pixels
@@ -70,18 +81,32 @@ class Decoding:
 
 
 def _decode(
-    sources: Sequence[Path | Image.Image], start: int, pixels: Mapping[Geometry, Pixels]
-) -> dict[int, str]:
+    sources: Sequence[Source], start: int, pixels: Mapping[Geometry, Pixels]
+) -> dict[int, images.UnreadableImageError]:
     """Decode images into the rows from `start` of each array; return the errors by row."""
     problems = {}
     for row, source in enumerate(sources, start=start):
         try:
-            image = (
-                images.as_rgb(source) if isinstance(source, Image.Image) else images.read(source)
-            )
+            with _opened(source) as image:
+                for geometry, array in pixels.items():
+                    array[row] = geometry.apply(image)
         except images.UnreadableImageError as error:
-            problems[row] = str(error)
-            continue
-        for geometry, array in pixels.items():
-            array[row] = geometry.apply(image)
+            problems[row] = error
     return problems
+
+
+@contextmanager
+def _opened(source: Source) -> Iterator[Image.Image]:
+    """Decode an image, for use in the with block."""
+    if isinstance(source, Image.Image):
+        yield images.as_rgb(source)
+        return
+    path = source if isinstance(source, Path) else source.path
+    with images.reading(path) as content:
+        digest = None if isinstance(source, Path) else source.sha256
+        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+            raise images.UnreadableImageError(
+                "the file has changed since it was listed", transient=True
+            )
+        with images.decoding(content) as image:
+            yield image

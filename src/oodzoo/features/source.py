@@ -18,13 +18,11 @@ from numpy.typing import NDArray
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.cache import Arrays, cached_arrays
-from oodzoo.features.store import FeatureStore
+from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
+from oodzoo.store.places import CACHE, require_no_links
 
 Shard = tuple[Array, Array]
 """Features (n, d) and labels (n,), numbered from 0."""
-
-_ROWS = 4096
-"""Small shards are merged up to this many rows, because summing moments is expensive."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class StoreSource:
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         labels = self.labels(domain)
         start = 0
-        for features in _merged(self.store.shards(model, domain)):
+        for features in self.store.blocks(model, domain):
             yield features, labels[start : start + len(features)]
             start += len(features)
 
@@ -169,14 +167,21 @@ class StoreSource:
         names = list(self.domains if domains is None else domains)
         what = _digest([kind, settings, list(models), names, list(self.classes)])
         content = _digest([self._content(model, names) for model in models])
-        path = self.store.path / "cache" / kind / f"{what[:32]}.npz"
+        path = self.store.path / CACHE / kind / f"{what[:32]}.npz"
+        try:
+            require_no_links(self.store.path, path)
+        except InputError:  # nothing outside the store is read or written
+            return compute()
         return cached_arrays(path, f"{what} {content}", compute, keep)
 
     def _content(self, model: str, domains: Sequence[str]) -> list[Any]:
         """Identify the features and labels of a model in some domains."""
-        shards = self.store.model(model).shards
         return [
-            [shards[domain], hashlib.sha256(self.labels(domain).tobytes()).hexdigest()]
+            [
+                self.store.samples_digest(domain),
+                self.store.checksums(model, domain),
+                hashlib.sha256(self.labels(domain).tobytes()).hexdigest(),
+            ]
             for domain in domains
         ]
 
@@ -214,8 +219,8 @@ class ArraySource(FeatureSource):
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         features = self._features[model]
         rows = self._rows[domain]
-        for start in range(0, len(rows), _ROWS):
-            part = rows[start : start + _ROWS]
+        for start in range(0, len(rows), BLOCK_ROWS):
+            part = rows[start : start + BLOCK_ROWS]
             yield features[part], self._codes[part]
 
     def labels(self, domain: str) -> NDArray[np.int64]:
@@ -312,14 +317,3 @@ def _column(values: Any, name: str) -> NDArray[Any]:
                 raise InputError(f"{name} must be strings or integers, got {value!r}")
         column = np.array([str(value) for value in column])
     return column
-
-
-def _merged(shards: Iterator[NDArray[Any]]) -> Iterator[NDArray[Any]]:
-    pending: list[NDArray[Any]] = []
-    for shard in shards:
-        pending.append(shard)
-        if sum(map(len, pending)) >= _ROWS:
-            yield np.concatenate(pending)
-            pending = []
-    if pending:
-        yield np.concatenate(pending)

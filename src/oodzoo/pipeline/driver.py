@@ -19,7 +19,6 @@ from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
-from oodzoo.features.store import FeatureStore
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
@@ -28,6 +27,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run, is_run
 from oodzoo.report import write_report
 from oodzoo.selection.select import select_features
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
 EXAMPLES = 12
@@ -167,7 +167,7 @@ def _extract(
             failed=done.failed,
             outdated=tuple(done.outdated),
             images=store.n_images,
-            skipped=store.skipped,
+            skipped={**store.skipped, **done.unreadable},
             store=store.fingerprint,
         )
 

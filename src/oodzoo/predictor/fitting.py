@@ -11,7 +11,6 @@ from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import StoreSource
-from oodzoo.features.store import FeatureStore
 from oodzoo.heads.linear import fit_head
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import find_model
@@ -19,6 +18,7 @@ from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.ranker import rank
 from oodzoo.selection.select import select_features
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
 
@@ -87,7 +87,7 @@ def fit(
         Provenance(
             domains=source.domains,
             n_images=store.n_images,
-            data=store.manifest["data"]["fingerprint"],
+            data=store.data_fingerprint,
             scores=scores,
             n_features=n_features,
             threshold=threshold if select else None,

@@ -88,8 +88,8 @@ def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels
     """Decode and resize images into one array (n, height, width, 3)."""
     opened = dict(enumerate(_path_or_image(image) for image in images))
     chunk = Decoding(opened, [geometry]).result()
-    for position, reason in chunk.problems.items():
-        raise InputError(f"cannot read the image {str(opened[position])!r}: {reason}")
+    for position, error in chunk.problems.items():
+        raise InputError(f"cannot read the image {str(opened[position])!r}: {error}") from error
     return chunk.pixels[geometry]
 
 
@@ -163,7 +163,7 @@ def _finite_rows(
 ) -> FeatureChunk:
     """Report images with NaN or infinite features as problems."""
     finite = np.asarray(np.isfinite(features).all(axis=1))
-    problems = dict(chunk.problems)
+    problems = {position: str(error) for position, error in chunk.problems.items()}
     for row in np.flatnonzero(~finite).tolist():
         problems[chunk.positions[row]] = "a model returns NaN or infinite features for it"
     positions = [chunk.positions[row] for row in np.flatnonzero(finite).tolist()]

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
-from oodzoo.features.store import FeatureStore, StoredModel, read_local
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.onnx import external_files, fingerprint
@@ -120,7 +121,7 @@ def _find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec
 
 
 def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
-    recorded = read_local(store.path).get(name, {})
+    recorded = store.local(name)
     source, folder = recorded.get("source"), recorded.get("folder")
     if not isinstance(source, str) or not isinstance(folder, str):
         raise InputError(

@@ -84,6 +84,7 @@ def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") ->
         parameters=spec.parameters or count_parameters(content),
         fingerprint=fingerprint([digest, *external], outputs),
         pretraining=spec.pretraining,
+        licence=spec.licence,
         outputs=tuple(outputs),
     )
     model = OnnxModel(session, info)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import file_digest
+from oodzoo._io import file_digest, require_folder_name
 from oodzoo.errors import InputError
 
 SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip")
@@ -138,18 +138,6 @@ def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
     if spec.std is not None and min(spec.std) <= 0:
         raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
     return spec
-
-
-def require_folder_name(name: str, context: str) -> None:
-    """Reject a name that cannot be a folder in a feature store, on any operating system."""
-    if (
-        not name
-        or name.startswith(".")  # hidden, or the parent folder
-        or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name)
-        or name != name.strip()
-        or len(name.encode()) > 180
-    ):
-        raise InputError(f"{context}: the name {name!r} cannot be the name of a folder")
 
 
 def require_unique_names(names: Iterable[str], context: str) -> None:

@@ -1,0 +1,1 @@
+"""Feature stores on disk: reading, writing, and maintenance."""

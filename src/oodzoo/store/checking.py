@@ -1,0 +1,189 @@
+"""Verifying every checksum of a store, and removing what is damaged."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema
+from oodzoo.errors import InputError
+from oodzoo.events import Progress
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.first_form import index_matches, is_first_form
+from oodzoo.store.index import ImageIndex, segment_file, segment_names
+from oodzoo.store.manifest import Manifest, read_manifest
+from oodzoo.store.places import MANIFEST, SAMPLES, SCHEMA, model_folder, require_no_links
+from oodzoo.store.shards import (
+    ShardFile,
+    checksum,
+    read_list,
+    read_record,
+    record_file,
+    record_files,
+)
+from oodzoo.store.table import read_table, table_file, table_numbers
+from oodzoo.store.writer import read_model, registered_models, require_store, writing
+
+
+@dataclass(frozen=True)
+class Damage:
+    """A missing or changed file of a store; `path` is relative to the store."""
+
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Check:
+    """Result of checking a store."""
+
+    files: int
+    damage: tuple[Damage, ...]
+    unfinished: tuple[str, ...]
+    """Models without features of some images."""
+
+
+def check_store(
+    path: str | Path, *, repair: bool = False, progress: Progress | None = None
+) -> Check:
+    """Compare every file of a feature store with its checksum.
+
+    With `repair`, damaged files are removed and the manifest is written again without the models
+    that they belong to; the next extraction computes the missing features.
+    """
+    store = Path(path)
+    if store.is_dir() and is_first_form(store):
+        if repair:
+            raise InputError(
+                f"the store {str(store)!r} was written by an older version; upgrade it with "
+                f"`oodzoo store upgrade {store}`, which leaves damaged files out"
+            )
+        parts = list(_first_form_parts(store))
+    else:
+        require_store(store, without_manifest=True)
+        _require_known_schema(store)
+        parts = [*_document_parts(store), *_shard_parts(store)]
+    damage = []
+    for number, (file, problem) in enumerate(parts, start=1):
+        if (found := problem()) is not None:
+            damage.append(Damage(file.relative_to(store).as_posix(), found))
+        if progress is not None:
+            progress(number, len(parts))
+    if repair:  # without damage too: an earlier repair may have been killed
+        _repair(store, damage)
+    return Check(len(parts), tuple(damage), _unfinished(store))
+
+
+def _require_known_schema(store: Path) -> None:
+    """Reject a store of a newer version, which must not be repaired."""
+    try:
+        document = read_json(store / MANIFEST, "the manifest")
+    except InputError:  # missing or damaged
+        return
+    if isinstance(document.get("schema"), int):
+        require_schema(document, SCHEMA, f"the store {str(store)!r}", "upgrade it")
+
+
+_Part = tuple[Path, Callable[[], str | None]]
+"""A file, and a function that returns its problem."""
+
+
+def _document_parts(store: Path) -> Iterator[_Part]:
+    """Yield the manifest, the table, the index and the lists of shards."""
+    yield store / MANIFEST, lambda: _error(lambda: read_manifest(store))
+    try:
+        manifest = read_manifest(store)
+    except InputError:
+        manifest = Manifest()
+    for number in sorted({*table_numbers(store), *([manifest.table] if manifest.table else [])}):
+        expected = manifest.samples if number == manifest.table else None
+        yield table_file(store, number), _bound(read_table, store, number, expected)
+    for name in sorted({*segment_names(store), *manifest.segments}):
+        known = {name: manifest.segments.get(name)}
+        yield segment_file(store, name), _bound(ImageIndex.read, store, known)
+    for name, model in manifest.models.items():
+        folder = model_folder(store, name)
+        yield (
+            folder / f"shards.{model.shards[:16]}.json",
+            _bound(read_list, store, folder, model.shards),
+        )
+
+
+def _shard_parts(store: Path) -> Iterator[_Part]:
+    """Yield the descriptions of the models, the records of their shards, and the files of these."""
+    for name in registered_models(store):
+        folder = require_no_links(store, model_folder(store, name))
+        yield folder / "model.json", _bound(read_model, store, name)
+        for path in record_files(folder):
+            record = read_record(path)
+            if record is None:
+                yield path, lambda: "is not the record of a shard"
+                continue
+            for file in record.files.values():
+                yield folder / file.file, _bound(_verify, store, folder / file.file, file)
+
+
+def _first_form_parts(store: Path) -> Iterator[_Part]:
+    problem = "does not match the manifest"
+    yield store / "images.json", lambda: None if index_matches(store) else problem
+    for path, file in FeatureStore(store).shard_files():
+        yield path, _bound(_verify, store, path, file)
+
+
+def _bound(function: Callable[..., object], *arguments: object) -> Callable[[], str | None]:
+    return lambda: _error(lambda: function(*arguments))
+
+
+def _error(function: Callable[[], object]) -> str | None:
+    try:
+        function()
+    except InputError as error:
+        return str(error)
+    return None
+
+
+def _verify(store: Path, path: Path, file: ShardFile) -> None:
+    require_no_links(store, path)
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError as error:
+        raise InputError("is missing") from error
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}") from error
+    found = hashlib.sha256(content).hexdigest()
+    fast = None if file.xxh3 is None else checksum(content)
+    if found != file.sha256:
+        raise InputError(f"has the sha256 {found[:12]}… instead of {file.sha256[:12]}…")
+    if fast != file.xxh3:
+        raise InputError(f"has the checksum {fast} instead of {file.xxh3}")
+
+
+def _unfinished(store: Path) -> tuple[str, ...]:
+    if is_first_form(store):
+        started = {file.parent.name for file in store.glob("*/model.json")}
+        return tuple(sorted(started - set(FeatureStore(store).models)))
+    try:
+        complete = set(read_manifest(store).models)
+    except InputError:
+        complete = set()
+    return tuple(sorted(set(registered_models(store)) - complete))
+
+
+# --- repair ----------------------------------------------------------------------------------
+
+
+def _repair(store: Path, damage: list[Damage]) -> None:
+    """Remove damaged files, and write the manifest of what is left."""
+    with locked(store), explaining_disk_errors(store):
+        for path in (store / entry.path for entry in damage):
+            if path.suffix == ".npy":
+                record_file(path.parent, path.name.partition(".")[0]).unlink(missing_ok=True)
+            if path == store / MANIFEST:
+                Manifest().write(store)
+            elif path.parent != store / SAMPLES:
+                path.unlink(missing_ok=True)
+    if not any(entry.path.startswith(f"{SAMPLES}/") for entry in damage):  # else `sync` is needed
+        with writing(store, exclusive=True) as writer:
+            writer.finish(all_models=True)

@@ -1,0 +1,37 @@
+"""JSON documents of a store, with checksums that are verified when they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from oodzoo._io import file_digest, json_bytes, read_json, require_schema
+from oodzoo.errors import InputError
+from oodzoo.store.places import SCHEMA
+
+
+def read_document(path: Path, what: str, sha256: str | None, advice: str) -> dict[str, Any]:
+    """Read a document; reject one with another checksum, and say how to repair it."""
+    try:
+        document = read_json(path, what)
+        if sha256 is not None and file_digest(path) != sha256:
+            raise InputError(f"{what} {str(path)!r} is damaged: its checksum differs")
+    except InputError as error:
+        raise InputError(f"{error}; {advice}") from error
+    require_schema(document, SCHEMA, f"{what} {str(path)!r}", "extract into a new store")
+    return document
+
+
+def sealed(document: dict[str, Any]) -> bytes:
+    """Serialise a document with a checksum of its content."""
+    digest = hashlib.sha256(json_bytes(document)).hexdigest()
+    return json_bytes({**document, "sha256": digest})
+
+
+def unsealed(document: dict[str, Any], what: str) -> dict[str, Any]:
+    """Return the content of a document; reject one that does not match its checksum."""
+    content = {key: value for key, value in document.items() if key != "sha256"}
+    if hashlib.sha256(json_bytes(content)).hexdigest() != document.get("sha256"):
+        raise InputError(f"{what} is damaged: its content does not match its checksum")
+    return content

@@ -1,0 +1,305 @@
+"""Reading a feature store: features, labels and groups of each model and domain."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.store import first_form
+from oodzoo.store.coverage import Coverage, Coverages, Places
+from oodzoo.store.index import ImageIndex, has_lost_manifest
+from oodzoo.store.local import read_local
+from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
+from oodzoo.store.places import MANIFEST, MODELS, repair_advice
+from oodzoo.store.rows import gather_rows
+from oodzoo.store.shards import Shard, ShardFile, read_list
+from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
+
+Array = NDArray[Any]
+
+BLOCK_ROWS = 4096
+
+
+class FeatureStore:
+    """A feature store, opened for reading.
+
+    Parameters
+    ----------
+    path : path
+        A folder written by :func:`oodzoo.extract` or `oodzoo import`.
+
+    Attributes
+    ----------
+    models : tuple of str
+        The models with features of all samples with labels.
+    domains : tuple of str
+        The domains with labels.
+    unlabelled : tuple of str
+        The domains without labels. A model need not have features of them.
+    classes : tuple of str
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        _require_store(self.path)
+        self.is_first_form = first_form.is_first_form(self.path)
+        if self.is_first_form:
+            old = first_form.read_first_form(self.path)
+            self.manifest, self.table, self.index = old.manifest, old.table, old.index
+            self._lists = old.shards
+        else:
+            self.manifest, self.table = _read(self.path)
+            self.index = ImageIndex.read(self.path, self.manifest.segments)
+            self._lists = {}
+        if not self.manifest.models:
+            raise InputError(
+                f"the store {str(self.path)!r} has no finished model yet; run oodzoo extract "
+                "to finish one"
+            )
+        self.models = tuple(sorted(self.manifest.models))
+        skipped = self.manifest.skipped
+        self._domains = {
+            domain.name: domain.part(
+                row for row, image in enumerate(domain.images) if image not in skipped
+            )
+            for domain in self.table.domains
+        }
+        self.domains = tuple(domain.name for domain in self.table.labelled)
+        self.unlabelled = tuple(domain.name for domain in self.table.unlabelled)
+        labels = [self._domains[name].labels or [] for name in self.domains]
+        self.classes = tuple(sorted({label for column in labels for label in column}))
+        self._coverages = Coverages()
+        self._known_places: dict[tuple[int, str], Places] = {}
+        self._digests: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"FeatureStore({str(self.path)!r}: {count(len(self.models), 'model')}, "
+            f"{count(len(self.domains), 'domain')}, {count(self.n_images, 'image')})"
+        )
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the samples with labels and the checksums of their features."""
+        models = []
+        for name in self.models:
+            used = {shard for domain in self.domains for shard in self.checksums(name, domain)}
+            models.append([name, self.model(name).identity, sorted(used)])
+        samples = [self._domains[domain] for domain in self.domains]
+        content = [[d.name, d.paths, d.labels, d.groups, d.images] for d in samples]
+        return hashlib.sha256(json.dumps([content, models]).encode()).hexdigest()
+
+    @property
+    def data_fingerprint(self) -> str:
+        """SHA-256 of the samples with labels; see :attr:`oodzoo.ImageDomains.fingerprint`."""
+        return SampleTable([self._domains[name] for name in self.domains]).fingerprint
+
+    @property
+    def n_images(self) -> int:
+        """Number of samples with labels."""
+        return sum(len(self._domains[domain].paths) for domain in self.domains)
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        """Reason for each image that cannot be decoded, by path."""
+        skipped = self.manifest.skipped
+        return {
+            path: skipped[image]
+            for domain in self.table.domains
+            for path, image in zip(domain.paths, domain.images, strict=True)
+            if image in skipped
+        }
+
+    def shard_files(self) -> Iterator[tuple[Path, ShardFile]]:
+        """Yield the path and the checksums of every shard file."""
+        for name in self.models:
+            for shard in self._shards(name):
+                for file in shard.files.values():
+                    yield self._folder(name) / file.file, file
+
+    def is_complete(self) -> bool:
+        """Whether every shard file exists; its content is not checked."""
+        return all(path.is_file() for path, _ in self.shard_files())
+
+    def model(self, name: str) -> StoredModel:
+        """Return the record of a model."""
+        if name not in self.manifest.models:
+            known = ", ".join(self.models)
+            raise InputError(f"the store has no model {name!r}; it has {known}")
+        return self.manifest.models[name]
+
+    def local(self, name: str) -> dict[str, Any]:
+        """Return timings and location of a model, as far as known."""
+        if self.is_first_form:
+            return first_form.read_local(self.path, name)
+        return read_local(self.path, name)
+
+    def milliseconds_per_image(self, name: str) -> float | None:
+        """Return the time of a forward pass on the machine of the extraction, None if unknown."""
+        value = self.local(name).get("milliseconds_per_image")
+        return float(value) if isinstance(value, int | float) else None
+
+    def images(self, domain: str) -> list[str]:
+        """Return the identity (SHA-256 of the file) of the image of each row."""
+        return self._domain(domain).images
+
+    def paths(self, domain: str) -> list[str]:
+        """Return the path of the image of each row."""
+        return self._domain(domain).paths
+
+    def labels(self, domain: str) -> NDArray[np.int64]:
+        """Return the class of each row, as a position in `classes`."""
+        labels = self._domain(domain).labels
+        if labels is None:
+            raise InputError(f"the domain {domain!r} of the store {str(self.path)!r} has no labels")
+        position = {label: at for at, label in enumerate(self.classes)}
+        return np.array([position[label] for label in labels], np.int64)
+
+    def groups(self, domain: str) -> list[str | None]:
+        """Return the group of each row; None for a row without one."""
+        return self._domain(domain).groups
+
+    def has_features(self, model: str, domain: str) -> bool:
+        """Whether a model has features of every image of a domain."""
+        rows = self.coverage(model).rows
+        return all(image in rows for image in self._domain(domain).images)
+
+    def blocks(
+        self, model: str, domain: str, output: str = "features", *, rows: int = BLOCK_ROWS
+    ) -> Iterator[Array]:
+        """Yield the outputs of a model for a domain, in blocks of rows ordered by path.
+
+        The blocks do not depend on how the rows are spread over the files of the store.
+        """
+        places = self._places(model, domain)
+        for start in range(0, len(places), rows):
+            yield self._gather(model, places[start : start + rows], output)
+
+    def features(self, model: str, domain: str) -> Array:
+        """Load all features of a domain, (rows, feature_dim)."""
+        return self._gather(model, self._places(model, domain), "features")
+
+    def logits(self, model: str, domain: str) -> Array:
+        """Load all logits of a domain, (rows, n_logits)."""
+        return self._gather(model, self._places(model, domain), "logits")
+
+    def gather(self, model: str, images: list[str], output: str) -> Array:
+        """Load the rows of some images, given by their identities."""
+        return self._gather(model, self._located(model, images), output)
+
+    def _gather(self, model: str, places: Places, output: str) -> Array:
+        stored = self.model(model)
+        if output not in stored.widths:
+            raise InputError(f"model {model!r} has no {output} in the store")
+        folder, shards = self._folder(model), self._shards(model)
+        return gather_rows(self.path, folder, stored, shards, self.index.shards, places, output)
+
+    def coverage(self, model: str) -> Coverage:
+        """Return the images that a model has rows of."""
+        return self._coverages.of(self.index.shards, self._shards(model))
+
+    def checksums(self, model: str, domain: str) -> list[str]:
+        """Return the SHA-256 of the files that have rows of a domain."""
+        shards = self._shards(model)
+        used = np.unique(self._places(model, domain)[:, 0]).tolist()
+        return [file.sha256 for number in used for file in shards[number].files.values()]
+
+    def samples_digest(self, domain: str) -> str:
+        """Return a digest of the images of a domain, in the order of the rows."""
+        if domain not in self._digests:
+            images = "\n".join(self._domain(domain).images)
+            self._digests[domain] = hashlib.sha256(images.encode()).hexdigest()
+        return self._digests[domain]
+
+    def _places(self, model: str, domain: str) -> Places:
+        """Return the places of a domain's rows; models with the same shards share them."""
+        key = (id(self.coverage(model)), domain)
+        if key not in self._known_places:
+            self._known_places[key] = self._located(model, self._domain(domain).images)
+        return self._known_places[key]
+
+    def _located(self, model: str, images: list[str]) -> Places:
+        try:
+            return self.coverage(model).places(images)
+        except KeyError as error:
+            image = str(error.args[0])
+            domain, path = self.table.places().get(image, ("", image))
+            raise InputError(
+                f"the store {str(self.path)!r} has no features of {path!r} ({domain!r}) with model "
+                f"{model!r}; compute them with oodzoo extract"
+            ) from error
+
+    def _shards(self, model: str) -> list[Shard]:
+        stored = self.model(model)
+        if model not in self._lists:
+            listed = read_list(self.path, self._folder(model), stored.shards)
+            for shard in listed:
+                self._require_valid(stored, shard)
+            self._lists[model] = listed
+        return self._lists[model]
+
+    def _require_valid(self, stored: StoredModel, shard: Shard) -> None:
+        """Reject a shard that does not match the index or the model."""
+        images = self.index.shards.get(shard.shard, [])
+        if (
+            shard.shard not in self.index.shards
+            or shard.images != self.index.digest(shard.shard)
+            or shard.files.keys() != stored.widths.keys()
+            or not shard.absent.keys() <= set(range(len(images)))
+        ):
+            raise InputError(
+                f"the store {str(self.path)!r} is damaged: the shard {shard.shard!r} of model "
+                f"{stored.name!r} does not match the index; {repair_advice(self.path)}"
+            )
+
+    def _folder(self, model: str) -> Path:
+        return self.path / model if self.is_first_form else self.path / MODELS / model
+
+    def _domain(self, name: str) -> TableDomain:
+        if name not in self._domains:
+            self.table.domain(name)  # raises
+        return self._domains[name]
+
+
+def _require_store(path: Path) -> None:
+    if not path.is_dir():
+        raise InputError(
+            f"no such feature store: {str(path)!r}; create one with oodzoo extract or oodzoo import"
+        )
+    if (path / MANIFEST).is_file():
+        return
+    if (path / "images.json").is_file():
+        raise InputError(
+            f"the store {str(path)!r} has no finished model yet; upgrade it with `oodzoo store "
+            f"upgrade {path}`, then rerun oodzoo extract"
+        )
+    if has_lost_manifest(path):
+        raise InputError(
+            f"the store {str(path)!r} has lost its manifest.json; {repair_advice(path)}"
+        )
+    inside = path / "store"
+    is_run = (inside / MANIFEST).is_file()
+    raise InputError(
+        f"{str(path)!r} is not a feature store: it has no manifest.json; "
+        + (f"did you mean {str(inside)!r}?" if is_run else "make one with oodzoo extract")
+    )
+
+
+def _read(path: Path) -> tuple[Manifest, SampleTable]:
+    """Read the manifest and its table; both anew if a writer replaces them meanwhile."""
+    for attempt in range(5):
+        manifest = read_manifest(path)
+        if manifest.table is None:
+            break
+        if attempt == 4 or table_file(path, manifest.table).exists():
+            return manifest, read_table(path, manifest.table, manifest.samples)
+    return manifest, SampleTable([])

@@ -1,0 +1,120 @@
+"""Merging stores of the same images."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.store.copying import copy_rows
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.local import update_local
+from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.table import SampleTable
+from oodzoo.store.writer import writing
+
+
+def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
+    """Copy the models of several stores of the same images into a new store.
+
+    The stores must have the same images, classes, domains and groups. A model that is in several
+    of them must have the same features. Domains without labels are merged by name.
+
+    Parameters
+    ----------
+    stores : sequence of path
+        Two or more stores; paths of images are taken from the first.
+    out : path
+        A new or empty folder.
+    """
+    if len(stores) < 2:
+        raise InputError(f"merging needs two or more stores, got {len(stores)}")
+    sources = [FeatureStore(store) for store in stores]
+    table = sources[0].table
+    for other in sources[1:]:
+        _require_same_samples(sources[0], other)
+        table = _with_unlabelled(table, sources[0], other)
+    holders = {
+        name: [source for source in sources if name in source.models]
+        for source in sources
+        for name in source.models
+    }
+    for name, having in holders.items():
+        for other in having[1:]:
+            _require_same_features(name, having[0], other)
+    path = Path(out)
+    with writing(path) as writer:
+        if writer.manifest.table is not None:
+            raise InputError(f"the store {str(path)!r} exists already; choose another folder")
+        writer.set_table(table)
+        writer.add_images()
+        needed = set(table.images())
+        for name, having in sorted(holders.items()):
+            writer.add_model(name, _record(having[0], name))
+            update_local(path, name, having[0].local(name))
+            for source in having:  # another one may have more domains without labels
+                copy_rows(writer, source, name, needed)
+        writer.finish()
+    return FeatureStore(path)
+
+
+def _record(store: FeatureStore, name: str) -> ModelRecord:
+    stored = store.model(name)
+    fields = {field: getattr(stored, field) for field in ModelRecord.__struct_fields__}
+    return ModelRecord(**fields)
+
+
+def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
+    one, two = _samples(first.table), _samples(other.table)
+    for here, there, missing in ((first, other, one - two), (other, first, two - one)):
+        if missing:
+            domain, label, _, image = next(iter(missing))
+            path = here.table.places()[image][1]
+            raise InputError(
+                f"{str(there.path)!r} differs from {str(here.path)!r} in "
+                f"{count(missing.total(), 'sample')}, the first is {path!r} (domain {domain!r}, "
+                f"class {label!r}); stores can be merged if they have the same images and labels"
+            )
+
+
+def _samples(table: SampleTable) -> Counter[tuple[str, str, str | None, str]]:
+    return Counter(
+        (domain.name, label, group, image)
+        for domain in table.labelled
+        for label, group, image in zip(
+            domain.labels or [], domain.groups, domain.images, strict=True
+        )
+    )
+
+
+def _with_unlabelled(table: SampleTable, first: FeatureStore, other: FeatureStore) -> SampleTable:
+    for domain in other.table.unlabelled:
+        same = next((d for d in table.unlabelled if d.name == domain.name), None)
+        if same is not None and sorted(same.images) != sorted(domain.images):
+            raise InputError(
+                f"the unlabelled domain {domain.name!r} has other images in {str(first.path)!r} "
+                f"than in {str(other.path)!r}; rename one of them"
+            )
+    return table.keeping_unlabelled(other.table)
+
+
+def _require_same_features(name: str, first: FeatureStore, other: FeatureStore) -> None:
+    """Reject models of the same name with other features."""
+    same = first.model(name).identity == other.model(name).identity
+    shared = first.coverage(name).rows.keys() & other.coverage(name).rows.keys()
+    images = sorted(shared)
+    for start in range(0, len(images), 4096):
+        part = images[start : start + 4096]
+        for output in first.model(name).widths if same else ():
+            same = same and np.array_equal(
+                first.gather(name, part, output), other.gather(name, part, output)
+            )
+    if not same:
+        raise InputError(
+            f"model {name!r} has other features in {str(first.path)!r} than in "
+            f"{str(other.path)!r}; remove it from one of them with `oodzoo store rm`"
+        )

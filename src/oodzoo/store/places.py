@@ -1,0 +1,76 @@
+"""Names of the files of a store; nothing outside the store is read or written.
+
+Layout on disk::
+
+    STORE/manifest.json                      written last: table, index and complete models
+    STORE/samples/00000.json                 table of samples: path, domain, class, group, image
+    STORE/images/00000.json                  index: the images of each shard
+    STORE/models/<model>/model.json          description of a model
+    STORE/models/<model>/local.json          its timings and location; not part of the fingerprint
+    STORE/models/<model>/00000-00000.json    record of a finished shard
+    STORE/models/<model>/shards.<digest>.json    all records of a complete model
+    STORE/models/<model>/00000-00000.features.<digest>.npy, 00000-00000.logits.<digest>.npy
+    STORE/cache/                             arrays computed from the features
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+from oodzoo._io import require_folder_name
+from oodzoo.errors import InputError
+
+SCHEMA = 2
+
+MANIFEST = "manifest.json"
+SAMPLES = "samples"
+IMAGES = "images"
+MODELS = "models"
+CACHE = "cache"
+
+_FILE_NAME = re.compile(r"[0-9]{5}-[0-9]{5}\.(features|logits)\.[0-9a-f]{16}\.npy", re.ASCII)
+
+
+def model_folder(store: Path, model: str) -> Path:
+    require_folder_name(model, f"the store {str(store)!r}")
+    return store / MODELS / model
+
+
+def file_name(shard: str, output: str, digest: str) -> str:
+    """Return the name of a shard file; it contains its digest, so equal names mean equal files."""
+    return f"{shard}.{output}.{digest[:16]}.npy"
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name from a manifest can only mean a shard file in the folder of its model."""
+    return _FILE_NAME.fullmatch(name) is not None
+
+
+def require_no_links(store: Path, path: Path) -> Path:
+    """Return a path inside a store; reject symbolic links between the store and it."""
+    here = store
+    for part in path.relative_to(store).parts:
+        here = here / part
+        if os.path.islink(here):  # noqa: PTH114 - faster, called for every shard
+            raise InputError(
+                f"{str(here)!r} is a symbolic link; a store contains none: remove it, or extract "
+                "into a new store"
+            )
+    return path
+
+
+def folder_size(folder: Path) -> int:
+    """Return the number of bytes of the files in a folder and below."""
+    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return sum(file.lstat().st_size for file in files)
+
+
+def repair_advice(store: Path) -> str:
+    """Say how damaged or missing shards are repaired."""
+    return (
+        f"remove damaged files with `oodzoo store check {shlex.quote(str(store))} --repair`, then "
+        "rerun `oodzoo extract`"
+    )

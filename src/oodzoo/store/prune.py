@@ -1,0 +1,165 @@
+"""Removing what a store no longer needs: features of removed images, and leftovers of crashes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from oodzoo._io import explaining_disk_errors
+from oodzoo.errors import InputError
+from oodzoo.store.copying import copy_rows
+from oodzoo.store.coverage import Coverage
+from oodzoo.store.first_form import first_form_files
+from oodzoo.store.index import segment_file, segment_of, segment_table
+from oodzoo.store.places import (
+    CACHE,
+    MODELS,
+    folder_size,
+    model_folder,
+    require_no_links,
+)
+from oodzoo.store.rows import gather_rows
+from oodzoo.store.shards import Array, list_file, read_record, record_file
+from oodzoo.store.writer import (
+    StoreWriter,
+    old_tables,
+    registered_models,
+    require_store,
+    writing,
+)
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """Number of images whose features were removed, and bytes freed."""
+
+    images: int
+    bytes: int
+
+
+def prune_store(store: str | Path, *, unfinished: bool = False, cache: bool = False) -> Pruned:
+    """Remove features of images that are not in the table any more, and unused files.
+
+    Shards with rows of removed images are replaced by shards without them; no feature is computed.
+    Features of images that an interrupted extraction was adding are kept.
+
+    Parameters
+    ----------
+    store : path
+    unfinished : bool
+        Remove features that an interrupted extraction has computed for new images too.
+    cache : bool
+        Remove the cache too.
+    """
+    path = Path(store)
+    require_store(path)
+    before = folder_size(path)
+    with writing(path, exclusive=True) as writer:
+        if writer.manifest.table is None:
+            raise InputError(
+                f"the store {str(path)!r} has no finished model; finish it with oodzoo extract"
+            )
+        writer.finish(all_models=True)  # an interrupted command may have left another manifest
+        outdated = outdated_segments(writer, unfinished=unfinished)
+        removed = writer.index.images() - writer.index.without(outdated).images()
+        removed -= set(writer.table.images())
+        if outdated:
+            _replace(writer, outdated)
+        files = list(unused_files(path, writer))
+        if cache and (path / CACHE).is_dir():
+            folder = require_no_links(path, path / CACHE)
+            files += [file for file in folder.rglob("*") if file.is_file()]
+        with explaining_disk_errors(path):
+            for name in outdated:  # first, so that their shards do not count any more
+                segment_file(path, name).unlink(missing_ok=True)
+            for file in files:
+                file.unlink(missing_ok=True)
+            _remove_empty_folders(path)
+    return Pruned(len(removed), before - folder_size(path))
+
+
+def outdated_segments(writer: StoreWriter, *, unfinished: bool = False) -> set[str]:
+    """Return the segments with images that are not in the table.
+
+    Those of an interrupted extraction, which would add the images, count only with `unfinished`.
+    """
+    needed = set(writer.table.images())
+    outdated = {
+        segment_of(shard)
+        for shard, images in writer.index.shards.items()
+        if not needed.issuperset(images)
+    }
+    if unfinished:
+        return outdated
+    current = writer.manifest.table
+    return {name for name in outdated if segment_table(writer.path, name) != current}
+
+
+def _replace(writer: StoreWriter, outdated: set[str]) -> None:
+    """Copy the rows that are still needed out of outdated segments, and finish without these."""
+    sources = {name: _Rows(writer, name) for name in registered_models(writer.path)}
+    writer.index = writer.index.without(outdated)
+    needed = set(writer.table.images())
+    for name, source in sources.items():
+        copy_rows(writer, source, name, needed)
+    writer.finish(all_models=True)
+
+
+class _Rows:
+    """The rows of a model in the shards before pruning."""
+
+    def __init__(self, writer: StoreWriter, model: str) -> None:
+        self._path = writer.path
+        self._index = writer.index
+        self._record = writer.record(model)
+        self._shards = list(writer.records(model).values())
+        self._coverage = writer.coverage(model)
+
+    def coverage(self, model: str) -> Coverage:
+        return self._coverage
+
+    def gather(self, model: str, images: list[str], output: str) -> Array:
+        places = self._coverage.places(images)
+        folder = model_folder(self._path, model)
+        return gather_rows(
+            self._path, folder, self._record, self._shards, self._index.shards, places, output
+        )
+
+
+_OURS = re.compile(
+    r"[0-9]{5}-[0-9]{5}(\.(features|logits)\.[0-9a-f]{16}\.npy|\.json)|shards\.[0-9a-f]{16}\.json"
+)
+"""Names of shard files, records and lists."""
+
+
+def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
+    """Yield the files that neither the manifest nor an unfinished extraction uses."""
+    registered = set(registered_models(path))
+    for folder in sorted((path / MODELS).glob("*")):
+        if folder.is_symlink() or not folder.is_dir():
+            continue
+        used: set[str] = set()
+        if folder.name in registered:
+            for shard in writer.index.shards:
+                record = read_record(record_file(folder, shard))
+                if record is not None:
+                    used |= {f"{shard}.json", *(file.file for file in record.files.values())}
+        if folder.name in writer.manifest.models:
+            used.add(list_file(folder, writer.manifest.models[folder.name].shards).name)
+        for file in sorted(folder.iterdir()):
+            left = folder.name not in registered and file.name in ("local.json", ".lock")
+            if left or (file.name not in used and _OURS.fullmatch(file.name)):
+                yield file
+    yield from old_tables(path, writer.manifest)
+    yield from first_form_files(path)
+
+
+def _remove_empty_folders(path: Path) -> None:
+    for folder in (path / MODELS).glob("*"):
+        if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+            folder.rmdir()
+    if (path / CACHE).is_dir() and not any(f.is_file() for f in (path / CACHE).rglob("*")):
+        shutil.rmtree(path / CACHE)

@@ -1,0 +1,44 @@
+"""Removing models from a store."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from oodzoo._io import explaining_disk_errors, locked
+from oodzoo._text import did_you_mean
+from oodzoo.errors import InputError
+from oodzoo.store.places import MODELS, folder_size, model_folder, require_no_links
+from oodzoo.store.writer import require_store, writing
+
+
+def remove_models(store: str | Path, models: Sequence[str]) -> int:
+    """Remove models, finished or not, with their features; return the number of bytes freed.
+
+    A model that another process is extracting on this machine is not removed.
+    """
+    path = Path(store)
+    require_store(path)
+    # a killed removal leaves a folder without model.json
+    known = sorted(folder.name for folder in (path / MODELS).glob("*") if folder.is_dir())
+    for name in models:
+        if name not in known:
+            raise InputError(
+                f"the store {str(path)!r} has no model {name!r}; "
+                + (did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}")
+            )
+    with writing(path) as writer, ExitStack() as locks:
+        names = dict.fromkeys(models)
+        folders = [require_no_links(path, model_folder(path, name)) for name in names]
+        freed = sum(map(folder_size, folders))
+        for folder in folders:
+            locks.enter_context(locked(folder))
+        with explaining_disk_errors(path):
+            for folder in folders:  # without it, a model does not count any more
+                (folder / "model.json").unlink(missing_ok=True)
+            writer.finish()
+            for folder in folders:
+                shutil.rmtree(folder)
+    return freed

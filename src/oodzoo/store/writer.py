@@ -1,0 +1,477 @@
+"""Writing a feature store: images, models, shards, and the manifest last.
+
+Several processes may write to a store at the same time. Files are created atomically and, where
+two processes could create the same one, exclusively; locks only keep maintenance commands apart
+from writers on one machine.
+"""
+
+from __future__ import annotations
+
+import os
+import unicodedata
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._io import (
+    explaining_disk_errors,
+    file_digest,
+    is_temporary,
+    json_bytes,
+    locked,
+    read_json,
+    remove_temporaries,
+    structured,
+    write_bytes,
+    write_new,
+)
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.store import shards
+from oodzoo.store.coverage import Coverage, Coverages
+from oodzoo.store.first_form import is_first_form
+from oodzoo.store.index import ImageIndex, cut, has_lost_manifest, segment_of
+from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
+from oodzoo.store.places import MANIFEST, MODELS, model_folder, repair_advice, require_no_links
+from oodzoo.store.shards import Shard
+from oodzoo.store.table import SampleTable, add_table, read_table, table_file, table_numbers
+
+DTYPES = ("float32", "float16")
+
+
+@contextmanager
+def writing(
+    path: Path, *, exclusive: bool = False, without_table: bool = False
+) -> Iterator[StoreWriter]:
+    """Open a store, or a new or empty folder, for writing.
+
+    Writers share the lock of the store; with `exclusive`, there is no other writer on this machine.
+    With `without_table`, a damaged table of samples counts as empty.
+    """
+    with explaining_disk_errors(path):
+        _require_store_or_empty(path)  # before the lock file is created
+    with locked(path, shared=not exclusive), ExitStack() as locks:
+        if not (path / MANIFEST).exists():
+            Manifest().create(path)
+        manifest = read_manifest(path)
+        number, table = newest_table(path, manifest, lost=without_table)
+        remove_temporaries(path)
+        yield StoreWriter(path, manifest, number, table, locks)
+
+
+def require_store(path: Path, *, without_manifest: bool = False) -> None:
+    """Reject a path that is not a store of the second form."""
+    if not path.is_dir():
+        raise InputError(f"no such feature store: {str(path)!r}")
+    if without_manifest and has_lost_manifest(path):
+        return
+    _require_store_or_empty(path)
+    if not (path / MANIFEST).is_file():
+        raise InputError(f"{str(path)!r} is not a feature store: it has no manifest.json")
+
+
+def newest_table(
+    path: Path, manifest: Manifest, *, lost: bool = False
+) -> tuple[str | None, SampleTable | None]:
+    """Read the newest table and its number; with `lost`, None instead of a damaged one.
+
+    The manifest has another one if a writer was killed before it wrote the manifest.
+    """
+    numbers = table_numbers(path)
+    number = numbers[-1] if numbers else manifest.table
+    if number is None:
+        return None, SampleTable([])
+    try:
+        sha256 = manifest.samples if number == manifest.table else None
+        return number, read_table(path, number, sha256)
+    except InputError:
+        if not lost:
+            raise
+        return number, None
+
+
+class PlannedShard(NamedTuple):
+    """A shard that some models lack."""
+
+    name: str
+    images: list[str]
+    models: list[str]
+
+
+class StoreWriter:
+    """Adds images, models and shards to a store; created by :func:`writing`.
+
+    Attributes
+    ----------
+    table : SampleTable
+        The samples that the next manifest will have.
+    index : ImageIndex
+        The images of each shard.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        manifest: Manifest,
+        number: str | None,
+        table: SampleTable | None,
+        locks: ExitStack,
+    ) -> None:
+        self.path = path
+        self.manifest = manifest
+        self.table = table or SampleTable([])
+        self.table_lost = number is not None and table is None
+        self._newest = (number, table)
+        self.index = ImageIndex.read(path)
+        self._locks = locks
+        self._own: set[str] = set()
+        self._models: dict[str, ModelRecord] = {}
+        self._coverages = Coverages()
+        self._parsed: dict[str, dict[str, Shard]] = {}
+
+    # --- samples and images ----------------------------------------------------------------------
+
+    def set_table(self, table: SampleTable) -> None:
+        """Replace the samples; domains without labels that the new table lacks are kept."""
+        self.table = table.keeping_unlabelled(self.table)
+
+    def require_all_images(
+        self, table: SampleTable, unreadable: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Reject a table without some of the images that the store has features of.
+
+        `unreadable` has the reason, by path, of files that could not be read.
+        """
+        models = registered_models(self.path)
+        known = {image for name in models for image in self.coverage(name).rows}
+        known -= self.manifest.skipped.keys()
+        have = [image for image in self.table.images(labelled=True) if image in known]
+        given = set(table.images(labelled=True))
+        gone = [image for image in have if image not in given]
+        if not gone or not self.manifest.models:  # `sync` needs a finished model
+            return
+        if len(gone) == len(have):
+            raise InputError(
+                f"the store {str(self.path)!r} contains features of another data set: none of its "
+                f"{count(len(have), 'image')} is in this one; use another store"
+            )
+        path = self.table.places()[gone[0]][1]
+        if path in unreadable:
+            raise InputError(
+                f"cannot read {path!r} any more ({unreadable[path]}), but the store has "
+                "features of it; restore the image, or drop it with "
+                f"`oodzoo store sync {self.path} DATA`"
+            )
+        paths = {path for domain in table.labelled for path in domain.paths}
+        raise InputError(
+            f"{len(gone):,} of the {count(len(have), 'image')} in the store have been removed or "
+            f"changed, the first is {path!r} ({'changed' if path in paths else 'removed'}); drop "
+            f"them with `oodzoo store sync {self.path} DATA`, or use another store"
+        )
+
+    def add_images(self) -> None:
+        """Add the images of the table that the index lacks."""
+        known = self.index.images()
+        self._add([image for image in self.table.images() if image not in known])
+
+    def _add(self, images: Collection[str]) -> None:
+        """Add images to the index; another process may add some of them first."""
+        places = self.table.places()
+        wanted = sorted(set(images), key=lambda image: (*places.get(image, ("", "")), image))
+        before = set(self.index.shards)
+        while wanted:
+            cuts = cut((places.get(image, ("", ""))[0], image) for image in wanted)
+            if self.index.add(self.path, cuts, self._newest[0]):
+                return
+            new = self.index.shards.keys() - before
+            present = {image for shard in new for image in self.index.shards[shard]}
+            wanted = [image for image in wanted if image not in present]
+
+    # --- models and shards -----------------------------------------------------------------------
+
+    def add_model(self, name: str, record: ModelRecord) -> None:
+        """Register a model before its shards; reject a different one under the same name."""
+        folder = model_folder(self.path, name)
+        self._require_distinct(name)
+        if name not in self._own:
+            self._locks.enter_context(locked(require_no_links(self.path, folder), shared=True))
+        path = require_no_links(self.path, folder / "model.json")
+        content = json_bytes(msgspec.to_builtins(record))
+        # as it will be read: lists, no tuples
+        record = structured(msgspec.json.decode(content), ModelRecord, "the record of a model")
+        if not write_new(path, content):
+            old = read_model(self.path, name)
+            if old.identity == record.identity and (old.spec or not record.spec):
+                record = old
+            elif old.identity != record.identity and shards.has_records(folder):
+                key = next(k for k in IDENTITY if getattr(old, k) != getattr(record, k))
+                raise InputError(
+                    f"the store contains features of another model under the name {name!r} ({key} "
+                    f"{_shortened(getattr(old, key))}, now {_shortened(getattr(record, key))}); "
+                    f"rename the model, or remove the old one with `oodzoo store rm {self.path} "
+                    f"{name}`"
+                )
+            else:
+                write_bytes(path, content)
+        self._own.add(name)
+        self._models[name] = record
+
+    def _require_distinct(self, name: str) -> None:
+        """Reject a name that some file systems cannot distinguish from that of another model."""
+        for other in registered_models(self.path):
+            if other != name and _folded(other) == _folded(name):
+                raise InputError(
+                    f"the store has a model {other!r}; {name!r} differs only in case or in the "
+                    "form of its characters: rename it"
+                )
+
+    def records(self, name: str) -> dict[str, Shard]:
+        """Return the finished shards of a model."""
+        folder = require_no_links(self.path, model_folder(self.path, name))
+        identity = self.record(name).identity
+        present = {e.name for e in os.scandir(folder) if e.is_file(follow_symlinks=False)}
+        known = self._known_records(name)
+        found = {}
+        for shard in self.index.shards:
+            if f"{shard}.json" not in present:
+                continue
+            images = self.index.digest(shard)
+            record = known.get(shard)
+            if record is None or record.images != images or not _has_files(record, present):
+                record = shards.read_record(shards.record_file(folder, shard))
+            if (
+                record is not None
+                and record.model == identity
+                and record.images == images
+                and _has_files(record, present)
+            ):
+                found[shard] = known[shard] = record
+        return found
+
+    def _known_records(self, name: str) -> dict[str, Shard]:
+        """Return the records that were read before; at first those of the manifest."""
+        if name not in self._parsed:
+            self._parsed[name] = {}
+            stored = self.manifest.models.get(name)
+            if stored is not None:
+                folder = model_folder(self.path, name)
+                with suppress(InputError):  # damaged: the records themselves are read
+                    listed = shards.read_list(self.path, folder, stored.shards)
+                    self._parsed[name] = {record.shard: record for record in listed}
+        return self._parsed[name]
+
+    def coverage(self, name: str) -> Coverage:
+        """Return the images that a model has rows of."""
+        return self._coverages.of(self.index.shards, list(self.records(name).values()))
+
+    def plan(
+        self, models: Sequence[str], available: Collection[str], again: Collection[str] = ()
+    ) -> list[PlannedShard]:
+        """List the shards to compute so that models have rows of all available images.
+
+        Images that are known to be unreadable are left out, except those in `again`.
+        """
+        while True:
+            plan: dict[str, list[str]] = {}
+            homeless: set[str] = set()
+            lacking: dict[Coverage, list[str]] = {}  # models share coverages
+            for name in models:
+                records = self.records(name)
+                coverage = self._coverages.of(self.index.shards, list(records.values()))
+                if coverage not in lacking:
+                    lacking[coverage] = []
+                    wanted = set(coverage.missing(available))
+                    wanted |= {image for image in again if image not in coverage.rows}
+                    for shard, images in self.index.shards.items():
+                        if wanted and shard not in records and not wanted.isdisjoint(images):
+                            lacking[coverage].append(shard)
+                            wanted.difference_update(images)
+                    homeless |= wanted
+                for shard in lacking[coverage]:
+                    plan.setdefault(shard, []).append(name)
+            if not homeless:
+                return [PlannedShard(s, self.index.shards[s], plan[s]) for s in sorted(plan)]
+            self._add(homeless)
+
+    def write_shard(
+        self,
+        name: str,
+        shard: str,
+        outputs: Mapping[str, NDArray[Any]],
+        absent: Mapping[int, str | None],
+    ) -> None:
+        """Write the outputs of a model for the images of a shard, without the absent ones."""
+        record = self.record(name)
+        folder = require_no_links(self.path, model_folder(self.path, name))
+        stored = {key: as_stored(outputs[key], record.dtype, name) for key in record.widths}
+        images = self.index.shards[shard]
+        shards.write_shard(folder, shard, images, record.identity, stored, absent)
+
+    def record(self, name: str) -> ModelRecord:
+        """Return the description of a registered model."""
+        if name not in self._models:
+            self._models[name] = read_model(self.path, name)
+        return self._models[name]
+
+    # --- manifest --------------------------------------------------------------------------------
+
+    def finish(self, *, all_models: bool = False) -> list[str]:
+        """Write the table and the manifest of all complete models.
+
+        Models of other writers are taken from their manifest, if it has the same table, unless all
+        are to be checked. Returns the models that are not complete any more.
+        """
+        before = set(self.manifest.models)
+        for _ in range(_ROUNDS):
+            self._commit_table()
+            self.index = ImageIndex.read(self.path).without(self.index.ignored)
+            manifest = self.write_manifest(None if all_models else read_manifest(self.path))
+            # Another writer may have changed something meanwhile and written its manifest earlier.
+            written = read_manifest(self.path)
+            again = self._derive(None if all_models else written)
+            if written == manifest == again and not self._is_outdated():
+                break  # else repeat; a writer that goes on meanwhile will finish later
+        return sorted(before - set(manifest.models))
+
+    def _commit_table(self) -> None:
+        """Write the table under the next number, unless the newest one is equal."""
+        while self._is_outdated() or self._newest[1] != self.table:
+            if self._is_outdated():
+                self._adopt_newest_table()
+            elif (number := add_table(self.path, self._newest[0], self.table)) is not None:
+                self._newest = (number, self.table)
+
+    def _is_outdated(self) -> bool:
+        """Whether another process has written a newer table."""
+        return table_numbers(self.path)[-1:] not in ([], [self._newest[0]])
+
+    def _adopt_newest_table(self) -> None:
+        """Add domains without labels of another process; reject other samples with labels."""
+        before = [self.table, self._newest[1] or self.table]
+        self._newest = newest_table(self.path, self.manifest)
+        table = self._newest[1] or SampleTable([])
+        if all(table.labelled != other.labelled for other in before):
+            raise InputError(
+                f"the images of the store {str(self.path)!r} were changed by another process; "
+                "rerun the command: the features that it computed are kept"
+            )
+        self.table = self.table.keeping_unlabelled(table)
+
+    def write_manifest(self, found: Manifest | None = None) -> Manifest:
+        """Write the manifest of the table and the finished shards on disk."""
+        self.manifest = self._derive(found)
+        self.manifest.write(self.path)
+        return self.manifest
+
+    def _derive(self, found: Manifest | None) -> Manifest:
+        """Make the manifest; models of other writers are those that have been found."""
+        number = self._newest[0]
+        if number is None:
+            return Manifest()  # of an extraction that has not finished yet
+        needed = dict.fromkeys(self.table.images(labelled=True))
+        wanted = set(self.table.images())
+        kept = found.models if found is not None and found.table == number else {}
+        models: dict[str, StoredModel] = {}
+        segments = dict(found.segments) if found is not None and kept else {}
+        complete: dict[Coverage, bool] = {}  # models share coverages
+        for name in registered_models(self.path):
+            if name in kept and name not in self._own:
+                models[name] = kept[name]
+                continue
+            try:
+                records = self.records(name)
+            except (FileNotFoundError, InputError):
+                continue  # removed by another process, or its description is damaged
+            coverage = self._coverages.of(self.index.shards, list(records.values()))
+            if coverage not in complete:
+                complete[coverage] = bool(records) and not coverage.missing(needed)
+            if not complete[coverage]:
+                continue
+            folder = model_folder(self.path, name)
+            digest = shards.write_list(folder, list(records.values()))
+            unreadable = {i: why for i, why in coverage.unreadable.items() if i in wanted}
+            models[name] = self.record(name).stored(name, digest, unreadable)
+            segments |= {s: self.index.segments[s] for s in map(segment_of, records)}
+        return Manifest(
+            table=number,
+            samples=None if number is None else file_digest(table_file(self.path, number)),
+            segments=dict(sorted(segments.items())),
+            models=models,
+        )
+
+
+_ROUNDS = 10
+
+
+def old_tables(store: Path, manifest: Manifest) -> list[Path]:
+    """List the tables before that of the manifest."""
+    numbers = [number for number in table_numbers(store) if number < (manifest.table or "")]
+    return [table_file(store, number) for number in numbers]
+
+
+def registered_models(store: Path) -> list[str]:
+    """List the models of a store, finished or not."""
+    folder = require_no_links(store, store / MODELS)
+    return sorted(path.parent.name for path in folder.glob("*/model.json"))
+
+
+def read_model(store: Path, name: str) -> ModelRecord:
+    path = require_no_links(store, model_folder(store, name) / "model.json")
+    what = "the record of a model"
+    return structured(read_json(path, what), ModelRecord, f"{what} {str(path)!r}")
+
+
+def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
+    """Convert outputs of a model to the dtype of a store; reject values out of its range."""
+    with np.errstate(over="ignore"):
+        stored = array.astype(dtype, copy=False)
+    if not np.isfinite(stored).all():
+        raise InputError(
+            f"model {name!r}: values up to {np.abs(array).max():.3g} do not fit {dtype}; "
+            "store them as float32"
+        )
+    return stored
+
+
+def _has_files(record: Shard, present: Collection[str]) -> bool:
+    return all(file.file in present for file in record.files.values())
+
+
+def _shortened(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= 40 else f"{text[:12]}…"
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _require_store_or_empty(path: Path) -> None:
+    """Reject a folder with other content than that of a store, and a store of the first form."""
+    if not path.is_dir():
+        return
+    if is_first_form(path):
+        raise InputError(
+            f"the store {str(path)!r} was written by an older version and is read-only; upgrade "
+            f"it with `oodzoo store upgrade {path}`"
+        )
+    if (path / MANIFEST).is_file():
+        return
+    if has_lost_manifest(path):
+        raise InputError(
+            f"the store {str(path)!r} has lost its manifest.json; {repair_advice(path)}"
+        )
+    for entry in sorted(path.iterdir()):
+        if entry.name != ".lock" and not is_temporary(entry.name):
+            if (path / MANIFEST).is_file():
+                return  # another process has just created the store
+            raise InputError(
+                f"{str(path)!r} is neither empty nor a feature store (it contains {entry.name!r}); "
+                "choose another folder"
+            )

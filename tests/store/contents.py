@@ -1,0 +1,100 @@
+"""What a store delivers and how large it is, for comparisons; changes to folders of digits."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.features.config import Extraction
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.zoo import Model, ModelSpec
+
+Extract = Callable[..., Extraction]
+MakeModel = Callable[..., Model]
+Tree = Callable[[Path], dict[str, str]]
+Zoo = Callable[..., list[ModelSpec]]
+
+
+def contents(store: Path) -> dict[str, Any]:
+    """Return all that a reader delivers; equal stores have equal contents, bit for bit."""
+    opened = FeatureStore(store)
+    found: dict[str, Any] = {"models": opened.models, "classes": opened.classes}
+    for domain in (*opened.domains, *opened.unlabelled):
+        found[domain] = [opened.paths(domain), opened.groups(domain), opened.images(domain)]
+        if domain in opened.domains:
+            found[domain].append(opened.labels(domain).tolist())
+        for model in opened.models:
+            if opened.has_features(model, domain):
+                for output in opened.model(model).widths:
+                    rows = opened.gather(model, opened.images(domain), output)
+                    found[f"{model} {domain} {output}"] = (rows.shape, rows.tobytes())
+    return found
+
+
+def rows_by_image(store: Path, model: str) -> dict[str, bytes]:
+    """Return the features of a model by image."""
+    opened = FeatureStore(store)
+    images = sorted(opened.coverage(model).rows)
+    rows = opened.gather(model, images, "features")
+    return {image: row.tobytes() for image, row in zip(images, rows, strict=True)}
+
+
+def size(folder: Path) -> int:
+    """Add up the sizes of all files below a folder."""
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+
+
+def moments(folder: Path) -> dict[Path, int]:
+    """Return when each file and folder was changed."""
+    return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
+
+
+def one_of(data: Path, cell: str) -> Path:
+    """Return the third digit of a domain and class."""
+    return sorted((data / cell).glob("*.png"))[2]
+
+
+def another_digit(data: Path, name: str) -> Path:
+    """Add a new image: one that is there, turned upside down."""
+    path = data / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Image.open(next((data / "paper/0").glob("*.png"))) as image:
+        image.transpose(Image.Transpose.ROTATE_180).save(path)
+    return path
+
+
+def targets(data: Path, folder: Path) -> Path:
+    """Make a folder of three images without labels, which are in no domain."""
+    folder.mkdir()
+    for file in sorted((data / "paper/1").glob("*.png"))[:3]:
+        with Image.open(file) as image:
+            image.transpose(Image.Transpose.ROTATE_90).save(folder / file.name)
+    return folder
+
+
+def rows_of(data: Path) -> list[tuple[str, ...]]:
+    """Return path, domain and label of each image of a folder."""
+    return [tuple(sample[:3]) for sample in ImageDomains(data)]
+
+
+def write_table(
+    data: Path, rows: Sequence[tuple[str, ...]], header: str = "path,domain,label"
+) -> Path:
+    """Write a CSV table next to the images."""
+    table = data / "table.csv"
+    with table.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([header.split(","), *rows])
+    return table
+
+
+def first_form(folder: Path) -> tuple[Path, Path]:
+    """Copy the store of the first form and its images; return both folders."""
+    source = Path(__file__).parent / "first_form"
+    data = shutil.copytree(source / "data", folder / "first_data")
+    return shutil.copytree(source / "store", folder / "first"), data

@@ -1,0 +1,357 @@
+"""Each command that changes a store, killed before every change on disk.
+
+A reader sees the state before or after the command, and running the command again completes it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.store import tiny
+from tests.store.killing import Children, children, needs_fork
+from tests.store.tiny import content, files
+
+from oodzoo._io import is_temporary
+from oodzoo.store.checking import check_store
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.merge import merge_stores
+from oodzoo.store.prune import prune_store
+from oodzoo.store.removal import remove_models
+from oodzoo.store.sync import sync_store
+from oodzoo.store.upgrade import upgrade_store
+
+pytestmark = needs_fork
+
+FIRST_FORM = Path(__file__).parent / "first_form"
+
+
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Children]:
+    commands = ("checking", "merge", "prune", "removal", "upgrade")
+    with children("tests.store.tiny", *(f"oodzoo.store.{name}" for name in commands)) as started:
+        yield started
+
+
+@pytest.fixture(autouse=True)
+def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in the children: it takes most of the time, and a killed process does not need it."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tiny.write_images(tmp_path / "data")
+
+
+@pytest.fixture
+def store(tmp_path: Path, data: Path) -> Path:
+    """A store of two models that was extended once: its index has two segments."""
+    later = tmp_path / "later"
+    shutil.move(data / "night" / "dog", later)
+    tiny.extract(data, ["a", "b"], tmp_path / "store")
+    shutil.move(later, data / "night" / "dog")
+    tiny.extract(data, ["a", "b"], tmp_path / "store")
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def changed(data: Path) -> Path:
+    """The images after some were removed, moved and relabelled."""
+    (data / "day/bike/1.png").unlink()
+    (data / "night/dog/2.png").unlink()
+    (data / "day/cat/0.png").rename(data / "day/cat/moved.png")
+    (data / "night/cat/0.png").rename(data / "night/bike/relabelled.png")
+    return data
+
+
+def temporaries(store: Path) -> list[Path]:
+    return [path for path in store.rglob("*") if is_temporary(path.name)]
+
+
+def test_sync(kill: Children, store: Path, changed: Path, tmp_path: Path) -> None:
+    old = content(store)
+    done = shutil.copytree(store, tmp_path / "done")
+    sync_store(done, changed)
+    new, expected = content(done), files(done)
+    moment = 1
+    while kill.killed(
+        moment, "oodzoo.store.sync:sync_store", shutil.copytree(store, s := tmp_path / "s"), changed
+    ):
+        assert content(s) in (old, new), moment
+        sync_store(s, changed)
+        assert files(s) == expected, moment
+        shutil.rmtree(s)
+        moment += 1
+    assert files(s) == expected
+    assert moment > 6
+    assert old != new
+
+
+def test_sync_of_unlabelled_images(kill: Children, store: Path, data: Path, tmp_path: Path) -> None:
+    target = tiny.write_target(tmp_path / "target", 100)
+    tiny.extract(data, ["a"], store, unlabelled=[str(target)])
+    old = content(store)
+    (target / "100.png").unlink()
+    (data / "day/bike/1.png").unlink()
+    done = shutil.copytree(store, tmp_path / "done")
+    tiny.sync(done, data, [target])
+    new, expected = content(done), files(done)
+    moment = 1
+    while kill.killed(
+        moment, "tests.store.tiny:sync", shutil.copytree(store, s := tmp_path / "s"), data, [target]
+    ):
+        assert content(s) in (old, new), moment
+        tiny.sync(s, data, [target])
+        assert files(s) == expected, moment
+        shutil.rmtree(s)
+        moment += 1
+    assert moment > 6
+    assert old != new
+
+
+def test_rm(kill: Children, store: Path, tmp_path: Path) -> None:
+    old = content(store)
+    done = shutil.copytree(store, tmp_path / "done")
+    remove_models(done, ["a"])
+    new, expected = content(done), files(done)
+    moment = 1
+    while kill.killed(
+        moment,
+        "oodzoo.store.removal:remove_models",
+        shutil.copytree(store, s := tmp_path / "s"),
+        ["a"],
+    ):
+        assert content(s) in (old, new), moment
+        if (s / "models" / "a").exists():
+            remove_models(s, ["a"])
+        assert files(s) == expected, moment
+        assert not (s / "models" / "a").exists(), moment
+        shutil.rmtree(s)
+        moment += 1
+    assert files(s) == expected
+    assert moment > 12
+
+
+@pytest.mark.parametrize("garbage", [False, True], ids=["tidy", "with garbage"])
+def test_prune(kill: Children, store: Path, changed: Path, tmp_path: Path, garbage: bool) -> None:
+    """Segments of the index may have other numbers after a kill, and with them the shards."""
+    if garbage:
+        sync_store(store, changed)
+        (store / "models/a/00007-00000.features.0123456789abcdef.npy").write_bytes(b"left over")
+        (store / "samples/0123456789abcdef.json").write_text("{}")
+        (store / "models/gone").mkdir()
+        (store / "models/gone/00000-00000.json").write_text("{}")
+    (store / "cache/oof").mkdir(parents=True)
+    (store / "cache/oof/0.npz").write_bytes(b"cached")
+    expected = content(store)
+    done = shutil.copytree(store, tmp_path / "done")
+    assert prune_store(done, cache=True).images == 2 * garbage
+    layout = files(done)
+    moment = 1
+    while kill.killed(
+        moment,
+        "oodzoo.store.prune:prune_store",
+        shutil.copytree(store, s := tmp_path / "s"),
+        cache=True,
+    ):
+        assert content(s) == expected, moment
+        prune_store(s, cache=True)
+        assert content(s) == expected, moment
+        assert files(s) == layout, moment
+        assert not check_store(s).damage, moment
+        shutil.rmtree(s)
+        moment += 1
+    assert files(s) == layout
+    assert moment > (25 if garbage else 3)
+
+
+def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
+    """The new store is not finished before the last change."""
+    target = tiny.write_target(tmp_path / "target", 100)
+    one, two, done = tmp_path / "one", tmp_path / "two", tmp_path / "done"
+    tiny.extract(data, ["a", "b"], one)
+    tiny.extract(data, ["b", "c"], two, unlabelled=[str(target)])
+    sources = files(one) | files(two)
+    merge_stores([one, two], done)
+    expected = files(done)
+    moment = 1
+    while kill.killed(
+        moment, "oodzoo.store.merge:merge_stores", [one, two], out := tmp_path / "out"
+    ):
+        assert files(one) | files(two) == sources, moment
+        assert tiny.complaint(FeatureStore, out), moment
+        merge_stores([one, two], out)
+        assert content(out) == content(done), moment
+        assert files(out) == expected, moment
+        shutil.rmtree(out, ignore_errors=True)
+        moment += 1
+    assert files(out) == expected
+    assert moment > 40
+
+
+@pytest.fixture
+def first_form(tmp_path: Path) -> Path:
+    """A store of the first form, with a model that is not finished."""
+    return shutil.copytree(FIRST_FORM / "store", tmp_path / "first")
+
+
+def first_form_rows() -> dict[str, dict[str, Any]]:
+    """What the reader of the first form gave, by domain and kind of column, then by path."""
+    with np.load(FIRST_FORM / "expected.npz") as expected:
+        arrays = dict(expected)
+    found: dict[str, dict[str, Any]] = {}
+    for key, array in arrays.items():
+        kind, domain, *output = key.split("|")
+        paths = arrays[f"paths|{domain}"].tolist()
+        column = "|".join([kind, *output])
+        found.setdefault(domain, {})[column] = dict(zip(paths, array.tolist(), strict=True))
+    return found
+
+
+def second_form_rows(store: Path) -> dict[str, dict[str, Any]]:
+    opened = FeatureStore(store)
+    found = {}
+    for domain in opened.domains:
+        paths = opened.paths(domain)
+        columns: dict[str, list[Any]] = {
+            "paths": paths,
+            "labels": opened.labels(domain).tolist(),
+        }
+        for model in opened.models:
+            for output in opened.model(model).widths:
+                rows = opened.gather(model, opened.images(domain), output)
+                columns[f"{model}|{output}"] = rows.tolist()
+        found[domain] = {
+            column: dict(zip(paths, values, strict=True)) for column, values in columns.items()
+        }
+    return found
+
+
+def test_upgrade(kill: Children, first_form: Path, tmp_path: Path) -> None:
+    done = shutil.copytree(first_form, tmp_path / "done")
+    upgrade_store(done)
+    expected, folders = files(done), all_folders(done)
+    expected_rows = first_form_rows()
+    assert second_form_rows(done) == expected_rows
+    moment, forms = 1, []
+    while kill.killed(
+        moment,
+        "oodzoo.store.upgrade:upgrade_store",
+        shutil.copytree(first_form, s := tmp_path / "s"),
+    ):
+        forms.append(FeatureStore(s).is_first_form)
+        assert second_form_rows(s) == expected_rows, moment
+        upgrade_store(s)
+        assert files(s) == expected, moment
+        assert all_folders(s) == folders, moment
+        shutil.rmtree(s)
+        moment += 1
+    assert files(s) == expected
+    assert forms == sorted(forms, reverse=True)
+    assert set(forms) == {True, False}
+
+
+def all_folders(store: Path) -> set[str]:
+    return {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_dir()}
+
+
+def test_upgrade_after_an_interrupted_upgrade(
+    kill: Children, first_form: Path, tmp_path: Path
+) -> None:
+    """The leftovers of the first kill are removed; the second kill comes meanwhile."""
+    done = shutil.copytree(first_form, tmp_path / "done")
+    upgrade_store(done)
+    expected_rows = first_form_rows()
+    assert kill.killed(40, "oodzoo.store.upgrade:upgrade_store", first_form)
+    moment = 1
+    while kill.killed(
+        moment,
+        "oodzoo.store.upgrade:upgrade_store",
+        shutil.copytree(first_form, s := tmp_path / "s"),
+    ):
+        if not any((s / name).exists() for name in ("images", "models", "samples")):
+            break
+        assert second_form_rows(s) == expected_rows, moment
+        upgrade_store(s)
+        assert files(s) == files(done), moment
+        shutil.rmtree(s)
+        moment += 1
+    assert moment > 10
+
+
+def damage_shard(store: Path) -> None:
+    path = min((store / "models/a").glob("*.features.*.npy"))
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def damage_manifest(store: Path) -> None:
+    path = store / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def damage_list(store: Path) -> None:
+    for path in (store / "models/a").glob("shards.*.json"):
+        path.write_bytes(b"{}")
+
+
+def damage_record(store: Path) -> None:
+    min((store / "models/a").glob("0*.json")).write_bytes(b"{}")
+
+
+@pytest.mark.parametrize("damage", [damage_shard, damage_manifest, damage_list, damage_record])
+def test_repair(kill: Children, store: Path, tmp_path: Path, damage: Any) -> None:
+    """Model b is not damaged: it is read at every moment, unless the manifest is damaged.
+
+    A damaged shard file without its record may be left, until the store is pruned.
+    """
+    untouched = rows_of(store, "b")
+    damage(store)
+    done = shutil.copytree(store, tmp_path / "done")
+    assert check_store(done, repair=True).damage
+    new = content(done)
+    moment = 1
+    while kill.killed(
+        moment,
+        "oodzoo.store.checking:check_store",
+        shutil.copytree(store, s := tmp_path / "s"),
+        repair=True,
+    ):
+        if damage is not damage_manifest:
+            assert rows_of(s, "b") == untouched, moment
+        check_store(s, repair=True)
+        assert content(s) == new, moment
+        assert rows_of(s, "b") == untouched, moment
+        assert not check_store(s).damage, moment
+        assert not temporaries(s), moment
+        prune_store(s)
+        shutil.rmtree(s)
+        moment += 1
+    assert content(s) == new
+    assert moment > 3
+
+
+def rows_of(store: Path, model: str) -> Sequence[bytes]:
+    opened = FeatureStore(store)
+    return [opened.features(model, domain).tobytes() for domain in opened.domains]
+
+
+def test_maintenance_of_an_unfinished_store(kill: Children, data: Path, tmp_path: Path) -> None:
+    """Models with some shards are not finished because other models are removed or repaired."""
+    store, fresh = tmp_path / "store", tmp_path / "fresh"
+    moment = 10
+    while not list(store.glob("models/b/0*.json")):
+        shutil.rmtree(store, ignore_errors=True)
+        assert kill.killed(moment, "tests.store.tiny:extract", data, ["a", "b"], store)
+        moment += 1
+    check_store(store, repair=True)
+    assert "no finished model" in tiny.complaint(FeatureStore, store)
+    remove_models(store, ["a"])
+    assert "no finished model" in tiny.complaint(FeatureStore, store)
+    tiny.extract(data, ["b"], store)
+    tiny.extract(data, ["b"], fresh)
+    assert content(store) == content(fresh)

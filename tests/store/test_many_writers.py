@@ -1,0 +1,303 @@
+"""Several processes on one store: the result is that of one process."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Outcome
+from tests.store import tiny
+from tests.store.killing import Children, Job, children, needs_fork
+from tests.store.tiny import content
+
+from oodzoo._io import is_temporary
+from oodzoo.store import writer as store_writer
+from oodzoo.store.checking import check_store
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.manifest import Manifest
+from oodzoo.store.removal import remove_models
+from oodzoo.store.writer import writing
+
+pytestmark = needs_fork
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Children]:
+    with children("tests.store.tiny") as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny.write_images(tmp_path_factory.mktemp("data") / "data", ("day", "dusk", "night"))
+
+
+@pytest.fixture(scope="module")
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, Any]]:
+    """The content of a store that one process made of some models."""
+
+    def alone(*models: str, unlabelled: tuple[Path, ...] = ()) -> dict[str, Any]:
+        store = tmp_path_factory.mktemp("alone") / "store"
+        tiny.extract(data, list(models), store, unlabelled=[str(folder) for folder in unlabelled])
+        return content(store)
+
+    return alone
+
+
+def extraction(data: Path, models: str, store: Path, **options: Any) -> Job:
+    """Extract with models named by letters."""
+    job = {key: options.pop(key) for key in ("moment", "locks") if key in options}
+    return Job("tests.store.tiny:extract", (data, list(models), store), options, **job)
+
+
+def require_tidy(store: Path) -> None:
+    assert not check_store(store).damage
+    assert not check_store(store).unfinished
+    assert not [path for path in store.rglob("*") if is_temporary(path.name)]
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["one machine", "several machines"])
+@pytest.mark.parametrize(
+    "models", [("a", "b"), ("a", "b", "c", "d"), ("ab", "ab"), ("ab", "bc", "ca", "abc")]
+)
+def test_on_a_new_store(
+    processes: Children,
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    models: tuple[str, ...],
+    locks: bool,
+) -> None:
+    expected = alone(*sorted(set("".join(models))))
+    for attempt in range(4):
+        store = tmp_path / f"store{attempt}"
+        processes.succeed(*(extraction(data, names, store, locks=locks) for names in models))
+        assert content(store) == expected
+        require_tidy(store)
+
+
+@pytest.mark.parametrize("models", ["abcd", "aaaa"], ids=["different models", "the same model"])
+def test_no_model_is_lost_when_all_finish_at_once(
+    processes: Children,
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    models: str,
+) -> None:
+    """The models wait for each other before their only forward pass of the last shard."""
+    expected = alone(*sorted(set(models)))
+    for attempt in range(20):
+        store, go = tmp_path / f"store{attempt}", tmp_path / f"go{attempt}"
+        processes.start(*(extraction(data, m, store, wait_for=go, locks=False) for m in models))
+        wait_until(lambda: all((store / "models" / m / "model.json").exists() for m in models))  # noqa: B023
+        go.touch()
+        for outcome in processes.wait():
+            assert outcome == (0, ""), outcome.message
+        assert content(store) == expected
+        require_tidy(store)
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.001)
+
+
+def test_a_reader_sees_one_state_after_another(
+    processes: Children, data: Path, tmp_path: Path
+) -> None:
+    grown = [shutil.copytree(data, tmp_path / "data0")]
+    for step in range(1, 4):
+        grown.append(shutil.copytree(grown[-1], tmp_path / f"data{step}"))
+        tiny.write_image(grown[-1] / f"day/cat/a{step}.png", 100 + step, "cat")
+        tiny.write_image(grown[-1] / f"new{step}/dog/0.png", 200 + step, "dog")
+    states = []
+    for step, folder in enumerate(grown):
+        tiny.extract(folder, ["a", "b"], tmp_path / f"alone{step}")
+        states.append(content(tmp_path / f"alone{step}"))
+    store, done = tmp_path / "store", tmp_path / "done"
+    processes.start(Job("tests.store.tiny:extract_in_turn", (grown, ["a", "b"], store, done)))
+    wait_until(lambda: (store / "manifest.json").exists())
+    seen: list[int] = []
+    while not done.exists():
+        if not seen and "no finished model" in tiny.complaint(FeatureStore, store):
+            continue
+        seen.append(states.index(content(store)))
+    assert processes.wait() == [(0, "")]
+    assert seen == sorted(seen)
+    assert content(store) == states[-1]
+
+
+@pytest.mark.parametrize("locks", [True, False], ids=["one machine", "several machines"])
+def test_unlabelled_folders_of_several_processes(
+    processes: Children,
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    locks: bool,
+) -> None:
+    folders = [tiny.write_target(tmp_path / f"target{n}", 1000 * n) for n in range(3)]
+    expected = alone("a", unlabelled=tuple(folders))
+    for attempt in range(10):
+        store = tmp_path / f"store{attempt}"
+        processes.succeed(
+            *(extraction(data, "a", store, unlabelled=[f], locks=locks) for f in folders)
+        )
+        assert content(store) == expected
+        require_tidy(store)
+
+
+def test_unlabelled_images_added_at_the_critical_moment(
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process adds its folder after this one has looked, before it writes."""
+    store = tmp_path / "store"
+    one = tiny.write_target(tmp_path / "one", 1000)
+    two = tiny.write_target(tmp_path / "two", 2000)
+    tiny.extract(data, ["a"], store)
+    write, calls = Manifest.write, []
+
+    def late(manifest: Manifest, path: Path) -> None:
+        calls.append(path)
+        if len(calls) == 1:
+            tiny.extract(data, ["a"], store, unlabelled=[str(two)])
+        write(manifest, path)
+
+    monkeypatch.setattr(Manifest, "write", late)
+    tiny.extract(data, ["a"], store, unlabelled=[str(one)])
+    assert len(calls) > 2
+    assert content(store) == alone("a", unlabelled=(one, two))
+
+
+def test_a_model_removed_at_the_critical_moment(
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another process removes a model after this one has listed it."""
+    store = tmp_path / "store"
+    tiny.extract(data, ["a", "b"], store)
+    registered, calls = store_writer.registered_models, []
+
+    def early(path: Path) -> list[str]:
+        listed = registered(path)
+        calls.append(path)
+        if len(calls) == 1:
+            remove_models(store, ["b"])
+        return listed
+
+    with writing(store) as writer:
+        monkeypatch.setattr(store_writer, "registered_models", early)
+        writer.finish()
+    assert content(store) == alone("a")
+
+
+@pytest.mark.parametrize("moment", [3, 9, 14, 20, 27, 35, 44, 54])
+def test_one_of_them_is_killed(
+    processes: Children,
+    data: Path,
+    alone: Callable[..., dict[str, Any]],
+    tmp_path: Path,
+    moment: int,
+) -> None:
+    store = tmp_path / "store"
+    outcomes = processes.run(
+        extraction(data, "ab", store, moment=moment),
+        extraction(data, "bc", store),
+        extraction(data, "d", store),
+    )
+    assert [outcome.code for outcome in outcomes] == [-9, 0, 0], outcomes
+    seen, whole = content(store), alone("a", "b", "c", "d")
+    assert set(seen["models"]) >= {"b", "c", "d"}
+    for domain in ("day", "dusk", "night"):
+        assert seen[domain][:4] == whole[domain][:4]
+        assert seen[domain][4].items() <= whole[domain][4].items()
+    processes.succeed(extraction(data, "ab", store))
+    assert content(store) == whole
+    require_tidy(store)
+
+
+@pytest.fixture
+def held(
+    processes: Children, data: Path, tmp_path: Path
+) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """A store of a and b, while another process extracts c; and a function that lets it end."""
+    store, go = tmp_path / "store", tmp_path / "go"
+    tiny.extract(data, ["a", "b"], store)
+    processes.start(extraction(data, "c", store, wait_for=go))
+    wait_until(lambda: (store / "models/c/model.json").exists())
+
+    def release() -> None:
+        go.touch()
+        assert processes.wait() == [(0, "")]
+
+    yield store, release
+    if not go.exists():
+        release()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("sync", "STORE", "DATA"), ("prune", "STORE"), ("upgrade", "STORE"), ("rm", "STORE", "c")],
+    ids=lambda arguments: arguments[0],
+)
+def test_maintenance_waits_for_a_writer(
+    held: tuple[Path, Callable[[], None]],
+    data: Path,
+    run: Run,
+    alone: Callable[..., dict[str, Any]],
+    arguments: tuple[str, ...],
+) -> None:
+    store, release = held
+    before = tiny.files(store)
+    places = {"STORE": store, "DATA": data}
+    command = [places.get(argument, argument) for argument in arguments]
+    assert "is being written by another process" in run("store", *command).complaint
+    assert tiny.files(store) == before
+    release()
+    assert content(store) == alone("a", "b", "c")
+    assert run("store", *command).code == 0
+
+
+def test_repair_waits_for_a_writer(held: tuple[Path, Callable[[], None]], run: Run) -> None:
+    store, release = held
+    next((store / "models/a").glob("*.features.*.npy")).unlink()
+    before = tiny.files(store)
+    assert "is being written" in run("store", "check", store, "--repair").complaint
+    assert tiny.files(store) == before
+    release()
+    assert run("store", "check", store, "--repair").code == 0
+    assert FeatureStore(store).models == ("b", "c")
+
+
+def test_another_model_is_removed_beside_a_writer(
+    held: tuple[Path, Callable[[], None]], run: Run, alone: Callable[..., dict[str, Any]]
+) -> None:
+    store, release = held
+    assert run("store", "rm", store, "b").code == 0
+    assert content(store) == alone("a")
+    release()
+    assert content(store) == alone("a", "c")
+    require_tidy(store)
+
+
+def test_a_writer_waits_for_maintenance(processes: Children, data: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    tiny.extract(data, ["a"], store)
+    before = tiny.files(store)
+    with writing(store, exclusive=True):
+        (outcome,) = processes.run(extraction(data, "b", store))
+    assert outcome.code == 2
+    assert "is being written by another process (process " in outcome.message
+    assert tiny.files(store) == before
