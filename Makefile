@@ -57,7 +57,7 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 	build/wheel/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
-slow: acceptance versions lowest  ## run what takes too long for CI; an hour or more
+slow: $(VENV)/backends acceptance versions lowest  ## run what takes too long for CI; an hour or more
 
 versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \
@@ -100,6 +100,11 @@ $(VENV)/adapters: $(VENV)/dev
 $(VENV)/browser: $(VENV)/dev
 	@echo "Installing browser automation ..."
 	@$(PIP) -e '.[browser]'
+	@touch $@
+
+$(VENV)/backends: $(VENV)/dev
+	@echo "Installing Dask and Ray ..."
+	@$(PIP) -e '.[backends]'
 	@touch $@
 
 build/lowest/core: pyproject.toml constraints-lowest.txt

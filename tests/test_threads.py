@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -12,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.fixtures import draw_digits
+from tests.joblib_backends import results_under
 
 from oodzoo._threads import Budget, Prefetch
 
@@ -68,57 +66,9 @@ def test_no_more_than_the_calls_ahead_are_started() -> None:
     results.close()
 
 
-PROGRAM = """
-import contextlib, hashlib, json, sys
-import joblib, numpy as np
-import oodzoo
-from oodzoo.features.columns import Samples
-from oodzoo.heads.domainbed import sweep
-
-backend, data, store, model = sys.argv[1:]
-names = ("separable_shapes", "mlp_glyphs_augmented")
-zoo = [spec for spec in oodzoo.load_zoo("demo") if spec.name in names]
-chosen = contextlib.nullcontext()
-if backend != "default":
-    chosen = joblib.parallel_config(backend=backend, n_jobs=2)
-with chosen:
-    dataset = oodzoo.ImageDomains(data)
-    made = oodzoo.extract(dataset, zoo, store, device="cpu")
-    digest = hashlib.sha256()
-    for name in made.models:
-        for domain in made.domains:
-            digest.update(made.features(name, domain).tobytes())
-    predictor = oodzoo.fit(made, top_k=2)
-    predictor.save(model)
-    files = [dataset.file(sample) for sample in dataset]
-    probabilities = oodzoo.load(model, device="cpu").predict_proba(files)
-    rng = np.random.default_rng(0)
-    labels, domains = np.tile([0, 1], 30), np.repeat([0, 1, 2], 20)
-    samples = Samples(rng.normal(size=(60, 4)).astype(np.float32), labels, domains)
-    records = sweep(samples, 2, draws=2, trials=1, steps=20).records
-print(json.dumps({
-    "fingerprint": dataset.fingerprint,
-    "problems": [issue.message for issue in dataset.check()],
-    "features": digest.hexdigest(),
-    "probabilities": hashlib.sha256(probabilities.tobytes()).hexdigest(),
-    "sweep": hashlib.sha256(repr(records).encode()).hexdigest(),
-}))
-"""
-
-
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return draw_digits(tmp_path_factory.mktemp("photos"), 6)
-
-
-def results_under(backend: str, photos: Path, folder: Path) -> dict[str, Any]:
-    """Extract, fit, predict and sweep in a new process under a backend of joblib."""
-    paths = map(str, (photos, folder / "store", folder / "model"))
-    command = [sys.executable, "-c", PROGRAM, backend, *paths]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    document: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return document
 
 
 @pytest.fixture(scope="module")
