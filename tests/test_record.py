@@ -31,7 +31,7 @@ def run() -> Run:
         machine={"cores": 2},
         stages=(record.Stage("ranking", 0.5, False, "digest"),),
         data=DataSummary(
-            "/photos", "/photos", "f", 120, ("0", "1"), {"a": {"0": 20, "1": 20}}, 1,
+            "photos", "f", 120, ("0", "1"), {"a": {"0": 20, "1": 20}}, 1,
             {"a": (Example("a/0/x.png", "0"),)},
         ),
         extraction=ExtractionSummary(("m1",), {"m9": "no file"}, (), 120, {"x.png": "empty"}, "s"),
@@ -79,3 +79,20 @@ def test_a_folder_without_a_record(tmp_path: Path) -> None:
 
 def test_the_schema_is_written(run: Run) -> None:
     assert run.to_dict()["schema"] == SCHEMA
+
+
+def test_the_folder_of_the_images(tmp_path: Path) -> None:
+    assert record.image_root(tmp_path) is None
+    record.write_local(tmp_path, tmp_path / "photos")
+    assert record.image_root(tmp_path) == (tmp_path / "photos").resolve()
+    for damaged in ("{", '{"root": 3}'):
+        (tmp_path / record.LOCAL).write_text(damaged)
+        assert record.image_root(tmp_path) is None
+
+
+def test_a_record_with_the_folder_of_the_images_can_be_read(run: Run, tmp_path: Path) -> None:
+    """Earlier versions wrote it."""
+    document = run.to_dict()
+    document["data"] |= {"root": "/photos"}
+    (tmp_path / NAME).write_text(json.dumps(document))
+    assert read_run(tmp_path).to_dict() == run.to_dict()

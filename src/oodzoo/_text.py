@@ -1,9 +1,21 @@
-"""Text helpers for messages."""
+"""Text for messages, terminals, CSV files and files that are shared."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+
+# control characters, line separators, and characters that change the direction of text
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]"
+)
+_FORMULA = re.compile(r"'*[=+\-@\t\r]")
+_FOLDERS = re.compile(
+    # in quotes, an absolute path may contain spaces
+    r"""(?<=')(?:[A-Za-z]:)?[\\/][^'\n]*[\\/](?=[^'\\/]+')"""
+    r"""|(?<![\w:/\\.~])(?:~|[A-Za-z]:)?[\\/](?:[^\s'"\\/]+[\\/]+)+"""
+)
 
 
 def count(n: int, noun: str, plural: str | None = None) -> str:
@@ -33,3 +45,50 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def printable(text: str) -> str:
+    """Escape characters that could change what a terminal shows, newlines among them.
+
+    Examples
+    --------
+    >>> print(printable("a\\x1b[31mb"), printable("two\\nlines"), printable("x\\u202ey"))
+    a\\x1b[31mb two\\nlines x\\u202ey
+    """
+    return _UNPRINTABLE.sub(lambda found: repr(found.group())[1:-1], text)
+
+
+def csv_cell(value: object) -> object:
+    """Return the cell of a CSV file; a text that a spreadsheet could compute gets an apostrophe.
+
+    Such a text begins with ``=``, ``+``, ``-``, ``@``, a tab or a carriage return and is not a
+    number. If these follow apostrophes, one more is added; so the text is restored by removing
+    one apostrophe from cells that begin with apostrophes and one of these characters.
+
+    Examples
+    --------
+    >>> [csv_cell(cell) for cell in ("=1+1", "-1e5", "-x", "'-x", "cat", -2.5)]
+    ["'=1+1", '-1e5', "'-x", "''-x", 'cat', -2.5]
+    """
+    if not isinstance(value, str) or not _FORMULA.match(value) or _is_number(value):
+        return value
+    return f"'{value}"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return not text[0].isspace()  # which float ignores
+
+
+def without_folders(text: str) -> str:
+    """Shorten the absolute paths in a text to their last part: folders can name a user.
+
+    Examples
+    --------
+    >>> without_folders("cannot load '/home/ada/zoo/net.onnx': no such file")
+    "cannot load 'net.onnx': no such file"
+    """
+    return _FOLDERS.sub("", text)

@@ -1,4 +1,4 @@
-"""The result of a run as typed objects, and its file `run.json`."""
+"""The result of a run as typed objects, and its files `run.json` and `local.json`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from oodzoo._io import read_json, require_schema, structured
+from oodzoo._io import read_json, require_schema, structured, write_json
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
@@ -18,6 +18,7 @@ from oodzoo.testbed.bed import TestBed
 
 SCHEMA = 2
 NAME = "run.json"
+LOCAL = "local.json"
 
 Document = dict[str, Any]
 
@@ -36,8 +37,8 @@ class DataSummary:
 
     Attributes
     ----------
-    path, root : str
-        The data set as it was given, and the folder that image paths are relative to.
+    path : str
+        Name of the folder or table, without the folders above it: a record can be shared.
     fingerprint : str
     images : int
     classes : tuple of str
@@ -50,7 +51,6 @@ class DataSummary:
     """
 
     path: str
-    root: str
     fingerprint: str
     images: int
     classes: tuple[str, ...]
@@ -187,6 +187,20 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
     except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
+
+
+def write_local(folder: Path, root: Path) -> None:
+    """Write the folder of the images to `local.json`, which is not meant to be shared."""
+    write_json(folder / LOCAL, {"root": str(root.resolve())})
+
+
+def image_root(folder: Path) -> Path | None:
+    """Return the folder of the images of a run; None if it is not known on this machine."""
+    try:
+        root = read_json(folder / LOCAL, "the location of the images").get("root")
+    except InputError:
+        return None
+    return Path(root) if isinstance(root, str) else None
 
 
 def is_run(folder: Path) -> bool:

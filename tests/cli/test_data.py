@@ -108,6 +108,24 @@ def test_names_are_shown_as_they_are(run: Run, photos: Path, write_image: WriteI
     assert name in run("data", photos, "--json").document["domains"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed")
+def test_control_characters_in_names_are_escaped(
+    run: Run, photos: Path, write_image: WriteImage
+) -> None:
+    names = ("a\x1b[31mb", "x\u202ey", "two\nlines")
+    for name in names:
+        write_image(photos / name / "cat/1.png")
+        (photos / name / "cat/2.png").touch()
+    outcome = run("data", photos)
+    for name in names:
+        assert name not in outcome.out + outcome.err
+        escaped = name.encode("unicode_escape").decode()
+        assert escaped in outcome.out
+        assert escaped in outcome.err
+    assert not set("\x1b\u202e") & set(outcome.out + outcome.err)
+    assert set(names) < set(run("data", photos, "--json").document["domains"])
+
+
 def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     shutil.copytree(photos / "day", tmp_path / "one/day")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,24 @@ def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
         assert [json.loads(x) for x in (tmp_path / name).read_text().splitlines()] == document
     run("predict", saved, photos, "--output", tmp_path / "out.xls", "--format", "csv")
     assert (tmp_path / "out.xls").read_text() == (tmp_path / "out.csv").read_text()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="such names are not allowed")
+def test_names_that_are_formulas_or_have_control_characters(
+    run: Run, saved: Path, photos: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["=1+1.png", "a\x1b[31mb.png"]
+    monkeypatch.chdir(photos)
+    for name in names:
+        shutil.copyfile("a/0.png", name)
+    rows = list(csv.DictReader(io.StringIO(run("predict", saved, *names, "--format", "csv").out)))
+    assert [row["path"] for row in rows] == ["'=1+1.png", names[1]]
+    table = run("predict", saved, *names).out
+    assert [line.split()[-1] for line in table.splitlines()[1:]] == [names[0], r"a\x1b[31mb.png"]
+    run("predict", saved, *names, "--format", "table", "--output", "out.txt")
+    assert names[1] in Path("out.txt").read_text()
+    document = run("predict", saved, *names, "--json").document
+    assert [found["path"] for found in document["predictions"]] == names
 
 
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from tests.conftest import Run
 
 from oodzoo.demo import write_digits
+from oodzoo.record import read_run
 from oodzoo.testbed import TestBed, bed, results, runner
+from oodzoo.zoo import load_zoo
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +68,72 @@ def test_a_wrong_number_is_one_line(run: Run, digits: Path, tmp_path: Path) -> N
     out = tmp_path / "run"
     assert "got 'three'" in run(*arguments(digits, out), "--top-k", "three").complaint
     assert not out.exists()
+
+
+MARKER = "alice-secret"
+ZOO = """
+[[model]]
+name = "good"
+source = "onnx/{folder}/models/good.onnx"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
+
+[[model]]
+name = "also"
+source = "onnx/models/also.onnx"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
+
+[[model]]
+name = "broken"
+source = "onnx/models/broken.onnx"
+
+[[model]]
+name = "gone"
+source = "onnx/{folder}/models/gone.onnx"
+"""
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+def test_files_to_share_do_not_name_the_folders_above(
+    run: Run, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+) -> None:
+    home = tmp_path / "homes" / MARKER
+    shutil.copytree(digits, home / "photos")
+    (home / "models").mkdir()
+    files = [spec.file for spec in load_zoo("demo")[:2]]
+    for file, name in zip(files, ("good", "also"), strict=True):
+        shutil.copyfile(file, home / "models" / f"{name}.onnx")
+    (home / "models" / "broken.onnx").write_bytes(b"no model")
+    (home / "zoo.toml").write_text(ZOO.format(folder=home.as_posix()))
+    monkeypatch.chdir(tmp_path)
+    given = home if absolute else home.relative_to(tmp_path)
+    options = ("--limit", "90", "--device", "cpu", "--no-baselines", "--top-k", "2")
+    made = run(
+        "run", given / "photos", f"--zoo={given / 'zoo.toml'}", "--out", given / "job", *options
+    )
+    assert made.code == 0, made.err
+
+    job = home / "job"
+    record = read_run(job)
+    assert record.command.startswith("oodzoo run photos --zoo=zoo.toml --out job --limit 90")
+    assert record.data is not None
+    assert record.data.path == record.settings["data"] == "photos"
+    assert record.extraction is not None
+    assert record.extraction.failed.keys() == {"broken", "gone"}
+    assert record.machine.keys() == {"cores", "system"}
+    assert platform.node() not in record.machine["system"]
+    shared = [path for path in job.rglob("*") if path.is_file() and path.name != "local.json"]
+    assert {"run.json", "report.html", "predictor.json"} < {path.name for path in shared}
+    assert [path.name for path in shared if MARKER.encode() in path.read_bytes()] == []
+
+    page = job / "report.html"
+    thumbnails = page.read_text(encoding="utf-8").count("data:image/jpeg")
+    assert thumbnails > 3
+    page.unlink()
+    assert run("report", job).code == 0
+    assert page.read_text(encoding="utf-8").count("data:image/jpeg") == thumbnails
+    assert MARKER not in page.read_text(encoding="utf-8")
+    (job / "local.json").unlink()
+    assert run("report", job).code == 0
+    assert "data:image/jpeg" not in page.read_text(encoding="utf-8")

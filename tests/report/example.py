@@ -46,7 +46,6 @@ def example_run(
         ),
         data=DataSummary(
             path="photos/",
-            root="photos/",
             fingerprint="a3" * 32,
             images=50 * len(domains) * len(classes),
             classes=tuple(classes),

@@ -59,6 +59,17 @@ def test_csv_has_all_columns_and_digits() -> None:
     assert [column.key for _, column in table.shown] == ["name", "value", "interval"]
 
 
+def test_csv_has_no_formulas() -> None:
+    columns = [Column("Name", "name", text=True), Column("D", "=1+1", 1), Column("T", "t")]
+    rows: list[list[Any]] = [["@sum", -0.5, ("-a", "b")], ["-1", float("-inf"), ()]]
+    assert Table("t", "T", columns, rows).csv().split("\r\n") == [
+        "name,'=1+1,t",
+        "'@sum,-0.5,'-a;b",
+        "-1,-inf,",
+        "",
+    ]
+
+
 def test_long_tables() -> None:
     column = [Column("", "x", 0)]
     assert not Table("t", "", column, [[1]] * LONG).long

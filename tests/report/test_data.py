@@ -18,11 +18,10 @@ from oodzoo.report import page
 from oodzoo.report.data import data_section
 
 
-def summary(root: Path, examples: dict[str, list[str]]) -> DataSummary:
+def summary(examples: dict[str, list[str]]) -> DataSummary:
     """Data of two domains and classes, with examples by domain."""
     return DataSummary(
-        path=str(root),
-        root=str(root),
+        path="photos",
         fingerprint="f",
         images=8,
         classes=("cat", "dog"),
@@ -34,8 +33,8 @@ def summary(root: Path, examples: dict[str, list[str]]) -> DataSummary:
     )
 
 
-def shown(data: DataSummary) -> list[str | None]:
-    return [image["alt"] for image in Reader(page(Run("oodzoo run", data=data))).images]
+def shown(data: DataSummary, root: Path | None) -> list[str | None]:
+    return [image["alt"] for image in Reader(page(Run("oodzoo run", data=data), root)).images]
 
 
 def test_csv_equals_the_data(run: Run, read: Reader) -> None:
@@ -46,10 +45,8 @@ def test_csv_equals_the_data(run: Run, read: Reader) -> None:
 
 
 def test_thumbnails_are_small_copies(photos: Path) -> None:
-    data = summary(
-        photos, {"day": ["day/cat/1.png", "day/dog/1.png"], "night": ["night/cat/2.png"]}
-    )
-    images = Reader(page(Run("oodzoo run", data=data))).images
+    data = summary({"day": ["day/cat/1.png", "day/dog/1.png"], "night": ["night/cat/2.png"]})
+    images = Reader(page(Run("oodzoo run", data=data), photos)).images
     assert [image["alt"] for image in images] == ["cat, day", "dog, day", "cat, night"]
     url = images[0]["src"]
     assert url is not None
@@ -60,19 +57,21 @@ def test_thumbnails_are_small_copies(photos: Path) -> None:
 
 def test_only_images_of_the_run_are_shown(photos: Path) -> None:
     """A run on a sample of the folder shows images of the sample."""
-    data = summary(photos, {"day": ["day/dog/2.png"]})
-    assert shown(data) == ["dog, day"]
+    data = summary({"day": ["day/dog/2.png"]})
+    assert shown(data, photos) == ["dog, day"]
 
 
 def test_unreadable_images_are_skipped(photos: Path) -> None:
     (photos / "day" / "cat" / "1.png").write_bytes(b"no image")
-    data = summary(photos, {"day": ["day/cat/1.png", "day/cat/gone.png", "day/dog/1.png"]})
-    assert shown(data) == ["dog, day"]
+    data = summary({"day": ["day/cat/1.png", "day/cat/gone.png", "day/dog/1.png"]})
+    assert shown(data, photos) == ["dog, day"]
 
 
-def test_no_thumbnails_if_the_images_are_gone(photos: Path) -> None:
-    data = summary(photos, {"day": ["day/cat/1.png"]})
-    assert shown(replace(data, root=str(photos / "gone"))) == []
+def test_no_thumbnails_if_the_images_are_gone_or_their_folder_is_unknown(photos: Path) -> None:
+    data = summary({"day": ["day/cat/1.png"]})
+    assert shown(data, photos) == ["cat, day"]
+    assert shown(data, photos / "gone") == []
+    assert shown(data, None) == []
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,11 @@ def test_the_number_of_thumbnails_is_limited(
 ) -> None:
     write_image(tmp_path / "d" / "cat" / "1.png")
     examples = {f"d{at}": ["d/cat/1.png"] * per_domain for at in range(domains)}
-    assert len(shown(summary(tmp_path, examples))) == expected
+    assert len(shown(summary(examples), tmp_path)) == expected
 
 
-def test_the_lead_counts_in_the_singular_too(photos: Path) -> None:
-    data = summary(photos, {})
+def test_the_lead_counts_in_the_singular_too() -> None:
+    data = summary({})
     assert data_section(data).lead == "8 images, 2 domains, 2 classes."
     one = replace(data, images=1, classes=("cat",), domains={"day": {"cat": 1}}, skipped=1)
     lead = "1 image, 1 domain, 1 class. Skipped as unreadable: 1 image."

@@ -14,7 +14,7 @@ import pytest
 from oodzoo.demo import zoo_file
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
-from oodzoo.zoo.spec import verified_file
+from oodzoo.zoo.spec import portable_source, verified_file
 
 MINIMAL = {"name": '"net"', "source": '"onnx/net.onnx"'}
 
@@ -231,3 +231,21 @@ def test_modified_model_is_rejected(tmp_path: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError, match="download the file again or correct the zoo"):
         load_model(dataclasses.replace(spec, folder=tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("source", "portable"),
+    [
+        ("onnx//home/ada/net.onnx", "onnx/net.onnx"),
+        ("onnx/models/net.onnx", "onnx/net.onnx"),
+        ("hf//home/ada/checkpoint", "hf/checkpoint"),
+        ("hf/~/checkpoint", "hf/checkpoint"),
+        ("open_clip/ViT-B-16//home/ada/net.safetensors", "open_clip/net.safetensors"),
+        ("open_clip/local-dir:/home/ada/clip", "open_clip/clip"),
+        ("hf/facebook/dinov2-small", "hf/facebook/dinov2-small"),
+        ("timm/resnet50.a1_in1k", "timm/resnet50.a1_in1k"),
+        ("open_clip/ViT-B-16/openai", "open_clip/ViT-B-16/openai"),
+    ],
+)
+def test_portable_sources_name_no_folders(source: str, portable: str) -> None:
+    assert portable_source(ModelSpec(name="net", source=source)) == portable

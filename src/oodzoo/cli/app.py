@@ -16,6 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 import oodzoo
+from oodzoo._text import printable
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 
@@ -88,11 +89,11 @@ def _report_error(error: Exception, debug: bool) -> int:
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
-    print(f"warning: {' '.join(str(message).split())}", file=sys.stderr)
+    print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
 def _print_error(message: str) -> None:
-    print(f"oodzoo: {' '.join(message.splitlines())}", file=sys.stderr)
+    print(f"oodzoo: {printable(' '.join(message.splitlines()))}", file=sys.stderr)
 
 
 def main() -> None:

@@ -34,10 +34,8 @@ def demo(
     )
     config = RunConfig(extraction=ExtractionConfig(device="cpu"))
     run_and_show(terminal, dataset, load_zoo("demo"), out, config)
-    terminal.say(
-        "On your own data, with a folder photos/<domain>/<class>/<image>:\n"
-        "  oodzoo run photos/ --zoo modern --out job/"
-    )
+    terminal.say("On your own data, with a folder photos/<domain>/<class>/<image>:")
+    terminal.say("  oodzoo run photos/ --zoo modern --out job/")
 
 
 def _require_demo_folder(folder: Path) -> None:

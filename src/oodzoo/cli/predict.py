@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, csv_cell, printable
 from oodzoo.cli.app import command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.terminal import Terminal
@@ -145,22 +145,25 @@ def _csv(stream: TextIO, classes: Sequence[str]) -> Write:
     writer.writerow(["path", "label", "distance", "out_of_domain", *(f"p({c})" for c in classes)])
 
     def write(found: Prediction) -> None:
+        names = [csv_cell(found.path), csv_cell(found.label)]
         numbers = [f"{p:.6g}" for p in found.probabilities]
-        row = [found.path, found.label, f"{found.distance:.4g}", int(found.out_of_domain)]
-        writer.writerow([*row, *numbers])
+        writer.writerow([*names, f"{found.distance:.4g}", int(found.out_of_domain), *numbers])
 
     return write
 
 
 def _table(stream: TextIO, classes: Sequence[str]) -> Write:
-    width = max(5, *map(len, classes))
+    # the names in a file stay as they are
+    shown = printable if stream is sys.stdout else str
+    width = max(5, *(len(shown(name)) for name in classes))
     stream.write(f"{'label':{width}}  prob.  dist.    image\n")
 
     def write(found: Prediction) -> None:
         far = "far" if found.out_of_domain else ""
+        label = shown(str(found.label))
         stream.write(
-            f"{found.label!s:{width}}  {found.probabilities.max():5.3f}  {found.distance:5.2f} "
-            f"{far:3} {found.path}\n"
+            f"{label:{width}}  {found.probabilities.max():5.3f}  {found.distance:5.2f} "
+            f"{far:3} {shown(str(found.path))}\n"
         )
 
     return write

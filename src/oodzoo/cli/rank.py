@@ -83,7 +83,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
-    terminal.line(
+    terminal.lines(
         f"{interval}discr., stab.: discriminability and stability.\n"
         "acc.: mean accuracy over held-out domains, with the 90 % interval of that mean;\n"
         "on a single new domain, accuracy varies more.\n"

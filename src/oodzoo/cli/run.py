@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -101,12 +102,32 @@ def run_and_show(
         terminal.warn(issue.message)
     with ExitStack() as bars:
         observer = _TerminalObserver(terminal, bars, out, len(zoo))
-        typed = shlex.join(["oodzoo", *sys.argv[1:]])
+        typed = _typed(sys.argv[1:], out, zoo)
         result = run_pipeline(dataset, zoo, out, config=config, observer=observer, command=typed)
     page = out / "report.html"
     terminal.say(f"Report: {page}")
     terminal.say(f"Predict with: oodzoo predict {out / 'model'} IMAGE|FOLDER ...")
     terminal.document({**result.to_dict(), "report": str(page)})
+
+
+def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
+    """The command line for the record: files and folders without the folders above them."""
+    from oodzoo.zoo.spec import portable_source
+
+    shared = ["oodzoo"]
+    for argument in arguments:
+        option, value = "", argument
+        if argument.startswith("-") and "=" in argument:
+            option, value = argument.split("=", 1)
+            option += "="
+        path = Path(value)
+        exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
+        if exists or path == out or path.is_absolute():
+            value = path.name or value
+        for spec in zoo:
+            value = value.replace(spec.source, portable_source(spec))
+        shared.append(option + value)
+    return shlex.join(shared)
 
 
 class _TerminalObserver(Observer):

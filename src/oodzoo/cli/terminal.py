@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from oodzoo._text import printable
 from oodzoo.events import Progress
 
 Document = dict[str, Any]
@@ -37,10 +38,11 @@ class Terminal:
     def say(self, message: str) -> None:
         """Write a message about the current step."""
         if not self.quiet:
-            self.messages.print(message, markup=False, soft_wrap=True)
+            self.messages.print(printable(message), markup=False, soft_wrap=True)
 
     def warn(self, message: str) -> None:
-        self.messages.print(f"warning: {message}", style="yellow", markup=False, soft_wrap=True)
+        text = f"warning: {printable(message)}"
+        self.messages.print(text, style="yellow", markup=False, soft_wrap=True)
 
     def document(self, document: Document) -> None:
         """Write the result as one JSON document, with `--json` only."""
@@ -52,7 +54,12 @@ class Terminal:
     def line(self, text: str) -> None:
         """Write a line of the result, without `--json` only."""
         if not self.json:
-            self._results.print(text, markup=False)
+            self._results.print(printable(text), markup=False)
+
+    def lines(self, text: str) -> None:
+        """Write several lines of the result, without `--json` only."""
+        for line in text.splitlines():
+            self.line(line)
 
     def table(
         self,
@@ -69,19 +76,24 @@ class Terminal:
         from rich.table import Table
         from rich.text import Text
 
+        heading = None if title is None else Text(printable(title), style="table.title")
         table = Table(
-            title=title, title_justify="left", box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 0)
+            title=heading,
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+            show_edge=False,
+            padding=(0, 0),
         )
         for index, column in enumerate(columns):
             number = index >= left
             table.add_column(
-                Text(column),
+                Text(printable(column)),
                 justify="right" if number else "left",
                 no_wrap=number,
                 overflow="fold",  # a truncated name could not be copied
             )
         for row in rows:
-            table.add_row(*(Text(str(cell)) for cell in row))
+            table.add_row(*(Text(printable(str(cell))) for cell in row))
         self._results.print(table)
 
     @contextmanager

@@ -25,7 +25,7 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
             n = len(next(iter(comparison.beds.values())).models)
             which = "with a classifier head" if suffix else "all"
             _show_taus(terminal, comparison, kind, f"{title}, {n} models ({which})")
-    terminal.line(
+    terminal.lines(
         "Below each value: its 90 % interval, from resampling the models.\n"
         "~: statistically tied with the best of the row (weighted tau only), as the 90 %\n"
         "interval of the difference contains zero."
@@ -99,7 +99,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         [_cells(name, bed, uneven) for name in order],
         title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
     )
-    terminal.line(
+    terminal.lines(
         "w. tau: weighted tau with the accuracy of linear probes on test domains.\n"
         "90 %: its interval from resampling models. ~: statistically tied with the best.\n"
         "regret: points of accuracy lost by using the top model under the score."
@@ -149,7 +149,7 @@ def show_comparison(terminal: Terminal, comparison: Comparison) -> None:
             table = [[*row, cell] for row, cell in zip(table, columns.pop(0), strict=True)]
         terminal.table(table[0], table[1:])
         head, left = ["score"], [row[:1] for row in left]
-    terminal.line(
+    terminal.lines(
         "mean: weighted tau, averaged over the data sets that have the score.\n"
         "90 %: its interval. ~: statistically tied with the best.\n"
         "regret: points of accuracy lost, averaged likewise."

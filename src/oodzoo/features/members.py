@@ -12,7 +12,7 @@ from oodzoo.errors import InputError
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import resolve_device
-from oodzoo.zoo.spec import require_unique_names, verified_file
+from oodzoo.zoo.spec import portable_source, require_unique_names, verified_file
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]
 """What :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and loaded models."""
@@ -66,12 +66,8 @@ class LoadedModel:
     def record(self, dtype: str) -> ModelRecord:
         """Describe the model for a store whose features have this dtype, independent of place."""
         info, spec = self.model.info, self.spec
-        if spec is None:
-            source = "python"
-        else:
-            source = f"onnx/{spec.file.name}" if spec.kind == "onnx" else spec.source
         return ModelRecord(
-            source=source,
+            source="python" if spec is None else portable_source(spec),
             fingerprint=info.fingerprint,
             feature_dim=info.feature_dim,
             n_logits=info.n_logits,

@@ -15,7 +15,7 @@ from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
 from oodzoo.predictor.models import PredictorModel, file_digests
 from oodzoo.zoo import ModelSpec, Preprocessing
-from oodzoo.zoo.spec import check_spec
+from oodzoo.zoo.spec import check_spec, local_path
 
 FOLDER = "models"
 
@@ -120,16 +120,3 @@ def _plan_onnx_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path
             )
         copies[f"{home}/{relative.as_posix()}"] = weights
     return f"onnx/{home}/{spec.name}.onnx", copies
-
-
-def local_path(spec: ModelSpec) -> Path | None:
-    """The local folder or file that the source of a model names; None for a hub."""
-    if spec.kind == "onnx":
-        return spec.file
-    scheme, colon, path = spec.identifier.partition(":")
-    if colon:
-        return spec.folder / path if scheme == "local-dir" else None
-    tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
-    if spec.kind in ("hf", "open_clip") and tag.startswith((".", "/", "~")):
-        return spec.folder / Path(tag).expanduser()
-    return None

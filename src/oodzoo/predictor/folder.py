@@ -42,11 +42,12 @@ from oodzoo._io import (
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model, local_path
+from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.predictor.temporaries import new_folder
+from oodzoo.zoo.spec import local_path
 
 SCHEMA = 1
 _KIND = "oodzoo predictor"

@@ -12,6 +12,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from oodzoo._text import csv_cell
 from oodzoo.report.chart import Chart
 from oodzoo.report.numbers import MISSING, is_number, number, significant, span
 
@@ -80,7 +81,7 @@ class Table:
             [f"{column.key}_low", f"{column.key}_high"] if column.interval else [column.key]
             for column in self.columns
         ]
-        writer.writerow(chain.from_iterable(keys))
+        writer.writerow(map(csv_cell, chain.from_iterable(keys)))
         for row in self.rows:
             cells = zip(self.columns, row, strict=True)
             writer.writerow(chain.from_iterable(_csv_cells(*cell) for cell in cells))
@@ -104,8 +105,8 @@ def _csv_text(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
-        return ";".join(map(str, value))
-    return repr(value) if isinstance(value, float) else value
+        return csv_cell(";".join(map(str, value)))
+    return repr(value) if isinstance(value, float) else csv_cell(value)
 
 
 @dataclass(frozen=True)

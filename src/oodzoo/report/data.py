@@ -19,13 +19,13 @@ SIDE = 72
 """Pixels of a thumbnail."""
 
 
-def data_section(data: DataSummary) -> Section:
-    """The images of a run: how many of each class and domain, and a few examples."""
+def data_section(data: DataSummary, root: Path | None = None) -> Section:
+    """The images of a run: how many of each class and domain, and examples from their folder."""
     lead = f"{count(data.images, 'image')}, {dimensions(data)}."
     if data.skipped:
         lead += f" Skipped as unreadable: {count(data.skipped, 'image')}."
     blocks: list[Block] = []
-    if rows := _thumbnails(data):
+    if root is not None and (rows := _thumbnails(data, root)):
         blocks.append(Gallery(rows))
     blocks.append(Figure("Images by class and domain", table=_counts(data), folded=False))
     blocks.append(Facts([("Path", data.path), ("Fingerprint", data.fingerprint)]))
@@ -51,7 +51,7 @@ def _counts(data: DataSummary) -> Table:
     return Table("counts", "Images by class and domain", columns, rows)
 
 
-def _thumbnails(data: DataSummary) -> list[tuple[str, list[Thumbnail]]]:
+def _thumbnails(data: DataSummary, root: Path) -> list[tuple[str, list[Thumbnail]]]:
     """The first readable examples of each domain; none if the images have been removed."""
     most = max(1, min(PER_DOMAIN, IN_TOTAL // max(len(data.examples), 1)))
     rows = []
@@ -61,7 +61,7 @@ def _thumbnails(data: DataSummary) -> list[tuple[str, list[Thumbnail]]]:
             if len(thumbnails) == most:
                 break
             try:
-                url = _data_url(Path(data.root) / example.path)
+                url = _data_url(root / example.path)
             except UnreadableImageError:
                 continue
             thumbnails.append(Thumbnail(url, f"{example.label}, {domain}"))

@@ -149,6 +149,25 @@ def require_unique_names(names: Iterable[str], context: str) -> None:
         seen.add(name.casefold())
 
 
+def local_path(spec: ModelSpec) -> Path | None:
+    """The local folder or file that the source of a model names; None for a hub."""
+    if spec.kind == "onnx":
+        return spec.file
+    scheme, colon, path = spec.identifier.partition(":")
+    if colon:
+        return spec.folder / path if scheme == "local-dir" else None
+    tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
+    if spec.kind in ("hf", "open_clip") and tag.startswith((".", "/", "~")):
+        return spec.folder / Path(tag).expanduser()
+    return None
+
+
+def portable_source(spec: ModelSpec) -> str:
+    """The source of a model; of a local folder or file, only its name."""
+    local = local_path(spec)
+    return spec.source if local is None else f"{spec.kind}/{local.name}"
+
+
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:
     """Return the file of a model and its SHA-256, checked against the one in its zoo file."""
     try:
