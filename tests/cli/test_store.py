@@ -216,7 +216,7 @@ def test_check(run: Run, store: Path) -> None:
     (file,) = store.glob("models/separable_shapes/00000-00001.features.*.npy")
     name = file.relative_to(store).as_posix()
     file.write_bytes(b"")
-    outcome = run("store", "check", store, "--json", "--quiet")
+    outcome = run("store", "check", store, "--json")
     assert outcome.code == 2
     assert [entry["path"] for entry in outcome.document["damaged"]] == [name]
     *named, last = outcome.err.splitlines()

@@ -34,9 +34,62 @@ def test_with_json_stdout_holds_one_document(capsys: Captured) -> None:
     assert "a problem" in err
 
 
-def test_quiet_leaves_warnings(capsys: Captured) -> None:
-    write_everything(Terminal(quiet=True))
-    assert capsys.readouterr().err.splitlines() == ["warning: a problem"]
+@pytest.mark.parametrize(
+    ("n", "line"),
+    [(1, "1 warning; run without -q to see it"), (2, "2 warnings; run without -q to see them")],
+)
+def test_quiet_counts_warnings(capsys: Captured, n: int, line: str) -> None:
+    with Terminal(quiet=True) as terminal:
+        for _ in range(n):
+            write_everything(terminal)
+        assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.splitlines() == [line]
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_no_warnings_are_not_counted(capsys: Captured, quiet: bool) -> None:
+    with Terminal(quiet=quiet):
+        pass
+    assert capsys.readouterr().err == ""
+
+
+def test_many_warnings_of_a_kind_are_abbreviated(capsys: Captured) -> None:
+    with Terminal() as terminal:
+        for n in range(1, 1031):
+            terminal.warn(f"skipped {f'{n}.png'!r}: it is empty")
+            if n <= 20:
+                terminal.warn(f"image {n}")
+        terminal.warn("the end")
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2 * 20 + 2
+    assert "warning: skipped '20.png': it is empty" in lines
+    assert lines[-2:] == ["warning: the end", "warning: 1,010 more: skipped '…': it is empty"]
+
+
+def test_other_words_are_another_kind(capsys: Captured) -> None:
+    with Terminal() as terminal:
+        for n in range(30):
+            terminal.warn(f"the store's part {n} isn't in {'x'!r}")
+    assert len(capsys.readouterr().err.splitlines()) == 30
+
+
+def test_quoted_names_with_apostrophes_are_of_one_kind(capsys: Captured) -> None:
+    with Terminal() as terminal:
+        for n in range(30):
+            name = f"{n} isn't" if n % 2 else f"{n}"
+            terminal.warn(f"the store's model {name!r} failed")
+    assert capsys.readouterr().err.splitlines()[20:] == [
+        "warning: 10 more: the store's model '…' failed"
+    ]
+
+
+def test_warnings_of_python_are_counted_too(capsys: Captured) -> None:
+    with Terminal() as terminal:
+        for n in range(22):
+            terminal.show_warning(UserWarning(f"odd\n  {str(n)!r}"), UserWarning, "x.py", 3)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "warning: odd '0'"
+    assert lines[20:] == ["warning: 2 more: odd '…'"]
 
 
 def test_no_progress_without_a_terminal() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import io
@@ -22,6 +23,12 @@ from oodzoo.errors import InputError
 
 OK, INTERNAL_ERROR, INPUT_ERROR, INTERRUPTED = 0, 1, 2, 130
 
+# What is kept after Ctrl-C, for several commands.
+FEATURES_KEPT = "finished features are kept, rerun the command to resume"
+STORE_VALID = "the store is as before or as after the command, rerun it to finish"
+FILES_COMPLETE = "output files are unchanged or complete"
+MODELS_CACHED = f"finished models are cached in the store if it is writable, {FILES_COMPLETE}"
+
 app = typer.Typer(
     name="oodzoo",
     help="Choose and combine pre-trained models for data from unseen domains.",
@@ -32,7 +39,9 @@ app = typer.Typer(
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Do not print messages or progress.")]
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="Print no messages, progress or warnings.")
+]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the full traceback of errors.")]
 
 
@@ -40,25 +49,41 @@ def command(
     name: str,
     *,
     example: str,
+    interrupted: str = "",
     group: typer.Typer = app,
     cls: type[TyperCommand] = TyperCommand,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose first parameter is a Terminal.
 
     Adds `--json`, `--quiet` and `--debug`, and turns exceptions into one line and an exit code:
-    2 for an input error, 1 for an internal error.
+    2 for an input error, 1 for an internal error, 130 for Ctrl-C.
+
+    Parameters
+    ----------
+    name, example : str
+    interrupted : str
+        What is kept after Ctrl-C; required for commands that write files.
+    group : typer.Typer
+    cls : type
     """
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(body)
         def run(*, json: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
+            terminal = Terminal(json=json, quiet=quiet)
+            warnings.showwarning = terminal.show_warning
             try:
-                body(Terminal(json=json, quiet=quiet), **arguments)
+                with terminal:
+                    body(terminal, **arguments)
             except (typer.Exit, BrokenPipeError):
                 raise
+            except KeyboardInterrupt:
+                _print_error("; ".join(filter(None, ("interrupted", interrupted))))
+                raise typer.Exit(INTERRUPTED) from None
             except Exception as error:
                 raise typer.Exit(_report_error(error, debug)) from None
 
+        run.interrupted = interrupted  # type: ignore[attr-defined]
         run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
         group.command(name, cls=cls, epilog=f"Example: {example}")(run)
         return body
@@ -83,9 +108,34 @@ def _report_error(error: Exception, debug: bool) -> int:
     if isinstance(error, InputError):
         _print_error(str(error))
         return INPUT_ERROR
+    if isinstance(error, OSError) and (explanation := _explain(error)) is not None:
+        _print_error(explanation)
+        return INPUT_ERROR
     hint = "" if debug else " (please report it, with the output of --debug)"
     _print_error(f"unexpected {type(error).__name__}: {error}{hint}")
     return INTERNAL_ERROR
+
+
+_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF}
+_PATH_ERRORS = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR),
+}
+
+
+def _explain(error: OSError) -> str | None:
+    """Explain an error of a path or of stdout, which are input errors; None for other errors."""
+    if error.filename is not None and error.errno in _PATH_ERRORS:
+        return f"cannot use {os.fsdecode(error.filename)!r}: {error.strerror}"
+    if error.filename is None and error.errno in _WRITE_ERRORS:  # those of files have an advice
+        _discard_stdout()
+        return f"cannot write to stdout: {error.strerror}"
+    return None
+
+
+def _discard_stdout() -> None:
+    """Prevent another error when the interpreter writes the rest of stdout at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -100,26 +150,45 @@ def main() -> None:
     """Run the command `oodzoo`."""
     warnings.filterwarnings("ignore", module="PIL")  # data.images checks the files itself
     warnings.showwarning = _show_warning
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for ASCII terminals
     try:
         code = _run()
         sys.stdout.flush()
-    except (BrokenPipeError, SystemExit) as error:
+    except (OSError, SystemExit) as error:
         # The reader closed the pipe, as `head` does: not an error. Rich turns that into an exit.
-        if not isinstance(error.__context__ or error, BrokenPipeError):
+        if isinstance(error.__context__ or error, BrokenPipeError):
+            _discard_stdout()
+            code = OK
+        elif isinstance(error, OSError):  # of stdout: a command reports other errors itself
+            code = _report_error(error, debug=False)
+        else:
             raise
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = OK
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Exit if stdout is closed; open the null device in place of a closed stdin or stderr.
+
+    Otherwise the next file that is opened would get the number of the closed stream.
+    """
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
+    if sys.stdout is None:
+        _print_error("stdout is closed; redirect it to a file or to the null device")
+        sys.exit(INPUT_ERROR)
 
 
 def _run() -> int:
     try:
-        code = app(standalone_mode=False) or OK
-    except KeyboardInterrupt:  # newer versions of typer return an exit code instead
-        code = INTERRUPTED
+        return int(app(standalone_mode=False) or OK)
+    except KeyboardInterrupt:  # before or after the command itself
+        _print_error("interrupted")
+        return INTERRUPTED
     except Exception as error:
         # A usage error of the parser. Its class depends on the version of typer, but all of
         # them have `format_message`.
@@ -130,9 +199,6 @@ def _run() -> int:
         if message := error.format_message():
             _print_error(f"{message} (see {path} --help)")
         return INPUT_ERROR
-    if code == INTERRUPTED:
-        _print_error("interrupted; finished work is kept, rerun the command to resume")
-    return int(code)
 
 
 def _print_version(wanted: bool) -> None:

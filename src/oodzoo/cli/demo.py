@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.run import run_and_show
 from oodzoo.cli.terminal import Terminal
 
 
-@command("demo", example="oodzoo demo --out demo/")
+@command("demo", example="oodzoo demo --out demo/", interrupted=FEATURES_KEPT)
 def demo(
     terminal: Terminal,
     out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from oodzoo.cli.app import command
+from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
     ComputeOption,
     ProtocolOption,
@@ -25,7 +25,7 @@ _WIDTH = 80
 _NARROWEST_COLUMN = len("100.0")
 
 
-@command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7")
+@command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7", interrupted=MODELS_CACHED)
 def evaluate(
     terminal: Terminal,
     store: StoreArgument,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from oodzoo.record import ExtractionSummary
 
 
-@command("extract", example="oodzoo extract photos/ --zoo timm/resnet50.a1_in1k --store features/")
+@command(
+    "extract",
+    example="oodzoo extract photos/ --zoo timm/resnet50.a1_in1k --store features/",
+    interrupted=FEATURES_KEPT,
+)
 def extract(
     terminal: Terminal,
     source: DataArgument,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import (
     ZOO_HELP,
     ComputeOption,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
 
 
-@command("fit", example="oodzoo fit features/ --out model/")
+@command("fit", example="oodzoo fit features/ --out model/", interrupted=FILES_COMPLETE)
 def fit(
     terminal: Terminal,
     store: StoreArgument,
@@ -97,7 +97,7 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> N
     )
 
 
-@command("export", example="oodzoo export model/ model.onnx")
+@command("export", example="oodzoo export model/ model.onnx", interrupted=FILES_COMPLETE)
 def export(
     terminal: Terminal,
     model: PredictorArgument,

@@ -8,12 +8,16 @@ from typing import Annotated
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.options import DtypeOption, NewStoreOption
 from oodzoo.cli.terminal import Terminal
 
 
-@command("import", example="oodzoo import resnet50.npy vit.npy --table rows.csv --store features/")
+@command(
+    "import",
+    example="oodzoo import resnet50.npy vit.npy --table rows.csv --store features/",
+    interrupted=FEATURES_KEPT,
+)
 def import_(
     terminal: Terminal,
     files: Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from oodzoo._text import count, csv_cell, printable
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.terminal import Terminal
 
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from oodzoo.predictor import Prediction
 
 
-@command("predict", example="oodzoo predict model/ photos/new/ --format csv")
+@command(
+    "predict", example="oodzoo predict model/ photos/new/ --format csv", interrupted=FILES_COMPLETE
+)
 def predict(
     terminal: Terminal,
     model: PredictorArgument,

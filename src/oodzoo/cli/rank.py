@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from oodzoo.cli.app import command
+from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
@@ -34,7 +34,12 @@ class _NamingScores(TyperCommand):
         return super().get_help(ctx)
 
 
-@command("rank", example="oodzoo rank features/ --score accuracy", cls=_NamingScores)
+@command(
+    "rank",
+    example="oodzoo rank features/ --score accuracy",
+    interrupted=MODELS_CACHED,
+    cls=_NamingScores,
+)
 def rank(
     terminal: Terminal,
     store: StoreArgument,

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.terminal import Terminal
 
 
-@command("report", example="oodzoo report job/ --format png")
+@command("report", example="oodzoo report job/ --format png", interrupted=FILES_COMPLETE)
 def report(
     terminal: Terminal,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import command
+from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from oodzoo.zoo import ModelSpec
 
 
-@command("run", example="oodzoo run photos/ --zoo modern --out job/")
+@command("run", example="oodzoo run photos/ --zoo modern --out job/", interrupted=FEATURES_KEPT)
 def run(
     terminal: Terminal,
     source: DataArgument,

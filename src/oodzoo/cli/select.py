@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import command
+from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
     ComputeOption,
     ScoreOption,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WIDTH = 100
 
 
-@command("select", example="oodzoo select features/ --top-k 3")
+@command("select", example="oodzoo select features/ --top-k 3", interrupted=MODELS_CACHED)
 def select(
     terminal: Terminal,
     store: StoreArgument,

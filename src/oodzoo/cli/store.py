@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from oodzoo._text import count
-from oodzoo.cli.app import app, command
+from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.options import DataArgument, RootOption, StoreArgument, UnlabelledOption
 from oodzoo.cli.terminal import Terminal
 
@@ -71,7 +71,12 @@ def du(terminal: Terminal, store: StoreArgument) -> None:
     terminal.document(msgspec.to_builtins(usage))
 
 
-@command("rm", example="oodzoo store rm features/ resnet50 vit_small", group=group)
+@command(
+    "rm",
+    example="oodzoo store rm features/ resnet50 vit_small",
+    interrupted="some models may be removed already, rerun the command for the others",
+    group=group,
+)
 def rm(
     terminal: Terminal,
     store: StoreArgument,
@@ -86,7 +91,7 @@ def rm(
     terminal.document({"removed": removed, "bytes": freed})
 
 
-@command("prune", example="oodzoo store prune features/", group=group)
+@command("prune", example="oodzoo store prune features/", interrupted=STORE_VALID, group=group)
 def prune(
     terminal: Terminal,
     store: StoreArgument,
@@ -108,7 +113,9 @@ def prune(
     terminal.document(msgspec.to_builtins(pruned))
 
 
-@command("sync", example="oodzoo store sync features/ photos/", group=group)
+@command(
+    "sync", example="oodzoo store sync features/ photos/", interrupted=STORE_VALID, group=group
+)
 def sync(
     terminal: Terminal,
     store: StoreArgument,
@@ -162,7 +169,12 @@ def sync(
     terminal.document(msgspec.to_builtins(changes))
 
 
-@command("check", example="oodzoo store check features/", group=group)
+@command(
+    "check",
+    example="oodzoo store check features/",
+    interrupted="only --repair changes the store, rerun the command to finish",
+    group=group,
+)
 def check(
     terminal: Terminal,
     store: StoreArgument,
@@ -204,7 +216,12 @@ def check(
         )
 
 
-@command("merge", example="oodzoo store merge first/ second/ --out both/", group=group)
+@command(
+    "merge",
+    example="oodzoo store merge first/ second/ --out both/",
+    interrupted=FEATURES_KEPT,
+    group=group,
+)
 def merge(
     terminal: Terminal,
     stores: Annotated[
@@ -223,7 +240,7 @@ def merge(
     terminal.document({"store": str(out), "models": list(merged.models), "images": merged.n_images})
 
 
-@command("upgrade", example="oodzoo store upgrade features/", group=group)
+@command("upgrade", example="oodzoo store upgrade features/", interrupted=STORE_VALID, group=group)
 def upgrade(terminal: Terminal, store: StoreArgument) -> None:
     """Upgrade a store written by an older version, in place."""
     from oodzoo.store.upgrade import upgrade_store

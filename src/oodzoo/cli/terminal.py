@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
-from oodzoo._text import printable
+from oodzoo._text import count, printable
 from oodzoo.events import Progress
 
 Document = dict[str, Any]
+
+_MOST_OF_A_KIND = 20
+_QUOTED = re.compile(r"""(?<!\w)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)""")
 
 
 class Terminal:
     """Where a command writes.
 
-    With `json`, stdout gets one JSON document instead of tables. With `quiet`, messages and
-    progress are left out. Warnings and errors are always written, to stderr.
+    With `json`, stdout gets one JSON document instead of tables. With `quiet`, messages, progress
+    and warnings are left out; the number of warnings is written at the end. Otherwise at most 20
+    warnings that differ only in quoted parts are written, and the number of the others at the end.
+    Used as a context manager, which ends with these numbers.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
@@ -30,6 +37,20 @@ class Terminal:
         width = None if sys.stdout.isatty() else 10_000
         self._results = Console(highlight=False, emoji=False, width=width)
         self.messages = Console(stderr=True, highlight=False, emoji=False)
+        self._warnings: Counter[str] = Counter()  # by kind
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.quiet:
+            if n := self._warnings.total():
+                see = "it" if n == 1 else "them"
+                self._write(f"{count(n, 'warning')}; run without -q to see {see}")
+            return
+        for kind, n in self._warnings.items():
+            if n > _MOST_OF_A_KIND:
+                self._write_warning(f"{n - _MOST_OF_A_KIND:,} more: {kind}")
 
     @property
     def shows_progress(self) -> bool:
@@ -38,11 +59,23 @@ class Terminal:
     def say(self, message: str) -> None:
         """Write a message about the current step."""
         if not self.quiet:
-            self.messages.print(printable(message), markup=False, soft_wrap=True)
+            self._write(message)
 
     def warn(self, message: str) -> None:
-        text = f"warning: {printable(message)}"
-        self.messages.print(text, style="yellow", markup=False, soft_wrap=True)
+        kind = _QUOTED.sub("'…'", message)
+        self._warnings[kind] += 1
+        if not self.quiet and self._warnings[kind] <= _MOST_OF_A_KIND:
+            self._write_warning(message)
+
+    def show_warning(self, message: Warning | str, *_: object, **__: object) -> None:
+        """Write a warning of Python, as :func:`warnings.showwarning`."""
+        self.warn(" ".join(str(message).split()))
+
+    def _write(self, message: str, style: str | None = None) -> None:
+        self.messages.print(printable(message), style=style, markup=False, soft_wrap=True)
+
+    def _write_warning(self, message: str) -> None:
+        self._write(f"warning: {message}", style="yellow")
 
     def document(self, document: Document) -> None:
         """Write the result as one JSON document, with `--json` only."""

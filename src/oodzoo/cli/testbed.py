@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo.cli.app import command
+from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import (
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from oodzoo.testbed import TestBed
 
 
-@command("testbed", example="oodzoo testbed paper")
+@command("testbed", example="oodzoo testbed paper", interrupted=MODELS_CACHED)
 def compare_scores(
     terminal: Terminal,
     target: Annotated[
