@@ -12,6 +12,7 @@ import os
 import platform
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,12 @@ def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
     with explaining_disk_errors(path), _temporary(path.parent, content) as temporary:
         temporary.replace(path)
+
+
+def write_tidily(path: Path, content: bytes) -> None:
+    """Write a file atomically, and remove what killed processes left in its folder."""
+    remove_stale(path.parent)
+    write_bytes(path, content)
 
 
 def write_new(path: Path, content: bytes) -> bool:
@@ -190,6 +197,19 @@ def remove_temporaries(folder: Path) -> None:
             with contextlib.suppress(OSError):  # removed by another process, or not permitted
                 if is_stale(path):
                     path.unlink()
+
+
+def remove_stale(folder: Path) -> None:
+    """Remove the temporary files and folders of killed runs in a folder, not in those below it."""
+    with contextlib.suppress(OSError):  # not permitted
+        for entry in list(folder.iterdir()):
+            with contextlib.suppress(OSError):  # removed by another process, or not permitted
+                if not is_temporary(entry.name) or not is_stale(entry):
+                    continue
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink()
 
 
 def is_stale(temporary: Path) -> bool:

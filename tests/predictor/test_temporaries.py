@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import oodzoo
-from oodzoo._io import temporary_name
-from oodzoo.predictor.temporaries import new_folder, remove_stale, replacing_text
+from oodzoo._io import remove_stale, temporary_name
+from oodzoo.predictor.temporaries import new_folder, replacing_text
 
 Process = Callable[..., subprocess.Popen[str]]
 Killed = Callable[..., bool]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import write_bytes
+from oodzoo._io import write_tidily
 from oodzoo.errors import InputError
 
 VERSION = 3
@@ -51,4 +51,4 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
     with contextlib.suppress(InputError):
-        write_bytes(path, buffer.getvalue())
+        write_tidily(path, buffer.getvalue())

@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo import scores, testbed
-from oodzoo._io import file_digest, locked
-from oodzoo._text import without_folders
+from oodzoo._io import file_digest, is_temporary, locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.choice import choose_top_k
 from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
-from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.pipeline.config import RunConfig
@@ -26,20 +24,11 @@ from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import (
-    DataSummary,
-    Example,
-    ExtractionSummary,
-    PredictorSummary,
-    Run,
-    is_run,
-    write_local,
-)
+from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run, is_run
 from oodzoo.report import write_report
 from oodzoo.selection.select import select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
-from oodzoo.zoo.spec import local_path
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""
@@ -56,10 +45,8 @@ def run(
 ) -> Run:
     """Run the whole pipeline: extract, rank, select, evaluate, fit, compare scores, report.
 
-    Writes `store/`, `model/`, `report.html`, `run.json` and `local.json` in a folder. A stage is
-    skipped if its inputs have not changed since an earlier run in the folder, so a stopped run is
-    resumed. `report.html` and `run.json` name files and folders without the folders above them;
-    `local.json` has the folder of the images, and is not meant to be shared.
+    Writes `store/`, `model/`, `report.html` and `run.json` in a folder. A stage is skipped if its
+    inputs have not changed since an earlier run in the folder, so a stopped run is resumed.
 
     Parameters
     ----------
@@ -72,7 +59,7 @@ def run(
     observer : Observer, optional
         Called as the run proceeds.
     command : str, optional
-        The command line, for the record and the report; without paths that others should not see.
+        The command line, for the record.
 
     Returns
     -------
@@ -84,18 +71,16 @@ def run(
     folder, config, observer = Path(out), config or RunConfig(), observer or Observer()
     device = config.compute_device
     settings = {
-        "data": dataset.source.resolve().name,
+        "data": str(dataset.source),
         "images": len(dataset),
         "zoo": [spec.name for spec in specs],
         **dataclasses.asdict(config),
     }
     _require_usable(folder, dataset)
     with locked(folder):
-        call = f"oodzoo.run(…, {folder.resolve().name!r})"
-        recorder = Recorder(folder, command or call, settings, observer)
+        recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings, observer)
         store, models = _extract(recorder, dataset, specs, folder / "store", config, observer)
         recorder.add("data", _summary(dataset, len(store.skipped)))
-        write_local(folder, dataset.root)
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
         ranking = recorder.stage(
@@ -153,8 +138,8 @@ def _require_usable(folder: Path, dataset: ImageDomains) -> None:
     if not folder.is_dir() or is_run(folder):
         return
     # A run that was killed early has no record yet; the demo writes its data first.
-    foreign = sorted({entry.name for entry in folder.iterdir()} - {".lock", "store", "data"})
-    if foreign:
+    names = {entry.name for entry in folder.iterdir() if not is_temporary(entry.name)}
+    if foreign := sorted(names - {".lock", "store", "data"}):
         raise InputError(
             f"{str(folder)!r} is neither empty nor a run (it contains {foreign[0]!r}); choose "
             "another folder"
@@ -179,7 +164,7 @@ def _extract(
         wanted = {spec.name for spec in zoo} - set(done.failed)
         return ExtractionSummary(
             models=tuple(name for name in store.models if name in wanted),
-            failed={spec.name: _reason(spec, done) for spec in zoo if spec.name in done.failed},
+            failed=done.failed,
             outdated=tuple(done.outdated),
             images=store.n_images,
             skipped={**store.skipped, **done.unreadable},
@@ -201,12 +186,6 @@ def _extract(
     ]
     summary = recorder.stage("extraction", inputs, compute, valid=valid)
     return opened[-1], summary.models
-
-
-def _reason(spec: ModelSpec, done: Extraction) -> str:
-    """Why a model failed; files without the folders above them."""
-    reason, local = done.failed[spec.name], local_path(spec)
-    return without_folders(reason if local is None else reason.replace(str(local), local.name))
 
 
 def _best(source: FeatureSource, ranking: Ranking, config: RunConfig) -> list[str]:
@@ -234,7 +213,8 @@ def _fit(
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:
     return DataSummary(
-        path=dataset.source.resolve().name,
+        path=str(dataset.source.resolve()),
+        root=str(dataset.root.resolve()),
         fingerprint=dataset.fingerprint,
         images=len(dataset),
         classes=tuple(dataset.classes),

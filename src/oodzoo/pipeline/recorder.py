@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oodzoo import __version__
-from oodzoo._io import read_json, write_json
+from oodzoo._io import json_bytes, read_json, write_tidily
 from oodzoo.events import Observer
 from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
 
@@ -104,7 +104,8 @@ class Recorder:
         later = [s for s in self._earlier.get("stages", []) if s["name"] not in done]
         parts = {s["name"]: self._earlier[s["name"]] for s in later if s["name"] in self._earlier}
         document = run.to_dict()
-        write_json(self._path, parts | document | {"stages": [*document["stages"], *later]})
+        document = parts | document | {"stages": [*document["stages"], *later]}
+        write_tidily(self._path, json_bytes(document))
         return run
 
 

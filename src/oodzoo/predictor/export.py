@@ -21,14 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import oodzoo
-from oodzoo._io import write_bytes
+from oodzoo._io import write_tidily
 from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
-from oodzoo.predictor.temporaries import remove_stale
 from oodzoo.zoo import Geometry, Model
 
 TOLERANCE = 1e-5
@@ -62,8 +61,7 @@ def export_onnx(
         )
     content: bytes = proto.SerializeToString()
     _require_equal(content, parts, load_models())
-    remove_stale(file.parent)
-    write_bytes(file, content)
+    write_tidily(file, content)
     return file
 
 

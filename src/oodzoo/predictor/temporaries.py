@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from oodzoo._io import explaining_disk_errors, is_stale, is_temporary, temporary_name
+from oodzoo._io import explaining_disk_errors, remove_stale, temporary_name
 
 
 @contextlib.contextmanager
@@ -50,16 +50,3 @@ def new_folder(folder: Path) -> Iterator[Path]:
     except BaseException:  # also KeyboardInterrupt
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-
-
-def remove_stale(folder: Path) -> None:
-    """Remove the temporary files and folders of killed runs in a folder, not in those below it."""
-    with contextlib.suppress(OSError):  # not permitted
-        for entry in list(folder.iterdir()):
-            with contextlib.suppress(OSError):  # removed by another process, or not permitted
-                if not is_temporary(entry.name) or not is_stale(entry):
-                    continue
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink()

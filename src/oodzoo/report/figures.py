@@ -21,7 +21,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from oodzoo._io import write_bytes
+from oodzoo._io import write_tidily
 from oodzoo.errors import InputError
 from oodzoo.report.chart import MOST_ROWS
 from oodzoo.report.combination import comparison, curves
@@ -50,7 +50,7 @@ def save_figure(figure: Figure, path: str | Path) -> None:
     format = path.suffix.lower().removeprefix(".")  # noqa: A001 - as in matplotlib
     if format not in FORMATS:
         raise InputError(f"a figure must end in .png, .svg or .pdf, got {str(path)!r}")
-    write_bytes(path, _encoded(figure, format))
+    write_tidily(path, _encoded(figure, format))
 
 
 def write_figures(run: Run, folder: str | Path, format: str) -> list[Path]:  # noqa: A002
@@ -72,7 +72,7 @@ def write_figures(run: Run, folder: str | Path, format: str) -> list[Path]:  # n
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     figures = {Path(folder) / f"{name}.{format}": draw for name, draw in figures_of(run).items()}
     for path, draw in figures.items():
-        write_bytes(path, _encoded(draw(), format))
+        write_tidily(path, _encoded(draw(), format))
     return list(figures)
 
 

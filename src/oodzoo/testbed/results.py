@@ -23,7 +23,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import read_json, require_schema, write_json
+from oodzoo._io import json_bytes, read_json, require_schema, write_tidily
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed, judge
@@ -34,7 +34,7 @@ _TOLERANCE = 1e-6
 
 def save(bed: TestBed, path: str | Path) -> None:
     """Write a test bed to a JSON file, atomically."""
-    write_json(Path(path), bed.to_dict())
+    write_tidily(Path(path), json_bytes(bed.to_dict()))
 
 
 def load(path: str | Path) -> TestBed:
