@@ -11,12 +11,14 @@ from typing import Any
 
 from oodzoo import scores, testbed
 from oodzoo._io import file_digest, is_temporary, locked
+from oodzoo._text import without_folders
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.choice import choose_top_k
 from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
+from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.pipeline.config import RunConfig
@@ -24,11 +26,20 @@ from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import DataSummary, Example, ExtractionSummary, PredictorSummary, Run, is_run
+from oodzoo.record import (
+    DataSummary,
+    Example,
+    ExtractionSummary,
+    PredictorSummary,
+    Run,
+    is_run,
+    write_local,
+)
 from oodzoo.report import write_report
 from oodzoo.selection.select import select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.spec import local_path
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""
@@ -45,8 +56,10 @@ def run(
 ) -> Run:
     """Run the whole pipeline: extract, rank, select, evaluate, fit, compare scores, report.
 
-    Writes `store/`, `model/`, `report.html` and `run.json` in a folder. A stage is skipped if its
-    inputs have not changed since an earlier run in the folder, so a stopped run is resumed.
+    Writes `store/`, `model/`, `report.html`, `run.json` and `local.json` in a folder. A stage is
+    skipped if its inputs have not changed since an earlier run in the folder, so a stopped run is
+    resumed. `report.html` and `run.json` name files and folders without the folders above them;
+    `local.json` has the folder of the images, and is not meant to be shared.
 
     Parameters
     ----------
@@ -59,7 +72,7 @@ def run(
     observer : Observer, optional
         Called as the run proceeds.
     command : str, optional
-        The command line, for the record.
+        The command line, for the record and the report; without paths that others should not see.
 
     Returns
     -------
@@ -71,16 +84,18 @@ def run(
     folder, config, observer = Path(out), config or RunConfig(), observer or Observer()
     device = config.compute_device
     settings = {
-        "data": str(dataset.source),
+        "data": dataset.source.resolve().name,
         "images": len(dataset),
         "zoo": [spec.name for spec in specs],
         **dataclasses.asdict(config),
     }
     _require_usable(folder, dataset)
     with locked(folder):
-        recorder = Recorder(folder, command or f"oodzoo.run(…, {str(out)!r})", settings, observer)
+        call = f"oodzoo.run(…, {folder.resolve().name!r})"
+        recorder = Recorder(folder, command or call, settings, observer)
         store, models = _extract(recorder, dataset, specs, folder / "store", config, observer)
         recorder.add("data", _summary(dataset, len(store.skipped)))
+        write_local(folder, dataset.root)
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
         ranking = recorder.stage(
@@ -164,7 +179,7 @@ def _extract(
         wanted = {spec.name for spec in zoo} - set(done.failed)
         return ExtractionSummary(
             models=tuple(name for name in store.models if name in wanted),
-            failed=done.failed,
+            failed={spec.name: _reason(spec, done) for spec in zoo if spec.name in done.failed},
             outdated=tuple(done.outdated),
             images=store.n_images,
             skipped={**store.skipped, **done.unreadable},
@@ -186,6 +201,12 @@ def _extract(
     ]
     summary = recorder.stage("extraction", inputs, compute, valid=valid)
     return opened[-1], summary.models
+
+
+def _reason(spec: ModelSpec, done: Extraction) -> str:
+    """Why a model failed; files without the folders above them."""
+    reason, local = done.failed[spec.name], local_path(spec)
+    return without_folders(reason if local is None else reason.replace(str(local), local.name))
 
 
 def _best(source: FeatureSource, ranking: Ranking, config: RunConfig) -> list[str]:
@@ -213,8 +234,7 @@ def _fit(
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:
     return DataSummary(
-        path=str(dataset.source.resolve()),
-        root=str(dataset.root.resolve()),
+        path=dataset.source.resolve().name,
         fingerprint=dataset.fingerprint,
         images=len(dataset),
         classes=tuple(dataset.classes),

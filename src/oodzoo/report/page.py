@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from oodzoo._io import write_tidily
-from oodzoo.record import Run, read_run
+from oodzoo.record import Run, image_root, read_run
 from oodzoo.report.blocks import Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
@@ -27,13 +27,15 @@ _END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
 _RANGE = re.compile(f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?")
 
 
-def page(run: Run) -> str:
+def page(run: Run, root: Path | None = None) -> str:
     """The report of a run as one self-contained HTML page.
 
     Parameters
     ----------
     run : Run
         Sections of parts that are None are left out.
+    root : Path, optional
+        The folder of the images, for thumbnails; the page does not contain the path.
 
     Examples
     --------
@@ -50,7 +52,7 @@ def page(run: Run) -> str:
     template = environment.from_string(_resource("page.html.j2"))
     text = template.render(
         headline=headline(run),
-        sections=_sections(run),
+        sections=_sections(run, root),
         version=run.versions.get("oodzoo"),
         script=Markup(script),
         style=Markup(style),
@@ -81,12 +83,12 @@ def write_report(
     folder = Path(folder)
     target = Path(out) if out is not None else folder / "report.html"
     # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
-    content = page(run or read_run(folder)).encode("utf-8", "replace")
+    content = page(run or read_run(folder), image_root(folder)).encode("utf-8", "replace")
     write_tidily(target, content)
     return target
 
 
-def _sections(run: Run) -> list[Section]:
+def _sections(run: Run, root: Path | None) -> list[Section]:
     sections = []
     if run.ranking:
         sections.append(ranking_section(run.ranking))
@@ -99,7 +101,7 @@ def _sections(run: Run) -> list[Section]:
     if run.testbed and run.testbed.scores:
         sections.append(scores_section(run.testbed))
     if run.data:
-        sections.append(data_section(run.data))
+        sections.append(data_section(run.data, root))
     sections.append(provenance_section(run))
     return sections
 
