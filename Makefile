@@ -8,7 +8,7 @@ INSTALL = -m pip --disable-pip-version-check install -qq
 PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
-.PHONY: help demo test coverage adapters page lint docs bench acceptance wheel slow versions \
+.PHONY: help demo test coverage adapters page lint docs bench acceptance wheel slow fuzz versions \
         lowest clean
 .DEFAULT_GOAL := help
 
@@ -57,7 +57,11 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 	build/wheel/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
-slow: $(VENV)/backends acceptance versions lowest  ## run what takes too long for CI; an hour or more
+slow: $(VENV)/backends acceptance fuzz versions lowest  ## run what takes too long for CI; hours
+
+fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, and 2,000 histories of a store
+	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 $(BIN)/python -m pytest \
+	  tests/test_fuzz.py tests/store/test_histories.py
 
 versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \

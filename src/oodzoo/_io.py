@@ -8,6 +8,7 @@ import functools
 import hashlib
 import io
 import json
+import math
 import os
 import platform
 import re
@@ -27,6 +28,7 @@ from oodzoo.errors import DiskError, InputError
 _TEMPORARY = ".tmp-"
 _WRITER = re.compile(r"\.tmp-(?P<machine>[0-9a-f]{8})-(?P<pid>[1-9][0-9]{0,8})-[0-9a-f]{16}")
 _STALE_SECONDS = 24 * 3600
+_MAX_DEPTH = 64
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
 
 T = TypeVar("T")
@@ -131,7 +133,13 @@ def npy_bytes(array: NDArray[Any]) -> bytes:
 def read_json(path: Path, what: str) -> dict[str, Any]:
     """Read a file with a JSON object; `what` names it in error messages."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_reject_constant)
+        document = json.loads(
+            path.read_text(encoding="utf-8"),
+            parse_constant=_reject_constant,
+            parse_float=_parse_float,
+            parse_int=_parse_int,
+        )
+        _require_shallow(document)
     except OSError as error:
         raise InputError(f"cannot read {what} {str(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
@@ -146,10 +154,34 @@ def _reject_constant(name: str) -> float:
 
 
 def structured(document: Any, kind: type[T], what: str) -> T:
+def _parse_float(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text} is out of range")
+    return value
+
+
+def _parse_int(text: str) -> int:
+    if len(text) > 20 or not -(1 << 63) <= int(text) < 1 << 64:
+        raise ValueError(f"the number {text} is out of range")
+    return int(text)
+
+
+def _require_shallow(document: Any) -> None:
+    """Reject a document that could not be written again: Python limits recursion."""
+    level: list[Any] = [[document]]
+    for _ in range(_MAX_DEPTH):
+        parts = (part.values() if isinstance(part, dict) else part for part in level)
+        level = [value for part in parts for value in part if type(value) in (dict, list)]
+        if not level:
+            return
+    raise ValueError(f"it has more than {_MAX_DEPTH} levels of brackets")
+
+
     """Convert a JSON document to a typed object; `what` names it in error messages."""
     try:
         return msgspec.convert(document, kind, strict=False)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeError) as error:  # of a key
         raise InputError(f"{what} is damaged: {error}") from error
 
 
@@ -177,7 +209,7 @@ def require_folder_name(name: str, context: str) -> None:
         or name.startswith(".")  # hidden, or the parent folder
         or any(c in '/\\:*?"<>|' or not c.isprintable() for c in name)
         or name != name.strip()
-        or len(name.encode()) > 180
+        or len(name.encode(errors="replace")) > 180
     ):
         raise InputError(f"{context}: the name {name!r} cannot be the name of a folder")
 

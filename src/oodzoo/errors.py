@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+_LONGEST = 2000
+"""Characters of a message; what it quotes may have any length."""
+
 
 class InputError(ValueError):
     """The input cannot be used.
 
     The message is one line: what was received, where, and what to do. The command line prints it
-    and exits with code 2, without a traceback.
+    and exits with code 2, without a traceback. The middle of a very long message is left out.
     """
+
+    def __init__(self, message: str = "") -> None:
+        if len(message) > _LONGEST:
+            message = f"{message[: _LONGEST // 2]}…{message[-_LONGEST // 2 :]}"
+        super().__init__(message)
 
 
 class DiskError(InputError):

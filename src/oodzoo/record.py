@@ -183,7 +183,8 @@ PARTS: dict[str, Callable[[Document], Any]] = {
 def part_from_dict(name: str, document: Document, what: str = "the record of a run") -> Any:
     """Restore one part of the document of :meth:`Run.to_dict`."""
     try:
-        return PARTS[name](document)
+        part = PARTS[name](document)
+        return structured(msgspec.to_builtins(part), type(part), name)
     except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error

@@ -162,7 +162,7 @@ def _read_parquet(file: Path) -> ImportedFeatures:
     try:
         table = parquet.read_table(file)
     except (OSError, ArrowInvalid) as error:
-        raise InputError(f"{str(file)!r} is not a Parquet file: {error}") from error
+        raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
     columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in table.column_names}
     rest = [c for c in table.column_names if c not in _COLUMNS]
     lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
@@ -220,6 +220,10 @@ def _checked(
     for column, values in columns.items():
         if len(values) != n:
             raise InputError(f"{context!r} has {n} labels and {len(values)} {column}s")
+        try:
+            "".join(values).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{context!r}: the {column}s are not valid text: {error}") from error
         if column != "group" and (empty := [r for r, v in enumerate(values) if not v]):
             raise InputError(f"{context!r}: the {column} of row {empty[0]} is empty")
     if not features:

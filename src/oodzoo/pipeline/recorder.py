@@ -16,8 +16,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
+
 from oodzoo import __version__
-from oodzoo._io import json_bytes, read_json, write_tidily
+from oodzoo._io import json_bytes, read_json, structured, write_tidily
 from oodzoo.events import Observer
 from oodzoo.record import NAME, SCHEMA, Document, Run, Stage, part_from_dict
 
@@ -114,7 +116,11 @@ def _read(path: Path) -> Document:
     if not path.is_file():
         return {}
     document = read_json(path, "the record of a run")
-    return document if document.get("schema") == SCHEMA else {}
+    if document.get("schema") != SCHEMA:
+        return {}
+    what = f"the record of a run {str(path)!r}"
+    stages = structured(document.get("stages", []), list[Stage], what)
+    return document | {"stages": msgspec.to_builtins(stages)}
 
 
 def _digest(content: Any) -> str:

@@ -75,6 +75,20 @@ class _Document:
     files: dict[str, str]
 
 
+@dataclass(frozen=True)
+class _Files:
+    """The part of an entry of predictor.json that names files."""
+
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Names(_Files):
+    """The parts of predictor.json that name files."""
+
+    models: list[_Files]
+
+
 # --- writing -----------------------------------------------------------------------------------
 
 
@@ -139,9 +153,9 @@ def _remove_unused(folder: Path) -> None:
     """Remove the files of predictors that predictor.json does not name."""
     remove_temporaries(folder)
     content = _upgraded(read_json(folder / "predictor.json", "the predictor"))
-    used = {
-        Path(name).parts[0] for entry in (content, *content["models"]) for name in entry["files"]
-    }
+    document = structured(content, _Names, f"the predictor {str(folder)!r}")
+    names = [name for entry in (document, *document.models) for name in entry.files]
+    used = {part for name in names for part in Path(name).parts[:1]}
     for entry in list(folder.iterdir()):
         if entry.name in used or not (entry.name in _OWN or _VERSION.fullmatch(entry.name)):
             continue

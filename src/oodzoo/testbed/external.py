@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from pathlib import Path
 
 from oodzoo._text import count
@@ -44,6 +45,9 @@ def _number(cell: str, context: str) -> float | None:
     if not cell:
         return None
     try:
-        return float(cell)
+        value = float(cell)
     except ValueError as error:
         raise InputError(f"{context}: {cell!r} is not a number") from error
+    if not math.isfinite(value):
+        raise InputError(f"{context}: {cell!r} is not a finite number")
+    return value

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from oodzoo._io import file_digest, require_folder_name
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
 
 SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip")
@@ -73,6 +73,8 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "a positive integer": ("input_size", "feature_dim", "parameters"),
     "a list of three numbers": ("mean", "std"),
 }  # fmt: skip
+_LARGEST = 1e6
+"""Largest mean or std of a channel."""
 _KEYS = {key: kind for kind, keys in _TYPES.items() for key in keys}
 
 
@@ -82,8 +84,9 @@ def read_zoo_file(path: Path) -> list[ModelSpec]:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read the zoo file {str(path)!r}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, UnicodeDecodeError, ...
+        reason = one_line(error)
+        raise InputError(f"the zoo file {str(path)!r} is not valid TOML: {reason}") from error
     if unknown := sorted(set(content) - {"model"}):
         raise InputError(f"{str(path)!r}: unknown key {unknown[0]!r}; use [[model]] tables")
     tables = content.get("model")
@@ -113,10 +116,10 @@ def _parse_value(key: str, value: Any, context: str) -> Any:
     kind = _KEYS[key]
     valid = {
         "a non-empty string": isinstance(value, str) and value != "",
-        "a positive integer": _is_number(value) and isinstance(value, int) and value > 0,
+        "a positive integer": _is_number(value) and isinstance(value, int) and 0 < value < 1 << 63,
         "a list of three numbers": isinstance(value, list)
         and len(value) == 3
-        and all(_is_number(v) and math.isfinite(v) for v in value),
+        and all(_is_number(v) and abs(v) <= _LARGEST for v in value),
     }[kind]
     if not valid:
         raise InputError(f"{context}: {key} must be {kind}, got {value!r}")

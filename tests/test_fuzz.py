@@ -1,0 +1,700 @@
+"""Damaged files: each reader returns a valid object or raises an InputError of one line.
+
+A file starts valid. Its structure is changed first (keys, values, rows, arrays), then its bytes.
+Checksums are corrected after that, so that the checks behind them are reached.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+from tests.store.data import fill, image, letters, refusal, unlabelled
+
+import oodzoo
+from oodzoo import record, testbed
+from oodzoo._io import json_bytes
+from oodzoo.features.cache import VERSION, cached_arrays
+from oodzoo.features.importing import read_features
+from oodzoo.features.source import as_source
+from oodzoo.pipeline.recorder import Recorder
+from oodzoo.predictor.folder import read_folder, write_folder
+from oodzoo.record import Run, read_run
+from oodzoo.selection import select_features
+from oodzoo.store.checking import check_store
+from oodzoo.store.documents import sealed
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.first_form import read_all_shards
+from oodzoo.store.local import update_local
+from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
+from oodzoo.testbed.external import read_values
+
+# set the variable to try more files of each kind
+EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "200"))
+
+FIRST_FORM = Path(__file__).parent / "store" / "first_form" / "store"
+
+
+# --- changes ---------------------------------------------------------------------------------
+
+_DEEP, _HUGE, _INFINITE = "<deep>", "<huge>", "<infinite>"
+_LITERALS = {  # what json.dumps cannot write
+    f'"{_DEEP}"': "[" * 10_000 + "]" * 10_000,
+    f'"{_HUGE}"': "9" * 5_000,
+    f'"{_INFINITE}"': "1e400",
+}
+ODD: list[Any] = [
+    None, True, False, 0, -1, 1, 2, 1e308, -1e308, 1e-320, 0.5, 10**30, 10**400, 2**63,
+    math.nan, math.inf, "", "\0", "\ud800", "a\nb", "x" * 100_000, "../../x", "/", "é" * 200, "1",
+    "00000", "nan", [], [[]], [None], {}, {"": {}}, [0] * 3, _DEEP, _HUGE, _INFINITE,
+    "<nested>",
+]  # fmt: skip
+
+
+def odd(number: int) -> Any:
+    value = deepcopy(ODD[number % len(ODD)])
+    if value == "<nested>":  # deep, but not too deep for the parser
+        value = []
+        for _ in range(300):
+            value = [value]
+    return value
+
+
+class Change(NamedTuple):
+    """A change of a structure: what to do, at which node, with which other number."""
+
+    action: str
+    at: int
+    other: int
+
+
+class Edit(NamedTuple):
+    """A change of bytes: what to do, where (as a share of the file), with which bytes."""
+
+    action: str
+    at: float
+    content: bytes
+
+
+Damage = tuple[list[Change], list[Edit]]
+
+changes = st.builds(
+    Change,
+    st.sampled_from(["delete", "rename", "replace", "replace", "copy", "swap"]),
+    st.integers(0, 1 << 30),
+    st.integers(0, 1 << 30),
+)
+edits = st.builds(
+    Edit,
+    st.sampled_from(["flip", "truncate", "insert", "remove", "overwrite"]),
+    st.floats(0, 1, exclude_max=True),
+    st.binary(min_size=1, max_size=4)
+    | st.sampled_from([b"[", b"{", b'"', b",", b"\n", b"\0", b"9"]),
+)
+damages: st.SearchStrategy[Damage] = st.one_of(
+    st.tuples(st.lists(changes, min_size=1, max_size=3), st.just([])),
+    st.tuples(st.just([]), st.lists(edits, min_size=1, max_size=3)),
+    st.tuples(st.lists(changes, max_size=2), st.lists(edits, max_size=1)),
+)
+
+
+def node(container: Any, number: int) -> tuple[Any, Any]:
+    """Choose a container and one of its keys; all levels are about equally likely."""
+    keys = list(container) if isinstance(container, dict) else range(len(container))
+    number, at = divmod(number, len(keys))
+    inside = container[keys[at]]
+    number, deeper = divmod(number, 4)
+    if isinstance(inside, dict | list) and inside and deeper:
+        return node(inside, number)
+    return container, keys[at]
+
+
+def changed(document: Any, steps: Sequence[Change]) -> Any:
+    """Return a changed copy of a structure of dicts and lists."""
+    document = deepcopy(document)
+    for action, at, other in steps:
+        if not document:
+            break
+        container, key = node(document, at)
+        if action == "replace":
+            container[key] = odd(other)
+        elif action == "delete":
+            del container[key]
+        elif action == "swap":  # with another value of the document
+            source, name = node(document, other)
+            container[key] = deepcopy(source[name])
+        elif isinstance(container, dict):
+            new = odd(other) if isinstance(odd(other), str) else f"{key}x"
+            container[new] = container[key] if action == "copy" else container.pop(key)
+        else:
+            container.insert(other % (len(container) + 1), deepcopy(container[key]))
+    return document
+
+
+def edited(content: bytes, steps: Sequence[Edit]) -> bytes:
+    """Return changed bytes."""
+    for action, at, new in steps:
+        start = int(at * len(content))
+        if action == "flip" and content:
+            flipped = content[start] ^ (1 << new[0] % 8)
+            content = content[:start] + bytes([flipped]) + content[start + 1 :]
+        elif action == "truncate":
+            content = content[:start]
+        elif action == "insert":
+            content = content[:start] + new + content[start:]
+        elif action == "remove":
+            content = content[:start] + content[start + len(new) :]
+        elif action == "overwrite":
+            content = content[:start] + new + content[start + len(new) :]
+    return content
+
+
+# --- formats ---------------------------------------------------------------------------------
+
+
+def to_json(document: Any) -> bytes:
+    text = json.dumps(document)
+    for name, literal in _LITERALS.items():
+        text = text.replace(name, literal)
+    return text.encode()
+
+
+def to_toml(document: dict[str, Any]) -> bytes:
+    lines = []
+    for key, tables in document.items():
+        for table in tables if isinstance(tables, list) else [tables]:
+            if isinstance(table, dict):
+                lines.append(f"[[{json.dumps(key)}]]")
+                lines += [f"{json.dumps(k)} = {to_json(v).decode()}" for k, v in table.items()]
+            else:
+                lines.append(f"{json.dumps(key)} = {to_json(table).decode()}")
+    return "\n".join(lines).replace("NaN", "nan").replace("Infinity", "inf").encode()
+
+
+def to_csv(rows: Any) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text)
+    for row in rows if isinstance(rows, list) else [rows]:
+        with_cells = row if isinstance(row, list) else [row]
+        writer.writerow(["" if cell is None else cell for cell in with_cells])
+    return text.getvalue().encode(errors="replace")
+
+
+def as_array(value: Any) -> Any:
+    """Make an array of a changed value: of numbers, strings or other shapes; never of objects."""
+    if isinstance(value, dict):
+        value = list(value)
+    try:
+        array = np.array(value)
+    except (ValueError, OverflowError):  # ragged, too deep, or too large
+        return np.array(str(value)[:100])
+    return np.array(str(value)[:100]) if array.dtype.hasobject else array
+
+
+def to_npz(document: dict[str, Any]) -> bytes:
+    buffer = io.BytesIO()
+    arrays = {name.replace("\ud800", "?")[:200]: as_array(v) for name, v in document.items()}
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def to_npy(value: list[Any]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, as_array(value[0] if value else None), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def to_parquet(document: dict[str, Any]) -> bytes:
+    import pyarrow
+    from pyarrow import parquet
+
+    columns = {}
+    for name, values in document.items():
+        with_rows = values if isinstance(values, list) else [values]
+        try:
+            columns[name.replace("\ud800", "?")] = pyarrow.array(with_rows)
+        except (pyarrow.ArrowException, OverflowError, ValueError):  # mixed types
+            columns[name.replace("\ud800", "?")] = pyarrow.array([repr(v)[:50] for v in with_rows])
+    n = max(map(len, columns.values()), default=0)
+    full = {k: v if len(v) == n else pyarrow.nulls(n, v.type) for k, v in columns.items()}
+    buffer = io.BytesIO()
+    try:
+        parquet.write_table(pyarrow.table(full), buffer)
+    except pyarrow.ArrowException:  # a type that Parquet does not have
+        return b""
+    return buffer.getvalue()
+
+
+def to_safetensors(document: dict[str, Any]) -> bytes:
+    from safetensors.numpy import save
+
+    arrays = {}
+    for name, values in document.items():
+        array = as_array(values)
+        array = np.zeros(1) if array.dtype.kind not in "fiub" else array
+        arrays[name.replace("\ud800", "?")] = np.ascontiguousarray(array)
+    return bytes(save(arrays))
+
+
+# --- readers ---------------------------------------------------------------------------------
+
+
+Read = Callable[[], object]
+
+
+class Reader(NamedTuple):
+    """A valid file, how to write it, and how to read it."""
+
+    path: Path
+    document: Any
+    write: Callable[[Any], bytes]
+    reads: list[Read]
+    seal: Callable[[bytes], bytes] = bytes
+    """Corrects checksums of the file."""
+
+    def __repr__(self) -> str:
+        return f"<reader of {self.path}>"
+
+
+Build = Callable[[Path, pytest.FixtureRequest], Reader]
+BUILD: dict[str, Build] = {}
+
+
+def reader_of(name: str) -> Callable[[Build], Build]:
+    def register(build: Build) -> Build:
+        BUILD[name] = build
+        return build
+
+    return register
+
+
+def parsed(content: bytes) -> Any:
+    """Parse JSON; None if it is not a JSON object that can be written again."""
+    try:
+        document = json.loads(content)
+        json_bytes(document)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+# --- zoo files, tables, arrays ---
+
+
+@reader_of("zoo file")
+def zoo_file(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    common = {"input_size": 224, "mean": [0.4, 0.5, 0.6], "std": [0.2, 0.2, 0.3], "logits": "y"}
+    models = [
+        {"name": "a", "source": "onnx/a.onnx", "features": "x", "sha256": "0" * 64, **common},
+        {"name": "b", "source": "timm/b", "feature_dim": 8, "parameters": 9, "licence": "MIT"},
+    ]
+    path = folder / "zoo.toml"
+    return Reader(path, {"model": models}, to_toml, [partial(oodzoo.load_zoo, path)])
+
+
+@reader_of("data table")
+def data_table(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    rows = [["path", "domain", "label", "group"]]
+    for number in range(4):
+        Image.new("RGB", (2, 2), (number, 0, 0)).save(folder / f"{number}.png")
+        rows.append([f"{number}.png", f"d{number // 2}", f"c{number % 2}", "g"])
+    path = folder / "table.csv"
+    return Reader(path, rows, to_csv, [lambda: oodzoo.ImageDomains(path, root=folder).fingerprint])
+
+
+FEATURES = {
+    "m": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]],
+    "m.logits": [[1, 0, 0]] * 4,
+    "labels": ["a", "b", "a", "b"],
+    "domains": ["x", "x", "y", "y"],
+    "groups": ["g", "", "h", "h"],
+    "paths": ["1", "2", "3", "4"],
+}
+
+
+@reader_of("table of an import")
+def import_table(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    np.save(folder / "m.npy", np.array(FEATURES["m"]))
+    rows = [["label", "domain", "group", "path"]]
+    rows += [["a", "x", "g", "1"], ["b", "x", "", "2"], ["a", "y", "h", "3"], ["b", "y", "h", "4"]]
+    path = folder / "rows.csv"
+    return Reader(path, rows, to_csv, [lambda: imported([folder / "m.npy"], path)])
+
+
+def imported(files: list[Path], table: Path | None = None) -> None:
+    found = read_features(files, table)
+    for arrays in (found.features, found.logits):
+        for array in arrays.values():
+            assert array.shape[0] == len(found.samples)
+            assert np.isfinite(array).all()
+    for sample in found.samples:
+        json_bytes(sample)
+        "".join([sample.path, sample.domain, sample.label]).encode()
+
+
+@reader_of("npy of an import")
+def import_npy(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    (folder / "rows.csv").write_text("label,domain\na,x\nb,x\na,y\nb,y\n")
+    path = folder / "m.npy"
+    return Reader(path, [FEATURES["m"]], to_npy, [lambda: imported([path], folder / "rows.csv")])
+
+
+@reader_of("npz of an import")
+def import_npz(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    path = folder / "features.npz"
+    return Reader(path, FEATURES, to_npz, [lambda: imported([path])])
+
+
+@reader_of("parquet of an import")
+def import_parquet(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    pytest.importorskip("pyarrow")
+    path = folder / "features.parquet"
+    document = {k.removesuffix("s") if k != "m.logits" else k: v for k, v in FEATURES.items()}
+    return Reader(path, document, to_parquet, [lambda: imported([path])])
+
+
+@reader_of("cache")
+def cache(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    path = folder / "cache.npz"
+    document = {"key": f"{VERSION} key", "a": [1.0, 2.0], "b": [[1]]}
+
+    def read() -> None:
+        arrays = cached_arrays(path, "key", lambda: {"a": np.ones(1)}, lambda _: False)
+        assert not any(array.dtype.hasobject for array in arrays.values())
+
+    return Reader(path, document, to_npz, [read])
+
+
+# --- stores ---
+
+
+def new_store(folder: Path) -> Path:
+    table = letters(day="abc", night="de").replacing(unlabelled("target", "xy"))
+    store = fill(folder / "store", table, "m1", undecodable={image("c")})
+    update_local(store, "m1", {"seconds": 1.5, "images": 6, "milliseconds_per_image": 2.5})
+    return store
+
+
+def read_store(store: Path) -> None:
+    """Read everything in a store."""
+    opened = FeatureStore(store)
+    assert len(opened.fingerprint) == len(opened.data_fingerprint) == 64
+    assert opened.is_complete() in (True, False)
+    json_bytes([repr(opened), opened.skipped])
+    for model in opened.models:
+        json_bytes([opened.local(model), opened.model(model).identity])
+        for domain in (*opened.domains, *opened.unlabelled):
+            if opened.has_features(model, domain):
+                for output in opened.model(model).widths:
+                    rows = opened.gather(model, opened.images(domain), output)
+                    assert len(rows) == len(opened.paths(domain)) == len(opened.groups(domain))
+        for domain in opened.domains:
+            assert len(opened.labels(domain)) == len(opened.images(domain))
+
+
+def in_copy(store: Path, change: Callable[[Path], object]) -> None:
+    """Change a copy of a store."""
+    with tempfile.TemporaryDirectory() as folder:
+        change(shutil.copytree(store, Path(folder) / "store", copy_function=os.link))
+
+
+def store_reader(store: Path, file: Path, seal: Callable[[bytes], bytes] = bytes) -> Reader:
+    reads: list[Read] = [partial(read_store, store), partial(check_store, store)]
+    return Reader(file, json.loads(file.read_bytes()), to_json, reads, seal)
+
+
+def repaired(store: Path) -> None:
+    """Repair a copy of a store."""
+    in_copy(store, partial(check_store, repair=True))
+
+
+def reseal_manifest(store: Path, change: Callable[[Any], object]) -> None:
+    path = store / "manifest.json"
+    path.write_bytes(resealed(path.read_bytes(), change))
+
+
+def resealed(content: bytes, change: Callable[[Any], object] = lambda _: None) -> bytes:
+    """Correct the checksum in a document."""
+    document = parsed(content)
+    if document is None:
+        return content
+    document.pop("sha256", None)
+    change(document)
+    return sealed(document)
+
+
+@reader_of("manifest")
+def manifest(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+    reader = store_reader(store, store / "manifest.json", resealed)
+    return reader._replace(reads=[partial(read_store, store), partial(repaired, store)])
+
+
+@reader_of("samples")
+def samples(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+
+    def seal(content: bytes) -> bytes:
+        digest = hashlib.sha256(content).hexdigest()
+        reseal_manifest(store, lambda document: document.update(samples=digest))
+        return content
+
+    return store_reader(store, store / "samples" / "00000.json", seal)
+
+
+@reader_of("images")
+def images(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+
+    def seal(content: bytes) -> bytes:
+        digest = hashlib.sha256(content).hexdigest()
+        reseal_manifest(store, lambda document: document["segments"].update({"00000": digest}))
+        return content
+
+    return store_reader(store, store / "images" / "00000.json", seal)
+
+
+@reader_of("list of shards")
+def shard_list(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+    (path,) = (store / "models" / "m1").glob("shards.*.json")
+
+    def seal(content: bytes) -> bytes:
+        for old in path.parent.glob("shards.*.json"):
+            old.unlink()
+        digest = hashlib.sha256(content).hexdigest()
+        path.with_name(f"shards.{digest[:16]}.json").write_bytes(content)
+        reseal_manifest(store, lambda document: document["models"]["m1"].update(shards=digest))
+        return content
+
+    return store_reader(store, path, seal)
+
+
+@reader_of("record of a shard")
+def shard_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+    path = store / "models" / "m1" / "00000-00000.json"
+    reader = store_reader(store, path, resealed)
+    return reader._replace(reads=[partial(read_record, path), partial(repaired, store)])
+
+
+@reader_of("model.json")
+def model_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+    reader = store_reader(store, store / "models" / "m1" / "model.json")
+    return reader._replace(reads=[partial(repaired, store)])
+
+
+@reader_of("local.json")
+def local(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    store = new_store(folder)
+    return store_reader(store, store / "models" / "m1" / "local.json")
+
+
+@reader_of("shard")
+def shard(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    path = folder / "00000-00000.features.0123456789abcdef.npy"
+
+    def read() -> None:
+        content = path.read_bytes()
+        file = ShardFile(path.name, hashlib.sha256(content).hexdigest(), checksum(content))
+        array = open_shard(folder, path, file, (4, 2), "float64")
+        assert array.shape == (4, 2)
+        assert array.dtype == np.float64
+        array.sum()
+
+    return Reader(path, [FEATURES["m"]], to_npy, [read])
+
+
+def first_form_reader(folder: Path, file: str) -> Reader:
+    store = shutil.copytree(FIRST_FORM, folder / "store")
+    reads: dict[str, list[Read]] = {
+        "local.json": [partial(read_store, store)],
+        "images.json": [partial(check_store, store), partial(read_all_shards, store)],
+    }
+    both: list[Read] = [partial(read_store, store), partial(read_all_shards, store)]
+    document = json.loads((store / file).read_bytes())
+    return Reader(store / file, document, to_json, reads.get(file, both))
+
+
+for _file in (
+    "manifest.json",
+    "images.json",
+    "local.json",
+    "skipped/%2E%2E/shard-00000.json",
+    "separable_shapes/model.json",
+):
+    BUILD[f"first form: {_file}"] = partial(
+        lambda folder, request, file: first_form_reader(folder, file), file=_file
+    )
+
+
+# --- results ---
+
+
+def source() -> Any:
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1], 30), np.repeat(["a", "b", "c"], 20)
+    clear = np.stack([y, 1 - y], 1)
+    features = {f"m{k}": clear + k * rng.normal(size=(60, 2)) for k in (1, 2, 3)}
+    return as_source(features, y, domains)
+
+
+@reader_of("run.json")
+def run_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    features = source()
+    examples: dict[str, tuple[record.Example, ...]] = {"a": (record.Example("a/0/x.png", "0"),)}
+    counts = {"a": {"0": 20, "1": 20}}
+    parts = {
+        "data": record.DataSummary("p", "f", 60, ("0", "1"), counts, 1, examples),
+        "extraction": record.ExtractionSummary(("m1",), {"m9": "no"}, (), 60, {"x": "y"}, "s"),
+        "ranking": oodzoo.rank(features),
+        "selection": select_features(features, ["m1", "m2"]).summary(),
+        "evaluation": oodzoo.evaluate(features, top_k=(1, 2)),
+        "predictor": record.PredictorSummary("model", ("m1", "m2"), "digest"),
+        "testbed": testbed.run(features, resamples=50),
+    }
+
+    def resume() -> None:
+        recorder = Recorder(folder, "oodzoo run", {"seed": 0})
+        for name in ("ranking", "evaluation"):
+            recorder.stage(name, None, partial(parts.get, name))
+        for name in parts.keys() - {"ranking", "evaluation"}:
+            recorder.add(name, parts[name])
+        recorder.finish()
+
+    def read() -> None:
+        found = read_run(folder)
+        again = Run.from_dict(json.loads(json_bytes(found.to_dict())))
+        assert again == found
+        assert all(map(str, (repr(found), found.ranking, found.evaluation)))
+
+    resume()
+    path = folder / record.NAME
+    return Reader(path, json.loads(path.read_bytes()), to_json, [read, resume])
+
+
+@reader_of("test bed")
+def result(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    path = folder / "result.json"
+    bed = testbed.run(source(), resamples=20)
+    scores = dict(list(bed.scores.items())[:3])
+    document = replace(bed, scores=scores, indistinguishable=()).to_dict()
+
+    def read() -> None:
+        found = testbed.load(path)
+        json_bytes(found.to_dict())
+        testbed.compare({found.name: found})
+
+    return Reader(path, json.loads(json_bytes(document)), to_json, [read])
+
+
+@reader_of("external scores")
+def external_scores(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    path = folder / "scores.csv"
+    rows = [["model", "size", "accuracy"], ["m1", "1", "2.5"], ["m2", "", "1e3"], ["m3", "3", "4"]]
+
+    def read() -> None:
+        for values in read_values(path).values():
+            assert all(value is None or math.isfinite(value) for value in values.values())
+
+    return Reader(path, rows, to_csv, [read])
+
+
+# --- predictors ---
+
+
+def predictor_reader(folder: Path, request: pytest.FixtureRequest, file: str) -> Reader:
+    model = shutil.copytree(request.getfixturevalue("saved"), folder / "model")
+    parts = read_folder(model)
+
+    def read() -> None:
+        found = read_folder(model)
+        rows = np.zeros((2, len(found.columns)))
+        with np.errstate(all="ignore"):
+            assert found.head.probabilities(rows).shape == (2, len(found.classes))
+            assert found.gaussian.distances(rows).shape == (2,)
+
+    def seal(content: bytes) -> bytes:
+        if file != "predictor.json":
+            document = json.loads((model / "predictor.json").read_bytes())
+            document["files"][file] = hashlib.sha256(content).hexdigest()
+            (model / "predictor.json").write_bytes(to_json(document))
+        return content
+
+    if file == "predictor.json":
+        replaced = partial(in_copy, model, partial(write_folder, parts))
+        document = json.loads((model / file).read_bytes())
+        return Reader(model / file, document, to_json, [read, replaced], seal)
+    from safetensors.numpy import load_file
+
+    document = {name: array.tolist() for name, array in load_file(model / file).items()}
+    return Reader(model / file, document, to_safetensors, [read], seal)
+
+
+for _file in ("predictor.json", "head.safetensors", "gaussian.safetensors"):
+    BUILD[f"predictor: {_file}"] = partial(predictor_reader, file=_file)
+
+
+# --- tests -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """It takes most of the time; nothing is killed here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="module", params=BUILD)
+def reader(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    return BUILD[request.param](tmp_path_factory.mktemp("fuzz"), request)
+
+
+def test_the_valid_file_is_read(reader: Reader) -> None:
+    reader.path.write_bytes(reader.seal(reader.write(reader.document)))
+    for read in reader.reads:
+        read()
+
+
+# found: recursion, infinity behind a checksum, a name that is not UTF-8, an error of two lines
+@example(([Change("replace", 0, ODD.index(_DEEP))], []))
+@example(([Change("replace", 0, ODD.index(_INFINITE))], []))
+@example(([Change("rename", 0, ODD.index("\ud800"))], []))
+@example(([], [Edit("insert", 0.0, b"\0")]))
+@given(damages)
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=list(HealthCheck),
+)
+@pytest.mark.filterwarnings("ignore:Reading `.npy`:UserWarning")  # a header as of Python 2
+def test_a_damaged_file_is_read_or_refused_in_one_line(reader: Reader, damage: Damage) -> None:
+    steps, bytes_steps = damage
+    content = edited(reader.write(changed(reader.document, steps)), bytes_steps)
+    reader.path.write_bytes(reader.seal(content))
+    for read in reader.reads:
+        problem = refusal(read)
+        assert len(problem.splitlines()) <= 1
+        assert len(problem) <= 2_001
