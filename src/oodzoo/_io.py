@@ -83,13 +83,14 @@ def _temporary(folder: Path, content: bytes) -> Iterator[Path]:
     """Write a temporary file and fsync it; the folder is synced at the end."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / temporary_name()
-    file = temporary.open("xb")  # O_CREAT | O_EXCL: no file is opened, no link followed
     try:
-        with file:
+        with temporary.open("xb") as file:  # O_CREAT | O_EXCL: no link is followed
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         yield temporary
+    except FileExistsError:  # it is not ours
+        raise
     except BaseException:  # including KeyboardInterrupt
         temporary.unlink(missing_ok=True)
         raise
@@ -153,7 +154,6 @@ def _reject_constant(name: str) -> float:
     raise ValueError(f"{name} is not a JSON number")
 
 
-def structured(document: Any, kind: type[T], what: str) -> T:
 def _parse_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
@@ -178,6 +178,7 @@ def _require_shallow(document: Any) -> None:
     raise ValueError(f"it has more than {_MAX_DEPTH} levels of brackets")
 
 
+def structured(document: Any, kind: type[T], what: str) -> T:
     """Convert a JSON document to a typed object; `what` names it in error messages."""
     try:
         return msgspec.convert(document, kind, strict=False)

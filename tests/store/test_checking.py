@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -359,3 +361,23 @@ def test_table_and_manifest_are_lost(store: Path, data: Path, zoo: Zoo, extract:
     sync_store(store, data)
     assert contents(store) == whole
     assert extract(data, zoo(), store).shards == 0
+
+
+def test_files_that_cannot_be_read_now_are_not_removed(
+    store: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Missing rights, or a disk that does not answer, are no damage."""
+    file = file_of(store, "features")
+    before = tree(store)
+    open_file = Path.open
+
+    def refuse(self: Path, *arguments: Any, **options: Any) -> Any:
+        if self == file:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+        return open_file(self, *arguments, **options)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "open", refuse)
+        with pytest.raises(InputError, match="Permission denied; nothing was repaired"):
+            check_store(store, repair=True)
+    assert tree(store) == before

@@ -176,6 +176,8 @@ def _unfinished(store: Path) -> tuple[str, ...]:
 
 def _repair(store: Path, damage: list[Damage]) -> None:
     """Remove damaged files, and write the manifest of what is left."""
+    for entry in damage:
+        _require_readable(store / entry.path)
     with locked(store), explaining_disk_errors(store):
         for path in (store / entry.path for entry in damage):
             if path.suffix == ".npy":
@@ -187,3 +189,15 @@ def _repair(store: Path, damage: list[Damage]) -> None:
     if not any(entry.path.startswith(f"{SAMPLES}/") for entry in damage):  # else `sync` is needed
         with writing(store, exclusive=True) as writer:
             writer.finish(all_models=True)
+
+
+def _require_readable(path: Path) -> None:
+    """Reject a file that cannot be read now, which is not a damaged one."""
+    try:
+        path.open("rb").close()
+    except (FileNotFoundError, IsADirectoryError):
+        pass
+    except OSError as error:
+        raise InputError(
+            f"cannot read {str(path)!r}: {error.strerror}; nothing was repaired"
+        ) from error

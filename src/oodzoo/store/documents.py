@@ -32,6 +32,10 @@ def sealed(document: dict[str, Any]) -> bytes:
 def unsealed(document: dict[str, Any], what: str) -> dict[str, Any]:
     """Return the content of a document; reject one that does not match its checksum."""
     content = {key: value for key, value in document.items() if key != "sha256"}
-    if hashlib.sha256(json_bytes(content)).hexdigest() != document.get("sha256"):
+    try:
+        digest = hashlib.sha256(json_bytes(content)).hexdigest()
+    except RecursionError as error:
+        raise InputError(f"{what} is damaged: it is nested too deeply") from error
+    if digest != document.get("sha256"):
         raise InputError(f"{what} is damaged: its content does not match its checksum")
     return content

@@ -130,12 +130,13 @@ def cut(images: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 def has_lost_manifest(store: Path) -> bool:
     """Whether a folder is a store of the second form without its manifest."""
-    return not (store / MANIFEST).exists() and bool(segment_names(store))
+    # in this order: another process may be creating the store, the manifest first
+    return bool(segment_names(store)) and not (store / MANIFEST).exists()
 
 
 def segment_names(store: Path) -> list[str]:
     folder = require_no_links(store, store / IMAGES)
-    return sorted(path.stem for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
+    return sorted(path.stem for path in folder.glob("[0-9][0-9][0-9][0-9][0-9].json"))
 
 
 def segment_file(store: Path, name: str) -> Path:

@@ -83,7 +83,7 @@ class Shard(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def images_digest(images: Sequence[str]) -> str:
     """Compute a digest of the images of a shard."""
-    return hashlib.sha256("\n".join(images).encode()).hexdigest()[:16]
+    return hashlib.sha256("\n".join(images).encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 # --- writing ---------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ class SampleTable(msgspec.Struct, frozen=True):
 def table_numbers(store: Path) -> list[str]:
     """List the numbers of the tables, in the order they were written."""
     folder = require_no_links(store, store / SAMPLES)
-    return sorted(path.stem for path in folder.glob("[0-9]*.json") if path.stem.isdigit())
+    return sorted(path.stem for path in folder.glob("[0-9][0-9][0-9][0-9][0-9].json"))
 
 
 def table_file(store: Path, number: str) -> Path:

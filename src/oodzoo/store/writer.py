@@ -148,13 +148,14 @@ class StoreWriter:
 
         `unreadable` has the reason, by path, of files that could not be read.
         """
-        models = registered_models(self.path)
-        known = {image for name in models for image in self.coverage(name).rows}
+        given = set(table.images(labelled=True))
+        if not self.manifest.models or given.issuperset(self.table.images(labelled=True)):
+            return  # without a finished model `sync` could not drop any
+        known = {image for name in self.manifest.models for image in self.coverage(name).rows}
         known -= self.manifest.skipped.keys()
         have = [image for image in self.table.images(labelled=True) if image in known]
-        given = set(table.images(labelled=True))
         gone = [image for image in have if image not in given]
-        if not gone or not self.manifest.models:  # `sync` needs a finished model
+        if not gone:
             return
         if len(gone) == len(have):
             raise InputError(
@@ -308,6 +309,7 @@ class StoreWriter:
     ) -> None:
         """Write the outputs of a model for the images of a shard, without the absent ones."""
         record = self.record(name)
+        self._own.add(name)
         folder = require_no_links(self.path, model_folder(self.path, name))
         stored = {key: as_stored(outputs[key], record.dtype, name) for key in record.widths}
         images = self.index.shards[shard]
