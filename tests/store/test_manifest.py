@@ -182,8 +182,9 @@ def test_a_model_of_other_content_with_a_right_checksum(
 ) -> None:
     rewrite(small / "manifest.json", lambda m: m["models"]["m1"].update(change))
     for attempt in (FeatureStore, _open):
-        with pytest.raises(InputError, match=rf"'{small}' is damaged: .*models") as caught:
+        with pytest.raises(InputError, match=r"is damaged: .*(models|out of range)") as caught:
             attempt(small)
+        assert str(small) in str(caught.value)
         assert "\n" not in str(caught.value)
 
 

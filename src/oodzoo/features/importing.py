@@ -161,10 +161,11 @@ def _read_parquet(file: Path) -> ImportedFeatures:
         raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
     try:
         table = parquet.read_table(file)
-    except (OSError, ArrowInvalid) as error:
+        names = table.column_names  # decoded here: a ValueError if they are not UTF-8
+        columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in names}
+    except (OSError, ArrowInvalid, ValueError) as error:
         raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
-    columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in table.column_names}
-    rest = [c for c in table.column_names if c not in _COLUMNS]
+    rest = [c for c in names if c not in _COLUMNS]
     lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
     if lists:
         features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
