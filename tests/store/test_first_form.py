@@ -412,3 +412,12 @@ def test_the_manifest_in_terms_of_the_second_form() -> None:
     for name, model in found.manifest.models.items():
         assert model.name == name
         assert {shard.model for shard in found.shards[name]} == {model.identity}
+
+
+def test_a_count_of_images_that_is_no_end_of_a_shard(tmp_path: Path) -> None:
+    store = shutil.copytree(Path(__file__).parent / "first_form/store", tmp_path / "store")
+    manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
+    manifest["data"]["images"][".."] = 5
+    (store / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    with pytest.raises(InputError, match=r"has 5 images of '\.\.', which is not the end of a shard"):
+        FeatureStore(store)

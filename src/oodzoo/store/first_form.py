@@ -95,7 +95,7 @@ def read_first_form(store: Path) -> FirstForm:
     """Read the complete models of a store."""
     found, index = _read_documents(store)
     # an extraction may have appended images before it was interrupted
-    index = _truncated(index, found.data.images)
+    index = _truncated(store, index, found.data.images)
     absent = _read_skipped(store, index)
     samples, unreadable = [], {}
     for domain in index.domains:
@@ -156,7 +156,7 @@ def first_form_files(store: Path) -> list[Path]:
 def index_matches(store: Path) -> bool:
     """Whether images, labels and skipped images match the digest in the manifest."""
     found, index = _read_documents(store)
-    index = _truncated(index, found.data.images)
+    index = _truncated(store, index, found.data.images)
     text = json.dumps([msgspec.to_builtins(index), _read_skipped(store, index)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest() == found.data.index
 
@@ -189,12 +189,17 @@ def _damaged(store: Path) -> str:
     return f"the store {str(store)!r}"
 
 
-def _truncated(index: _Index, counts: dict[str, int]) -> _Index:
+def _truncated(store: Path, index: _Index, counts: dict[str, int]) -> _Index:
     domains = []
     for domain in index.domains:
         n = counts.get(domain.name, 0)
         if n:
             shards = [len(rows) for rows in domain.ranges() if rows.stop <= n]
+            if sum(shards) != n:
+                raise InputError(
+                    f"the store {str(store)!r} is damaged: its manifest has {count(n, 'image')} of "
+                    f"{domain.name!r}, which is not the end of a shard; use a new store"
+                )
             domains.append(
                 _Domain(
                     domain.name,
