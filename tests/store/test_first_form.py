@@ -419,5 +419,7 @@ def test_a_count_of_images_that_is_no_end_of_a_shard(tmp_path: Path) -> None:
     manifest = json.loads((store / "manifest.json").read_text(encoding="utf-8"))
     manifest["data"]["images"][".."] = 5
     (store / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
-    with pytest.raises(InputError, match=r"has 5 images of '\.\.', which is not the end of a shard"):
+    with pytest.raises(
+        InputError, match=r"has 5 images of '\.\.', which is not the end of a shard"
+    ):
         FeatureStore(store)
