@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from oodzoo._io import structured
 from oodzoo.errors import InputError
-from oodzoo.store.manifest import ModelRecord
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.manifest import ModelRecord, StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.spec import portable_source, require_unique_names, verified_file
@@ -86,6 +88,44 @@ class LoadedModel:
         if self.spec is None:
             return {}
         return {"source": self.spec.source, "folder": str(self.spec.folder.resolve())}
+
+
+def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]) -> ModelSpec:
+    """Find the model that computed features of a store.
+
+    The location is that in the zoo, else the one that the store recorded; everything else is as
+    the store recorded it. The files are not verified.
+    """
+    spec = next((spec for spec in zoo if spec.name == stored.name), None)
+    if stored.spec is None:
+        if spec is None:
+            raise InputError(
+                f"the store {str(store.path)!r} was written by an older version and does not "
+                f"record how model {stored.name!r} is loaded; give the zoo it came from (--zoo, "
+                "or zoo=), or extract again"
+            )
+        return spec
+    spec = spec or _recorded_location(store, stored.name)
+    recorded = {**spec.to_dict(), **stored.spec}
+    what = f"the manifest of the store {str(store.path)!r}"
+    return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
+
+
+def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
+    recorded = store.local(name)
+    source, folder = recorded.get("source"), recorded.get("folder")
+    if not isinstance(source, str) or not isinstance(folder, str):
+        raise InputError(
+            f"model {name!r}: the store {str(store.path)!r} does not record its location, and no "
+            "zoo given has it; give the zoo it came from (--zoo, or zoo=)"
+        )
+    spec = ModelSpec(name=name, source=source, folder=Path(folder))
+    if spec.kind == "onnx" and not spec.file.is_file():
+        raise InputError(
+            f"model {name!r} is no longer at {str(spec.file)!r}; give the new location of its zoo "
+            "(--zoo, or zoo=)"
+        )
+    return spec
 
 
 _LIBRARIES = {

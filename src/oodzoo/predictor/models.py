@@ -9,6 +9,7 @@ from pathlib import Path
 
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
+from oodzoo.features.members import find_spec
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
@@ -90,7 +91,7 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
             f"{what}; a predictor can only use models that can be loaded from a zoo. Leave it out "
             "with --models (or models=)"
         )
-    spec = _find_spec(store, stored, zoo)
+    spec = find_spec(store, stored, zoo)
     what = f"the preprocessing of model {name!r} in the store"
     preprocessing = structured(stored.preprocessing, Preprocessing, what)
     if spec.kind == "onnx":
@@ -101,40 +102,6 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
     if spec.kind != "onnx":
         model.load("cpu")  # verifies the weights
     return model
-
-
-def _find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]) -> ModelSpec:
-    """The location from the zoo or the store; everything else as the store recorded it."""
-    spec = next((spec for spec in zoo if spec.name == stored.name), None)
-    if stored.spec is None:
-        if spec is None:
-            raise InputError(
-                f"the store {str(store.path)!r} was written by an older version and does not "
-                f"record how model {stored.name!r} is loaded; give the zoo it came from (--zoo, "
-                "or zoo=), or extract again"
-            )
-        return spec
-    spec = spec or _recorded_location(store, stored.name)
-    recorded = {**spec.to_dict(), **stored.spec}
-    what = f"the manifest of the store {str(store.path)!r}"
-    return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
-
-
-def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
-    recorded = store.local(name)
-    source, folder = recorded.get("source"), recorded.get("folder")
-    if not isinstance(source, str) or not isinstance(folder, str):
-        raise InputError(
-            f"model {name!r}: the store {str(store.path)!r} does not record its location, and no "
-            "zoo given has it; give the zoo it came from (--zoo, or zoo=)"
-        )
-    spec = ModelSpec(name=name, source=source, folder=Path(folder))
-    if spec.kind == "onnx" and not spec.file.is_file():
-        raise InputError(
-            f"model {name!r} is no longer at {str(spec.file)!r}; give the new location of its zoo "
-            "(--zoo, or zoo=)"
-        )
-    return spec
 
 
 def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preprocessing) -> ModelSpec:

@@ -1,0 +1,125 @@
+"""Adding unlabelled images to a feature store, with the models that the store records."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from oodzoo._text import count
+from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.errors import InputError
+from oodzoo.features.config import Extraction, ExtractionConfig, Reporter, Silent
+from oodzoo.features.loop import ExtractionLoop
+from oodzoo.features.members import find_spec
+from oodzoo.features.target import require_unseen, seen_images
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.table import SampleTable
+from oodzoo.store.writer import writing
+from oodzoo.zoo import ModelSpec
+
+
+def add_unlabelled(
+    store: FeatureStore,
+    images: UnlabelledImages,
+    *,
+    zoo: Sequence[ModelSpec] = (),
+    device: str = "auto",
+    reporter: Reporter | None = None,
+) -> tuple[FeatureStore, Extraction]:
+    """Extract unlabelled images into a store with all of its models.
+
+    Only missing features are computed; if there are none, no model is loaded. Images that the
+    store has under the same name are replaced.
+
+    Parameters
+    ----------
+    store : FeatureStore
+    images : UnlabelledImages
+    zoo : sequence of ModelSpec
+        New location of the models, if they moved since the extraction.
+    device : str, default "auto"
+        See :func:`oodzoo.extract`.
+    reporter : Reporter, optional
+
+    Returns
+    -------
+    FeatureStore
+        The store, opened again.
+    Extraction
+        What was done.
+
+    Raises
+    ------
+    InputError
+        If all images are also in the labelled domains, or if a model cannot be loaded; features
+        that other models have computed are kept.
+    """
+    reporter = reporter or Silent()
+    pairs = zip(images.paths, images.digests, strict=True)
+    files = {digest: images.file(path) for path, digest in pairs if digest is not None}
+    if not files:
+        path, reason = next(iter(images.unreadable.items()))
+        raise InputError(
+            f"none of the images in {str(images.root)!r} can be read; first error: {path!r}: "
+            f"{reason}"
+        )
+    training = {domain: store.images(domain) for domain in store.domains}
+    require_unseen(images.name, seen_images(files, training))
+    (domain,) = SampleTable.of(None, [images]).domains
+    table = store.table.replacing(domain)
+    lacking = [name for name in store.models if store.coverage(name).missing(files)]
+    extraction = Extraction(store.path, unreadable=images.unreadable)
+    if table == store.table and not lacking:
+        return store, extraction
+    groups = _groups(store, lacking, zoo)  # fails before the work
+    with writing(store.path) as writer:
+        writer.table = writer.table.replacing(domain)
+        writer.add_images()
+        if lacking:
+            reporter.start(lacking, len(files))
+        for (precision, dtype), specs in groups.items():
+            config = ExtractionConfig(device, precision=precision, dtype=dtype)
+            loop = ExtractionLoop(files, writer, config, reporter)
+            loop.extraction = extraction
+            for group in loop.load_groups(specs):
+                loop.extract(group)
+                group.clear()  # frees the memory for the next group
+        if not lacking:
+            writer.finish()
+    _require_complete(extraction, images.name)
+    return FeatureStore(store.path), extraction
+
+
+def _groups(
+    store: FeatureStore, models: Sequence[str], zoo: Sequence[ModelSpec]
+) -> dict[tuple[str, str], list[ModelSpec]]:
+    """Find the models in the zoo or where the store recorded them, by precision and dtype."""
+    groups: dict[tuple[str, str], list[ModelSpec]] = defaultdict(list)
+    for name in models:
+        stored = store.model(name)
+        if stored.preprocessing is None or stored.source == "python":
+            what = f"the features of model {name!r} in the store {str(store.path)!r} were imported"
+            if stored.source == "python":
+                what = f"model {name!r} of the store {str(store.path)!r} is a Python function"
+            raise InputError(
+                f"{what}, so it cannot be run on other images; remove it with `oodzoo store rm`, "
+                "or give the features of the target in Python (target={model: array})"
+            )
+        spec = find_spec(store, stored, zoo)
+        groups[stored.precision, stored.dtype].append(spec)
+    return groups
+
+
+def _require_complete(extraction: Extraction, name: str) -> None:
+    if extraction.failed:
+        model, reason = next(iter(extraction.failed.items()))
+        raise InputError(
+            f"model {model!r} has no features of the unlabelled domain {name!r}: {reason}"
+        )
+    if extraction.interrupted:
+        path, reason = next(iter(extraction.interrupted.items()))
+        raise InputError(
+            f"{count(len(extraction.interrupted), 'image')} could not be read after the folder was "
+            f"listed, the first is {path!r}: {reason}; restore or remove it, and rerun the command "
+            "to finish: all other features are kept"
+        )
