@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 from tests.cli.commands import command
 from tests.fixtures import draw_digits
+from tests.killing import Children, children, needs_fork
 from tests.store import tiny
-from tests.store.killing import Children, children, needs_fork
 from tests.store.tiny import content, files
 
 import oodzoo

@@ -5,14 +5,12 @@ Behaviour of the loop, the writer and the command together.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 from tests.features.data import Extract, Stamps, Tree, Zoo
+from tests.killing import Children, children, needs_fork
 
 from oodzoo import _io
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
@@ -30,69 +29,15 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 
 Process = Callable[..., subprocess.Popen[str]]
+ZooFile = Callable[[list[ModelSpec]], Path]
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-
-# Extracts, or imports a file, in children of one process, so that Python starts once. A child kills
-# itself right before its n-th change of the disk: between two changes there is nothing to see from
-# outside.
-KILLED_CHILDREN = """
-import os, signal, sys
-from pathlib import Path
-import joblib, onnxruntime, PIL.Image
-import oodzoo, oodzoo.features.extract, oodzoo.features.importing
-
-def watch(moment):
-    seen = 0
-    def hook(event, args):
-        nonlocal seen
-        changes = (
-            event in ("os.rename", "os.link", "os.remove")
-            or (event == "os.mkdir" and not os.path.exists(args[0]))
-            or (event == "open" and isinstance(args[0], str) and args[2] & os.O_ACCMODE
-                and not args[0].startswith("/dev"))
-        )
-        seen += changes
-        if changes and seen == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(hook)
-
-for line in sys.stdin:
-    moment, source, store, *names = line.rstrip("\\n").split("\\t")
-    child = os.fork()
-    if child == 0:
-        watch(int(moment))
-        if os.path.isfile(source):
-            oodzoo.features.importing.import_features([source], store)
-        else:
-            zoo = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
-            oodzoo.extract(source, [zoo[name] for name in names], store)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
-"""
+pytestmark = needs_fork
 
 
-@pytest.fixture
-def killed(process: Process) -> Callable[..., bool]:
-    """Extract or import in another process and kill it before its n-th change of the disk.
-
-    Returns False if it ended first.
-    """
-    parent = process(KILLED_CHILDREN)
-
-    def killed(moment: int, source: Path, store: Path, zoo: Sequence[ModelSpec] = ()) -> bool:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        parent.stdin.write(
-            "\t".join(map(str, (moment, source, store, *(s.name for s in zoo)))) + "\n"
-        )
-        parent.stdin.flush()
-        code = int(parent.stdout.readline())
-        assert code in (0, -signal.SIGKILL)
-        return code != 0
-
-    return killed
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Children]:
+    with children("oodzoo.features.extract", "oodzoo.features.importing", "onnxruntime") as started:
+        yield started
 
 
 @pytest.fixture
@@ -111,17 +56,18 @@ def few(data: Path) -> Path:
 def test_killed_before_any_change(
     few: Path,
     zoo: Zoo,
+    zoo_file: ZooFile,
     extract: Extract,
-    killed: Callable[..., bool],
+    kill: Children,
     tree: Tree,
     stamps: Stamps,
     tmp_path: Path,
 ) -> None:
-    one = zoo("separable_shapes")
+    one = load_zoo(file := zoo_file(zoo("separable_shapes")))
     extract(few, one, tmp_path / "whole")
     expected = tree(tmp_path / "whole")
     moment = 1
-    while killed(moment, few, store := tmp_path / f"s{moment}", one):
+    while kill.killed(moment, "oodzoo:extract", few, file, store := tmp_path / f"s{moment}"):
         finished = finished_shards(store, stamps)
         done = extract(few, one, store)
         assert tree(store) == expected, moment
@@ -135,24 +81,31 @@ def test_killed_before_any_change(
 def test_killed_while_growing(
     few: Path,
     zoo: Zoo,
+    zoo_file: ZooFile,
     extract: Extract,
-    killed: Callable[..., bool],
+    kill: Children,
     tree: Tree,
     stamps: Stamps,
     tmp_path: Path,
 ) -> None:
     """Readers see the old state or the new one, aligned, at whatever moment the kill comes."""
     old, new = tmp_path / "old", tmp_path / "new"
-    extract(few, zoo("separable_shapes"), old)
+    extract(few, load_zoo(zoo_file(zoo("separable_shapes"))), old)
     rows = _rows(FeatureStore(old))
     Image.new("RGB", (32, 32), "red").save(few / "chalk/0/a-first.png")
     (few / "tilted/5").mkdir(parents=True)
     Image.new("RGB", (32, 32), "blue").save(few / "tilted/5/new.png")
-    both = zoo("separable_shapes", "cnn_photos")
+    both = load_zoo(file := zoo_file(zoo("separable_shapes", "cnn_photos")))
     extract(few, both, shutil.copytree(old, new))
     expected = tree(new)
     moment = 2  # the lock alone changes nothing
-    while killed(moment, few, store := shutil.copytree(old, tmp_path / f"s{moment}"), both):
+    while kill.killed(
+        moment,
+        "oodzoo:extract",
+        few,
+        file,
+        store := shutil.copytree(old, tmp_path / f"s{moment}"),
+    ):
         seen = _rows(FeatureStore(store))
         assert seen.keys() in (
             rows.keys(),
@@ -170,12 +123,17 @@ def test_killed_while_growing(
 
 
 def test_an_import_killed_before_any_change(
-    killed: Callable[..., bool], tree: Tree, stamps: Stamps, tmp_path: Path
+    kill: Children, tree: Tree, stamps: Stamps, tmp_path: Path
 ) -> None:
     import_features([file := _write_features(tmp_path / "a.npz")], tmp_path / "whole")
     expected = tree(tmp_path / "whole")
     moment = 1
-    while killed(moment, file, store := tmp_path / f"s{moment}"):
+    while kill.killed(
+        moment,
+        "oodzoo.features.importing:import_features",
+        [file],
+        store := tmp_path / f"s{moment}",
+    ):
         finished = finished_shards(store, stamps)
         import_features([file], store)
         assert tree(store) == expected, moment
@@ -218,7 +176,7 @@ def _rows(store: FeatureStore) -> dict[str, tuple[str, Any]]:
 
 def test_killed_at_random_many_times(
     zoo: Zoo,
-    zoo_file: Callable[[list[ModelSpec]], Path],
+    zoo_file: ZooFile,
     extract: Extract,
     process: Process,
     tree: Tree,
@@ -279,8 +237,8 @@ def test_stale_temporaries_go(
 
 
 def test_an_unfinished_store_says_so(
-    few: Path, zoo: Zoo, killed: Callable[..., bool], tmp_path: Path
+    few: Path, zoo: Zoo, zoo_file: ZooFile, kill: Children, tmp_path: Path
 ) -> None:
-    assert killed(20, few, tmp_path / "s", zoo())
+    assert kill.killed(20, "oodzoo:extract", few, zoo_file(zoo()), tmp_path / "s")
     with pytest.raises(InputError, match=r"no finished model yet; run oodzoo extract"):
         FeatureStore(tmp_path / "s")

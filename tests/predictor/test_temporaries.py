@@ -2,84 +2,44 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.killing import Children, children, needs_fork
 
 import oodzoo
 from oodzoo._io import remove_stale, temporary_name
+from oodzoo.cli import main
 from oodzoo.predictor.temporaries import new_folder, replacing_text
 
 Process = Callable[..., subprocess.Popen[str]]
-Killed = Callable[..., bool]
 
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
-
-# Runs in children of one process, so that imports are paid once. A child kills itself right
-# before its n-th change of the disk: between two changes there is nothing to see from outside.
-KILLED_CHILDREN = """
-import os, signal, sys
-import joblib, onnxruntime, PIL.Image, safetensors.numpy, sklearn
-import oodzoo, oodzoo.cli, oodzoo.predictor.predictor
-
-def watch(moment):
-    seen = 0
-    def hook(event, args):
-        nonlocal seen
-        changes = (
-            event in ("os.rename", "os.remove", "os.rmdir", "os.link")
-            or (event == "os.mkdir" and not os.path.exists(args[0]))
-            or (event == "open" and isinstance(args[0], str) and args[2] & os.O_ACCMODE
-                and not args[0].startswith("/dev"))
-        )
-        seen += changes
-        if changes and seen == moment:
-            os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(hook)
-
-def run(command, *arguments):
-    if command == "save":
-        oodzoo.load(arguments[0]).save(arguments[1])
-        return
-    sys.argv = ["oodzoo", command, *arguments]
-    os.dup2(2, 1)
-    try:
-        oodzoo.cli.main()
-    except SystemExit as ended:
-        assert not ended.code, ended.code
-
-for line in sys.stdin:
-    moment, *arguments = line.rstrip("\\n").split("\\t")
-    child = os.fork()
-    if child == 0:
-        watch(int(moment))
-        run(*arguments)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    print(os.waitstatus_to_exitcode(status), flush=True)
-"""
+SAVE = "tests.predictor.test_temporaries:save"
+COMMAND = "tests.predictor.test_temporaries:command"
 
 
-@pytest.fixture
-def killed(process: Process) -> Killed:
-    """Run in another process and kill it before its n-th change; False if it ended first."""
-    parent = process(KILLED_CHILDREN)
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Children]:
+    with children(
+        "tests.predictor.test_temporaries", "onnxruntime", "safetensors.numpy", "sklearn"
+    ) as started:
+        yield started
 
-    def killed(moment: int, *arguments: str | Path) -> bool:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        parent.stdin.write("\t".join(map(str, (moment, *arguments))) + "\n")
-        parent.stdin.flush()
-        code = int(parent.stdout.readline())
-        assert code in (0, -signal.SIGKILL)
-        return code != 0
 
-    return killed
+def save(source: str, folder: str) -> None:
+    oodzoo.load(source).save(folder)
+
+
+def command(*arguments: str) -> None:
+    """Run a command that succeeds, in a process of its own."""
+    sys.argv = ["oodzoo", *arguments]
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert not ended.value.code
 
 
 @pytest.fixture
@@ -100,10 +60,10 @@ def models(folder: Path) -> list[str]:
 
 @needs_fork
 def test_a_new_predictor_is_complete_or_missing(
-    saved: Path, killed: Killed, tmp_path: Path
+    saved: Path, kill: Children, tmp_path: Path
 ) -> None:
     moment = 1
-    while killed(moment, "save", saved, folder := tmp_path / f"{moment}" / "model"):
+    while kill.killed(moment, SAVE, saved, folder := tmp_path / f"{moment}" / "model"):
         assert not folder.exists(), moment
         oodzoo.load(saved).save(folder)
         assert content(folder) == content(saved), moment
@@ -115,7 +75,7 @@ def test_a_new_predictor_is_complete_or_missing(
 
 @needs_fork
 def test_a_replaced_predictor_is_the_old_or_the_new_one(
-    saved: Path, other: Path, killed: Killed, tmp_path: Path
+    saved: Path, other: Path, kill: Children, tmp_path: Path
 ) -> None:
     """Twice: the files of the first predictor are in its folder, those of the second below it."""
     start, old, new = other, models(other), models(saved)
@@ -123,7 +83,7 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
         moment, seen = 1, []
         while True:
             folder = shutil.copytree(start, tmp_path / f"{source.name}{moment}" / "model")
-            if not killed(moment, "save", source, folder):
+            if not kill.killed(moment, SAVE, source, folder):
                 break
             seen.append(models(folder))
             oodzoo.load(source).save(folder)
@@ -141,7 +101,7 @@ def test_a_replaced_predictor_is_the_old_or_the_new_one(
 
 @needs_fork
 def test_an_exported_file_is_the_old_or_the_new_one(
-    saved: Path, killed: Killed, tmp_path: Path
+    saved: Path, kill: Children, tmp_path: Path
 ) -> None:
     pytest.importorskip("onnx", reason='merging graphs needs onnx: pip install "oodzoo[onnx]"')
     file = tmp_path / "out" / "model.onnx"
@@ -150,7 +110,7 @@ def test_an_exported_file_is_the_old_or_the_new_one(
     moment = 1
     while True:
         file.write_bytes(b"old")
-        if not killed(moment, "export", saved, file):
+        if not kill.killed(moment, COMMAND, "export", saved, file):
             break
         assert file.read_bytes() == b"old", moment
         moment += 1
@@ -161,14 +121,14 @@ def test_an_exported_file_is_the_old_or_the_new_one(
 
 @needs_fork
 def test_predictions_are_the_old_or_the_new_ones(
-    saved: Path, unseen: list[Path], killed: Killed, tmp_path: Path
+    saved: Path, unseen: list[Path], kill: Children, tmp_path: Path
 ) -> None:
     file = tmp_path / "out" / "labels.csv"
     file.parent.mkdir()
     moment = 1
     while True:
         file.write_text("old")
-        if not killed(moment, "predict", saved, *unseen[:3], "--output", file):
+        if not kill.killed(moment, COMMAND, "predict", saved, *unseen[:3], "--output", file):
             break
         assert file.read_text() == "old", moment
         moment += 1

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.killing import Children, children, needs_fork
 from tests.store import tiny
-from tests.store.killing import Children, children, needs_fork
 from tests.store.tiny import content, files
 
 from oodzoo._io import is_temporary

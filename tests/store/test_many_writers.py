@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from tests.conftest import Outcome
+from tests.killing import Children, Job, children, needs_fork
 from tests.store import tiny
-from tests.store.killing import Children, Job, children, needs_fork
 from tests.store.tiny import content
 
 from oodzoo._io import is_temporary
