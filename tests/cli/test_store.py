@@ -9,17 +9,8 @@ from pathlib import Path
 import pytest
 from tests.conftest import Run
 from tests.features import conftest as fixtures
-from tests.store.contents import (
-    Tree,
-    another_digit,
-    contents,
-    first_form,
-    one_of,
-    rows_of,
-    size,
-    targets,
-    write_table,
-)
+from tests.features.data import Tree, another_digit, one_of, rows_of, write_table
+from tests.store.contents import contents, first_form, size, targets
 from tests.store.data import fill, letters
 
 from oodzoo.store.feature_store import FeatureStore

@@ -1,4 +1,4 @@
-"""Types of the fixtures, and changes to image files, for the tests of this folder."""
+"""Types of the fixtures, and changes to image files, for the tests of extraction and stores."""
 
 from __future__ import annotations
 
@@ -61,6 +61,7 @@ def spoil(path: Path) -> bytes:
 
 
 def one_of(data: Path, cell: str) -> Path:
+    """The third digit of a domain and class."""
     return sorted((data / cell).glob("*.png"))[2]
 
 
@@ -71,6 +72,7 @@ def blacken(path: Path) -> None:
 def write_table(
     data: Path, rows: Sequence[tuple[str, ...]], header: str = "path,domain,label"
 ) -> Path:
+    """Write a CSV table next to the images."""
     table = data / "table.csv"
     with table.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([header.split(","), *rows])
@@ -78,6 +80,7 @@ def write_table(
 
 
 def rows_of(data: Path) -> list[tuple[str, ...]]:
+    """Path, domain and label of each image of a folder."""
     return [tuple(s[:3]) for s in ImageDomains(data)]
 
 

@@ -1,24 +1,14 @@
-"""What a store delivers and how large it is, for comparisons; changes to folders of digits."""
+"""What a store delivers and how large it is, for comparisons; folders of images."""
 
 from __future__ import annotations
 
-import csv
 import shutil
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from oodzoo.data.dataset import ImageDomains
-from oodzoo.features.config import Extraction
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.zoo import Model, ModelSpec
-
-Extract = Callable[..., Extraction]
-MakeModel = Callable[..., Model]
-Tree = Callable[[Path], dict[str, str]]
-Zoo = Callable[..., list[ModelSpec]]
 
 
 def contents(store: Path) -> dict[str, Any]:
@@ -55,20 +45,6 @@ def moments(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (folder, *folder.rglob("*"))}
 
 
-def one_of(data: Path, cell: str) -> Path:
-    """Return the third digit of a domain and class."""
-    return sorted((data / cell).glob("*.png"))[2]
-
-
-def another_digit(data: Path, name: str) -> Path:
-    """Add a new image: one that is there, turned upside down."""
-    path = data / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Image.open(next((data / "paper/0").glob("*.png"))) as image:
-        image.transpose(Image.Transpose.ROTATE_180).save(path)
-    return path
-
-
 def targets(data: Path, folder: Path) -> Path:
     """Make a folder of three images without labels, which are in no domain."""
     folder.mkdir()
@@ -76,21 +52,6 @@ def targets(data: Path, folder: Path) -> Path:
         with Image.open(file) as image:
             image.transpose(Image.Transpose.ROTATE_90).save(folder / file.name)
     return folder
-
-
-def rows_of(data: Path) -> list[tuple[str, ...]]:
-    """Return path, domain and label of each image of a folder."""
-    return [tuple(sample[:3]) for sample in ImageDomains(data)]
-
-
-def write_table(
-    data: Path, rows: Sequence[tuple[str, ...]], header: str = "path,domain,label"
-) -> Path:
-    """Write a CSV table next to the images."""
-    table = data / "table.csv"
-    with table.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([header.split(","), *rows])
-    return table
 
 
 def first_form(folder: Path) -> tuple[Path, Path]:

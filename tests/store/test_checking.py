@@ -10,15 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.store.contents import (
-    Extract,
-    MakeModel,
-    Tree,
-    Zoo,
-    contents,
-    first_form,
-    one_of,
-)
+from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of
+from tests.store.contents import contents, first_form
 from tests.store.data import compute, fill, letters, require_right
 
 import oodzoo

@@ -9,19 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.store.contents import (
+from tests.features.data import (
     Extract,
     MakeModel,
     Tree,
     Zoo,
     another_digit,
-    contents,
-    first_form,
     one_of,
     rows_of,
-    targets,
     write_table,
 )
+from tests.store.contents import contents, first_form, targets
 from tests.store.data import fill, image, letters, record, require_right, unlabelled
 
 from oodzoo.data.dataset import ImageDomains

@@ -9,16 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.store.contents import (
-    Extract,
-    MakeModel,
-    Tree,
-    contents,
-    first_form,
-    one_of,
-    rows_by_image,
-    size,
-)
+from tests.features.data import Extract, MakeModel, Tree, one_of
+from tests.store.contents import contents, first_form, rows_by_image, size
 from tests.store.data import (
     compute,
     fill,

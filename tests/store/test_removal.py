@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.store.contents import Extract, MakeModel, Tree, Zoo, contents, first_form, size
+from tests.features.data import Extract, MakeModel, Tree, Zoo
+from tests.store.contents import contents, first_form, size
 from tests.store.data import compute, record, require_right
 
 import oodzoo

@@ -11,20 +11,17 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
-from tests.store.contents import (
+from tests.features.data import (
     Extract,
     MakeModel,
     Tree,
     Zoo,
     another_digit,
-    contents,
-    first_form,
     one_of,
-    rows_by_image,
     rows_of,
-    targets,
     write_table,
 )
+from tests.store.contents import contents, first_form, rows_by_image, targets
 from tests.store.data import fill, flip, letters
 
 import oodzoo

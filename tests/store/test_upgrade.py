@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.store.contents import Extract, Tree, Zoo, contents, first_form, one_of, size
+from tests.features.data import Extract, Tree, Zoo, one_of
+from tests.store.contents import contents, first_form, size
 
 import oodzoo
 from oodzoo._io import file_digest, locked

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.store.contents import Extract, Tree, Zoo, another_digit, first_form, moments, size
+from tests.features.data import Extract, Tree, Zoo, another_digit
+from tests.store.contents import first_form, moments, size
 from tests.store.data import compute, fill, image, letters, record, unlabelled, values
 
 import oodzoo
