@@ -234,9 +234,10 @@ def test_rows_of_the_training_domains(repeated: set[int]) -> None:
         assert not n or f"{n} in {domain!r}" in found[0]
 
 
-def test_rows_that_are_equal_for_one_model_only() -> None:
-    given = arrays(seed=1) | {"a": arrays()["a"]}
-    assert targeted(array_source(), given)[1] == []
+@pytest.mark.parametrize("b", [arrays(seed=1)["b"], np.roll(arrays()["b"], 1, axis=0)])
+def test_rows_that_are_not_equal_for_all_models(b: Any) -> None:
+    """Also if the features of each model are those of some training image."""
+    assert targeted(array_source(), {"a": arrays()["a"], "b": b})[1] == []
 
 
 def test_all_rows_are_of_the_training_domains() -> None:

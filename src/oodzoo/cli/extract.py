@@ -72,7 +72,7 @@ def extract(
     with extraction_progress(terminal) as reporter:
         opened, done = run_extraction(dataset, zoo, store, config, reporter, unlabelled=targets)
     skipped = {**opened.skipped, **done.unreadable}
-    for message in [*_skipped(skipped), *done.warnings()]:
+    for message in [*skipped_lines(skipped), *done.warnings()]:
         terminal.warn(message)
     if done.shards:
         terminal.say(
@@ -100,14 +100,15 @@ def extract(
     )
 
 
-def _skipped(images: dict[str, str]) -> list[str]:
+def skipped_lines(images: dict[str, str]) -> list[str]:
+    """Format the reasons, by path, for which images were skipped."""
     return [f"skipped {path!r}: {reason}" for path, reason in images.items()]
 
 
 def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
     """Warn of images and models that were skipped."""
     failed = [f"model {name!r} is left out: {reason}" for name, reason in done.failed.items()]
-    for message in [*_skipped(done.skipped), *failed]:
+    for message in [*skipped_lines(done.skipped), *failed]:
         terminal.warn(message)
 
 

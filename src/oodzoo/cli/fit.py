@@ -18,7 +18,9 @@ from oodzoo.cli.options import (
     ThresholdOption,
     compute_device,
 )
+from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -34,6 +36,7 @@ def fit(
         str | None, typer.Option(help="Use these models instead, separated by commas.")
     ] = None,
     score: ScoreOption = "zood",
+    target: TargetOption = None,
     select: Annotated[bool, typer.Option(help="Keep only informative features, or all.")] = True,
     threshold: ThresholdOption = 0.5,
     zoo: Annotated[
@@ -50,12 +53,16 @@ def fit(
     from oodzoo.predictor.folder import require_free
 
     require_free(out)  # before the work
+    if target is not None and models is not None:
+        raise InputError("--target is only used to rank the models; leave it out with --models")
+    target = stored_target(terminal, store, target, zoo, device)
     with terminal.progress("Ranking") as progress:
         predictor = fit_store(
             store,
             top_k=top_k,
             models=None if models is None else [name.strip() for name in models.split(",")],
             score=score,
+            target=target,
             select=select,
             threshold=threshold,
             zoo=zoo,

@@ -11,7 +11,9 @@ from typer.core import TyperCommand
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
 from oodzoo.cli.plotting import PlotOption, save_plot
+from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.ranking.result import Ranking, Row
@@ -49,11 +51,16 @@ def rank(
     stability: Annotated[
         str, typer.Option(help="Stability term: robust, or paper for the published formula.")
     ] = "robust",
+    target: TargetOption = None,
+    zoo: TargetZooOption = None,
     device: ComputeOption = "cpu",
     plot: PlotOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they transfer to held-out domains."""
-    ranking = ranked(terminal, store, score, stability, device)
+    if zoo is not None and target is None:
+        raise InputError("--zoo is only used with --target FOLDER")
+    target = stored_target(terminal, store, target, zoo, device)
+    ranking = ranked(terminal, store, score, stability, device, target)
     show_ranking(terminal, ranking)
     terminal.document(ranking.to_dict())
     save_plot(terminal, ranking, plot)
@@ -65,16 +72,19 @@ def ranked(
     score: str = "zood",
     stability: str = "robust",
     device: str = "cpu",
+    target: str | None = None,
 ) -> Ranking:
     """Rank the models of a store with a progress bar."""
     from oodzoo.ranking.ranker import rank as rank_store
     from oodzoo.store.feature_store import FeatureStore
 
+    options: dict[str, Any] = {} if target is None else {"target": target}
     with terminal.progress("Ranking") as progress:
         return rank_store(
             FeatureStore(store),
             score=score,
             stability=stability,  # type: ignore[arg-type]
+            **options,
             device=compute_device(device),
             progress=progress,
         )

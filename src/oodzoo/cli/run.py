@@ -29,12 +29,14 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
+from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import show_bed
 from oodzoo.events import Observer, Progress
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.unlabelled import UnlabelledImages
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import ModelSpec
 
@@ -55,6 +57,7 @@ def run(
         ),
     ] = "3",
     score: ScoreOption = "zood",
+    target: TargetFolderOption = None,
     protocol: ProtocolOption = "fast",
     baselines: Annotated[
         bool, typer.Option(help="Also evaluate single models, random features and other scores.")
@@ -69,6 +72,7 @@ def run(
     Rerun the same command to resume: only what is missing or has changed is computed.
     """
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.unlabelled import parse_unlabelled
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
@@ -84,7 +88,8 @@ def run(
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
-    run_and_show(terminal, dataset, load_zoo(zoo), out, config)
+    images = None if target is None else parse_unlabelled(target)
+    run_and_show(terminal, dataset, load_zoo(zoo), out, config, images)
 
 
 def run_and_show(
@@ -93,6 +98,7 @@ def run_and_show(
     zoo: Sequence[ModelSpec],
     out: Path,
     config: RunConfig,
+    target: UnlabelledImages | None = None,
 ) -> None:
     """Run the whole pipeline and show the result of each stage when it ends."""
     from oodzoo.pipeline import run as run_pipeline
@@ -103,7 +109,9 @@ def run_and_show(
     with ExitStack() as bars:
         observer = _TerminalObserver(terminal, bars, out, len(zoo))
         typed = _typed(sys.argv[1:], out, zoo)
-        result = run_pipeline(dataset, zoo, out, config=config, observer=observer, command=typed)
+        result = run_pipeline(
+            dataset, zoo, out, target=target, config=config, observer=observer, command=typed
+        )
     page = out / "report.html"
     terminal.say(f"Report: {page}")
     terminal.say(f"Predict with: oodzoo predict {out / 'model'} IMAGE|FOLDER ...")
@@ -116,18 +124,21 @@ def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str
 
     shared = ["oodzoo"]
     for argument in arguments:
-        option, value = "", argument
-        if argument.startswith("-") and "=" in argument:
-            option, value = argument.split("=", 1)
-            option += "="
-        path = Path(value)
-        exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
-        if exists or path == out or path.is_absolute():
-            value = path.name or value
+        value = _without_folders(argument, out)
         for spec in zoo:
             value = value.replace(spec.source, portable_source(spec))
-        shared.append(option + value)
+        shared.append(value)
     return shlex.join(shared)
+
+
+def _without_folders(argument: str, out: Path) -> str:
+    """An argument `PATH`, `--option=PATH` or `NAME=PATH` without the folders above the path."""
+    path = Path(argument)
+    exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
+    if exists or path == out or path.is_absolute():
+        return path.name or argument
+    name, equals, rest = argument.partition("=")
+    return name + equals + _without_folders(rest, out) if equals else argument
 
 
 class _TerminalObserver(Observer):

@@ -13,6 +13,7 @@ from oodzoo import scores, testbed
 from oodzoo._io import file_digest, is_temporary, locked
 from oodzoo._text import without_folders
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.choice import choose_top_k
@@ -21,6 +22,7 @@ from oodzoo.events import Observer
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
+from oodzoo.features.target import Target, as_target, require_unseen, seen_images
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
@@ -50,6 +52,7 @@ def run(
     zoo: str | Path | Sequence[ModelSpec],
     out: str | Path,
     *,
+    target: str | Path | UnlabelledImages | None = None,
     config: RunConfig | None = None,
     observer: Observer | None = None,
     command: str | None = None,
@@ -68,6 +71,9 @@ def run(
     zoo : str, path or sequence of ModelSpec
         What :func:`oodzoo.load_zoo` takes or returns.
     out : path
+    target : path or UnlabelledImages, optional
+        A folder of unlabelled images of the target domain, or "NAME=FOLDER": the models are ranked
+        for it, see :func:`oodzoo.rank`. The evaluation and the test bed do not use it.
     config : RunConfig, optional
     observer : Observer, optional
         Called as the run proceeds.
@@ -83,25 +89,40 @@ def run(
     specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
     folder, config, observer = Path(out), config or RunConfig(), observer or Observer()
     device = config.compute_device
+    images = None if target is None else parse_unlabelled(target)
     settings = {
         "data": dataset.source.resolve().name,
         "images": len(dataset),
         "zoo": [spec.name for spec in specs],
+        **({} if images is None else {"target": images.name, "target_images": len(images)}),
         **dataclasses.asdict(config),
     }
     _require_usable(folder, dataset)
+    if images is not None:
+        require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
     with locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
         recorder = Recorder(folder, command or call, settings, observer)
-        store, models = _extract(recorder, dataset, specs, folder / "store", config, observer)
+        store, models = _extract(
+            recorder, dataset, images, specs, folder / "store", config, observer
+        )
         recorder.add("data", _summary(dataset, len(store.skipped)))
         write_local(folder, dataset.root)
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
+        ranked_for: dict[str, Any] = {}
+        if images is not None:
+            ranked_for["target"] = as_target(source, images.name)
         ranking = recorder.stage(
             "ranking",
-            [content, config.score],
-            lambda: rank(source, score=config.score, device=device, progress=observer.progress),
+            [content, config.score, *(_identities(source, t) for t in ranked_for.values())],
+            lambda: rank(
+                source,
+                score=config.score,
+                **ranked_for,
+                device=device,
+                progress=observer.progress,
+            ),
         )
         best = _best(source, ranking, config)
         recorder.stage(
@@ -130,12 +151,16 @@ def run(
             valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         )
         if config.baselines and len(source.models) > 2:
-            name = dataset.source.resolve().stem
+            bed_options: dict[str, Any] = {
+                "protocol": "unseen" if len(source.domains) > 2 else "all",
+                "name": dataset.source.resolve().stem,
+                "seed": config.seed,
+            }
             recorder.stage(
                 "testbed",
-                [content, list(scores.names()), config.seed],
+                [content, list(scores.names()), bed_options],
                 lambda: testbed.run(
-                    source, name=name, seed=config.seed, progress=observer.progress
+                    source, **bed_options, device=device, progress=observer.progress
                 ),
             )
         elif config.baselines:
@@ -161,9 +186,19 @@ def _require_usable(folder: Path, dataset: ImageDomains) -> None:
         )
 
 
+def _digests(dataset: ImageDomains) -> dict[str, list[str]]:
+    """The digests of the readable images of each domain."""
+    found: dict[str, list[str]] = {domain: [] for domain in dataset.domains}
+    for sample, digest in zip(dataset.samples, dataset.digests, strict=True):
+        if digest is not None:
+            found[sample.domain].append(digest)
+    return found
+
+
 def _extract(
     recorder: Recorder,
     dataset: ImageDomains,
+    target: UnlabelledImages | None,
     zoo: list[ModelSpec],
     path: Path,
     config: RunConfig,
@@ -171,10 +206,13 @@ def _extract(
 ) -> tuple[FeatureStore, tuple[str, ...]]:
     """Extract missing features; return the store and the models of this zoo in it."""
     options = config.extraction
+    unlabelled = [] if target is None else [target]
     opened: list[FeatureStore] = []
 
     def compute() -> ExtractionSummary:
-        store, done = run_extraction(dataset, zoo, path, options, observer.reporter)
+        store, done = run_extraction(
+            dataset, zoo, path, options, observer.reporter, unlabelled=unlabelled
+        )
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)
         return ExtractionSummary(
@@ -192,15 +230,32 @@ def _extract(
         except InputError:
             return False
         same = opened[-1].fingerprint == summary.store and not summary.failed
-        return same and opened[-1].is_complete()
+        return (
+            same
+            and opened[-1].is_complete()
+            and all(_has_images(opened[-1], summary.models, part) for part in unlabelled)
+        )
 
     inputs = [
         dataset.fingerprint,
         [_identity(spec) for spec in zoo],
         {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
+        *([part.name, part.paths, part.digests] for part in unlabelled),
     ]
     summary = recorder.stage("extraction", inputs, compute, valid=valid)
     return opened[-1], summary.models
+
+
+def _has_images(store: FeatureStore, models: Sequence[str], images: UnlabelledImages) -> bool:
+    """Whether models have features of these images under their name."""
+    if images.name not in store.unlabelled:
+        return False
+    known = store.table.domain(images.name).images == [d for d in images.digests if d is not None]
+    return known and all(store.has_features(model, images.name) for model in models)
+
+
+def _identities(source: FeatureSource, target: Target) -> list[str]:
+    return [target.name, *(target.digest(model) for model in source.models)]
 
 
 def _reason(spec: ModelSpec, done: Extraction) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import StoreSource
+from oodzoo.features.target import TargetImages
 from oodzoo.heads.linear import fit_head
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import find_model
@@ -29,6 +31,7 @@ def fit(
     select: bool = True,
     models: Sequence[str] | None = None,
     score: str = "zood",
+    target: TargetImages | None = None,
     threshold: float = 0.5,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
@@ -47,6 +50,9 @@ def fit(
         Names of the models to use instead of the top-ranked ones.
     score : str, default "zood"
         The score to rank by, as in :func:`oodzoo.rank`.
+    target : str or mapping, optional
+        Unlabelled images of the target domain to rank for: the name of an unlabelled domain of the
+        store, or features by model, as in :func:`oodzoo.rank`.
     threshold : float
         Keep the features whose inclusion probability exceeds this for any class.
     zoo : str, path or sequence of ModelSpec, optional
@@ -63,7 +69,7 @@ def fit(
     """
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
     _require_enough(store)
-    names, scores = _choose_models(store, top_k, models, score, device, progress)
+    names, scores = _choose_models(store, top_k, models, score, target, device, progress)
     specs = _specs(zoo)
     found = {name: find_model(store, name, specs) for name in names}  # fails before the long work
     source = StoreSource(store, names)
@@ -115,11 +121,16 @@ def _choose_models(
     top_k: int,
     models: Sequence[str] | None,
     score: str,
+    target: TargetImages | None,
     device: str | None,
     progress: Progress | None,
 ) -> tuple[list[str], dict[str, float]]:
     """The models to use, and the scores of all models if they were ranked."""
     if models is not None:
+        if target is not None:
+            raise InputError(
+                "a target is only used to rank the models; leave it out if the models are named"
+            )
         names = list(models)
         if not names or len(set(names)) < len(names):
             raise InputError(f"models must name one or more models, each of them once, got {names}")
@@ -128,7 +139,8 @@ def _choose_models(
         return names, {}
     if top_k < 1:
         raise InputError(f"top_k must be 1 or more, got {top_k}")
-    rows = rank(store, score=score, device=device, progress=progress).rows
+    options: dict[str, Any] = {} if target is None else {"target": target}
+    rows = rank(store, score=score, **options, device=device, progress=progress).rows
     return [row.model for row in rows[:top_k]], {row.model: row.score for row in rows}
 
 
