@@ -5,6 +5,7 @@ A reader sees the state before or after the command, and running the command aga
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -69,6 +70,22 @@ def changed(data: Path) -> Path:
     return data
 
 
+def kills(
+    kill: Children, function: str, store: Path, *arguments: Any, **options: Any
+) -> Iterator[tuple[int, Path]]:
+    """Kill a function before each change of a store; yield the moment and the store, a copy.
+
+    The last copy, in which the function was not killed, is left.
+    """
+    copy = store.with_name("copy")
+    for moment in itertools.count(1):
+        shutil.copytree(store, copy)
+        if not kill.killed(moment, function, copy, *arguments, **options):
+            return
+        yield moment, copy
+        shutil.rmtree(copy)
+
+
 def temporaries(store: Path) -> list[Path]:
     return [path for path in store.rglob("*") if is_temporary(path.name)]
 
@@ -78,17 +95,12 @@ def test_sync(kill: Children, store: Path, changed: Path, tmp_path: Path) -> Non
     done = shutil.copytree(store, tmp_path / "done")
     sync_store(done, changed)
     new, expected = content(done), files(done)
-    moment = 1
-    while kill.killed(
-        moment, "oodzoo.store.sync:sync_store", shutil.copytree(store, s := tmp_path / "s"), changed
-    ):
+    for moment, s in kills(kill, "oodzoo.store.sync:sync_store", store, changed):
         assert content(s) in (old, new), moment
         sync_store(s, changed)
         assert files(s) == expected, moment
-        shutil.rmtree(s)
-        moment += 1
     assert files(s) == expected
-    assert moment > 6
+    assert moment >= 6
     assert old != new
 
 
@@ -101,16 +113,11 @@ def test_sync_of_unlabelled_images(kill: Children, store: Path, data: Path, tmp_
     done = shutil.copytree(store, tmp_path / "done")
     tiny.sync(done, data, [target])
     new, expected = content(done), files(done)
-    moment = 1
-    while kill.killed(
-        moment, "tests.store.tiny:sync", shutil.copytree(store, s := tmp_path / "s"), data, [target]
-    ):
+    for moment, s in kills(kill, "tests.store.tiny:sync", store, data, [target]):
         assert content(s) in (old, new), moment
         tiny.sync(s, data, [target])
         assert files(s) == expected, moment
-        shutil.rmtree(s)
-        moment += 1
-    assert moment > 6
+    assert moment >= 6
     assert old != new
 
 
@@ -119,22 +126,14 @@ def test_rm(kill: Children, store: Path, tmp_path: Path) -> None:
     done = shutil.copytree(store, tmp_path / "done")
     remove_models(done, ["a"])
     new, expected = content(done), files(done)
-    moment = 1
-    while kill.killed(
-        moment,
-        "oodzoo.store.removal:remove_models",
-        shutil.copytree(store, s := tmp_path / "s"),
-        ["a"],
-    ):
+    for moment, s in kills(kill, "oodzoo.store.removal:remove_models", store, ["a"]):
         assert content(s) in (old, new), moment
         if (s / "models" / "a").exists():
             remove_models(s, ["a"])
         assert files(s) == expected, moment
         assert not (s / "models" / "a").exists(), moment
-        shutil.rmtree(s)
-        moment += 1
     assert files(s) == expected
-    assert moment > 12
+    assert moment >= 12
 
 
 @pytest.mark.parametrize("garbage", [False, True], ids=["tidy", "with garbage"])
@@ -152,22 +151,14 @@ def test_prune(kill: Children, store: Path, changed: Path, tmp_path: Path, garba
     done = shutil.copytree(store, tmp_path / "done")
     assert prune_store(done, cache=True).images == 2 * garbage
     layout = files(done)
-    moment = 1
-    while kill.killed(
-        moment,
-        "oodzoo.store.prune:prune_store",
-        shutil.copytree(store, s := tmp_path / "s"),
-        cache=True,
-    ):
+    for moment, s in kills(kill, "oodzoo.store.prune:prune_store", store, cache=True):
         assert content(s) == expected, moment
         prune_store(s, cache=True)
         assert content(s) == expected, moment
         assert files(s) == layout, moment
         assert not check_store(s).damage, moment
-        shutil.rmtree(s)
-        moment += 1
     assert files(s) == layout
-    assert moment > (25 if garbage else 3)
+    assert moment >= (25 if garbage else 3)
 
 
 def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
@@ -238,19 +229,13 @@ def test_upgrade(kill: Children, first_form: Path, tmp_path: Path) -> None:
     expected, folders = files(done), all_folders(done)
     expected_rows = first_form_rows()
     assert second_form_rows(done) == expected_rows
-    moment, forms = 1, []
-    while kill.killed(
-        moment,
-        "oodzoo.store.upgrade:upgrade_store",
-        shutil.copytree(first_form, s := tmp_path / "s"),
-    ):
+    forms = []
+    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form):
         forms.append(FeatureStore(s).is_first_form)
         assert second_form_rows(s) == expected_rows, moment
         upgrade_store(s)
         assert files(s) == expected, moment
         assert all_folders(s) == folders, moment
-        shutil.rmtree(s)
-        moment += 1
     assert files(s) == expected
     assert forms == sorted(forms, reverse=True)
     assert set(forms) == {True, False}
@@ -268,19 +253,12 @@ def test_upgrade_after_an_interrupted_upgrade(
     upgrade_store(done)
     expected_rows = first_form_rows()
     assert kill.killed(40, "oodzoo.store.upgrade:upgrade_store", first_form)
-    moment = 1
-    while kill.killed(
-        moment,
-        "oodzoo.store.upgrade:upgrade_store",
-        shutil.copytree(first_form, s := tmp_path / "s"),
-    ):
+    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form):
         if not any((s / name).exists() for name in ("images", "models", "samples")):
             break
         assert second_form_rows(s) == expected_rows, moment
         upgrade_store(s)
         assert files(s) == files(done), moment
-        shutil.rmtree(s)
-        moment += 1
     assert moment > 10
 
 
@@ -314,13 +292,7 @@ def test_repair(kill: Children, store: Path, tmp_path: Path, damage: Any) -> Non
     done = shutil.copytree(store, tmp_path / "done")
     assert check_store(done, repair=True).damage
     new = content(done)
-    moment = 1
-    while kill.killed(
-        moment,
-        "oodzoo.store.checking:check_store",
-        shutil.copytree(store, s := tmp_path / "s"),
-        repair=True,
-    ):
+    for moment, s in kills(kill, "oodzoo.store.checking:check_store", store, repair=True):
         if damage is not damage_manifest:
             assert rows_of(s, "b") == untouched, moment
         check_store(s, repair=True)
@@ -329,10 +301,8 @@ def test_repair(kill: Children, store: Path, tmp_path: Path, damage: Any) -> Non
         assert not check_store(s).damage, moment
         assert not temporaries(s), moment
         prune_store(s)
-        shutil.rmtree(s)
-        moment += 1
     assert content(s) == new
-    assert moment > 3
+    assert moment >= 3
 
 
 def rows_of(store: Path, model: str) -> Sequence[bytes]:
