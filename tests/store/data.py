@@ -22,6 +22,8 @@ from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
 
 Array = NDArray[Any]
+Begin = Callable[[Path], None]
+Race = Callable[..., None]
 
 FEATURE_DIM = 3
 N_LOGITS = 2

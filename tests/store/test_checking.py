@@ -7,12 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
-from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of
+from tests.features.data import Extract, Tree, Zoo, one_of
 from tests.store.contents import contents, first_form
-from tests.store.data import compute, fill, letters, require_right
+from tests.store.data import Begin, compute, fill, letters, require_right
 
 import oodzoo
 from oodzoo._io import locked
@@ -269,14 +267,8 @@ def test_a_sync_does_not_hide_damage(store: Path, data: Path) -> None:
         prune_store(store)
 
 
-def test_a_model_that_is_not_finished(
-    store: Path, data: Path, make_model: MakeModel, extract: Extract
-) -> None:
-    def fail(batch: NDArray[np.float32]) -> None:
-        raise RuntimeError("broken")
-
-    with pytest.raises(InputError, match="no model could be used"):
-        extract(data, [make_model(fail, name="begun")], store)
+def test_a_model_that_is_not_finished(store: Path, begin: Begin) -> None:
+    begin(store)
     found = check_store(store)
     assert (found.files, found.damage, found.unfinished) == (FILES + 1, (), ("begun",))
 

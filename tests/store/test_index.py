@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.store.data import compute, fill, flip, image, letters, nested, record, require_right
+from tests.store.data import (
+    Race,
+    compute,
+    fill,
+    flip,
+    image,
+    letters,
+    nested,
+    record,
+    require_right,
+)
 
 from oodzoo.errors import InputError
 from oodzoo.store.index import (
@@ -196,24 +204,13 @@ with writing(store) as writer:
 """
 
 
-def test_processes_that_add_the_same_images(
-    tmp_path: Path, process: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_processes_that_add_the_same_images(tmp_path: Path, race: Race) -> None:
     """Each wants other images, which overlap: no image is added twice, and all are readable."""
     given = ["a=abcdefgh", "a=abcd b=ijkl", "b=ijklmnop c=qrst", "c=qrstuvwx a=efgh"]
-    children = [
-        process(_RACE, tmp_path / "store", f"m{at}", *domains.split())
-        for at, domains in enumerate(given)
-    ]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    for child in children:
-        assert child.wait() == 0, child.communicate()[1]
+    race(
+        _RACE,
+        *([tmp_path / "store", f"m{at}", *domains.split()] for at, domains in enumerate(given)),
+    )
     index = ImageIndex.read(tmp_path / "store")
     listed = [name for images in index.shards.values() for name in images]
     assert len(listed) == len(set(listed))

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.features.data import Extract, MakeModel, Tree, one_of
+from tests.features.data import Tree, one_of
 from tests.store.contents import contents, first_form, rows_by_image, size
 from tests.store.data import (
+    Begin,
     compute,
     fill,
     image,
@@ -194,14 +195,8 @@ def test_all_images_removed(small: Path) -> None:
     require_right(small)
 
 
-def test_a_store_without_a_finished_model(
-    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path, tree: Tree
-) -> None:
-    def fail(batch: NDArray[np.float32]) -> None:
-        raise RuntimeError("broken")
-
-    with pytest.raises(InputError, match="no model could be used"):
-        extract(data, [make_model(fail)], tmp_path / "s")
+def test_a_store_without_a_finished_model(begin: Begin, tmp_path: Path, tree: Tree) -> None:
+    begin(tmp_path / "s")
     before = tree(tmp_path / "s")
     assert prune_store(tmp_path / "s") == Pruned(0, 0)
     assert tree(tmp_path / "s") == before

@@ -22,7 +22,7 @@ from tests.features.data import (
     write_table,
 )
 from tests.store.contents import contents, first_form, rows_by_image, targets
-from tests.store.data import fill, flip, letters
+from tests.store.data import Begin, fill, flip, letters
 
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
@@ -398,13 +398,9 @@ def test_a_label_for_a_missing_image(plain: Path, data: Path, tree: Tree) -> Non
 
 
 def test_a_store_without_a_finished_model(
-    data: Path, make_model: MakeModel, extract: Extract, tmp_path: Path, tree: Tree
+    data: Path, begin: Begin, tmp_path: Path, tree: Tree
 ) -> None:
-    def fail(batch: NDArray[np.float32]) -> None:
-        raise RuntimeError("broken")
-
-    with pytest.raises(InputError, match="no model could be used"):
-        extract(data, [make_model(fail)], tmp_path / "s")
+    begin(tmp_path / "s")
     before = tree(tmp_path / "s")
     with pytest.raises(InputError, match="has no finished model"):
         sync_store(tmp_path / "s", data)

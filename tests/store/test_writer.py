@@ -28,6 +28,7 @@ from tests.features.data import (
 )
 from tests.store import tiny
 from tests.store.data import (
+    Race,
     compute,
     fill,
     flip,
@@ -714,20 +715,9 @@ with writing(Path(sys.argv[1])) as writer:
 """
 
 
-def test_domains_without_labels_of_many_processes_are_all_kept(
-    small: Path, process: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_domains_without_labels_of_many_processes_are_all_kept(small: Path, race: Race) -> None:
     names = "klmnopqr"
-    children = [process(_TARGETS, small, name) for name in names]
-    for child in children:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "ready\n"
-    for child in children:
-        assert child.stdin is not None
-        child.stdin.write("go\n")
-        child.stdin.flush()
-    for child in children:
-        assert child.wait() == 0, child.communicate()[1]
+    race(_TARGETS, *([small, name] for name in names))
     store = require_right(small)
     assert store.unlabelled == tuple(f"u{name}" for name in names)
     assert store.models == tuple(sorted(["m1", "m2", *(f"m{name}" for name in names)]))
