@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.report.reader import Reader
 
-from oodzoo.record import Run
+from oodzoo._io import write_json
+from oodzoo.record import Run, read_run
 from oodzoo.report import page
 from oodzoo.report.blocks import Facts
 from oodzoo.report.provenance import provenance_section
@@ -17,11 +20,17 @@ def test_settings_as_text() -> None:
     assert command.command == "oodzoo run"
     assert isinstance(shown, Facts)
     assert shown.pairs == [
-        ("batch_size", "automatic"),
         ("baselines", "yes"),
-        ("deep.top_k", "1, 3"),
+        ("batch_size", "automatic"),
         ("deep.fast", "no"),
+        ("deep.top_k", "1, 3"),
     ]
+
+
+def test_the_page_of_a_record_that_is_read_is_the_same(run: Run, tmp_path: Path) -> None:
+    assert list(run.settings) != sorted(run.settings)
+    write_json(tmp_path / "run.json", run.to_dict())
+    assert page(read_run(tmp_path)) == page(run)
 
 
 def test_all_parts_are_shown(run: Run, read: Reader) -> None:

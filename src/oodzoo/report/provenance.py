@@ -22,8 +22,9 @@ def provenance_section(run: Run) -> Section:
 
 
 def _pairs(part: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Names and values as text, sorted by name as in `run.json`."""
     pairs = []
-    for name, value in part.items():
+    for name, value in sorted(part.items()):
         if isinstance(value, dict):
             pairs += _pairs(value, f"{prefix}{name}.")
         else:
