@@ -127,6 +127,16 @@ def test_backbone_returns_pooled_output_but_never_a_random_pooler(
     assert _load(tmp_path).info.fingerprint == model.info.fingerprint
 
 
+def test_folder_as_a_spec_names_the_model_by_its_last_part(
+    transformers: Any, torch: Any, tmp_path: Path
+) -> None:
+    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, network, tmp_path / "vit", SQUASH)
+    (spec,) = load_zoo(f"hf/{tmp_path / 'vit'}")
+    assert spec.name == "hf-vit"
+    assert load_model(spec).info.name == "hf-vit"
+
+
 def test_checkpoint_with_missing_weights_is_rejected(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:

@@ -101,6 +101,29 @@ def test_a_list_of_specs() -> None:
     assert load_zoo([s.source for s in specs]) == specs
 
 
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("hf//home/ada/vit.v2", "hf-vit.v2"),
+        ("hf//home/ada/vit.v2/", "hf-vit.v2"),
+        ("hf/./models/vit", "hf-vit"),
+        ("hf/~/vit", "hf-vit"),
+        ("timm/local-dir:/home/ada/vit", "timm-vit"),
+        ("open_clip/ViT-B-16//home/ada/net.safetensors", "open_clip-net.safetensors"),
+        ("onnx//home/ada/net.onnx", "net"),
+    ],
+)
+def test_names_of_local_models_have_no_folders(text: str, name: str) -> None:
+    (spec,) = load_zoo(text)
+    assert (spec.name, spec.source) == (name, text)
+
+
+def test_the_current_folder_gives_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "vit").mkdir()
+    monkeypatch.chdir(tmp_path / "vit")
+    assert load_zoo("hf/.")[0].name == "hf-vit"
+
+
 def test_the_embedded_zoo() -> None:
     specs = load_zoo("demo")
     assert specs == load_zoo(zoo_file())
@@ -188,7 +211,19 @@ def test_a_bad_file(tmp_path: Path, text: str | bytes, expected: str) -> None:
 def test_duplicate_names(tmp_path: Path) -> None:
     path = write(tmp_path / "zoo.toml", MINIMAL, MINIMAL | {"source": '"onnx/other.onnx"'})
     assert re.search(r"zoo\.toml' names two models 'net'; rename", complaint(path))
-    assert "names two models 'x'" in complaint("onnx/a/x.onnx,onnx/b/x.onnx")
+    for texts, name in (
+        ("onnx/a/x.onnx,onnx/b/x.onnx", "x"),
+        ("hf//home/ada/x,hf//home/bob/x", "hf-x"),
+    ):
+        assert complaint(texts) == (
+            f"the list of models names two models '{name}'; leave one out, or give them different "
+            "names in a zoo file (.toml)"
+        )
+
+
+def test_an_unknown_home_folder() -> None:
+    message = complaint("hf/~nobody-of-this-name/vit")
+    assert message == "the source 'hf/~nobody-of-this-name/vit': no such home folder"
 
 
 @pytest.mark.parametrize(

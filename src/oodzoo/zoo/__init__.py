@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from importlib import import_module
@@ -16,6 +17,7 @@ from oodzoo.zoo.spec import (
     SOURCES,
     ModelSpec,
     check_spec,
+    portable_source,
     read_zoo_file,
     require_unique_names,
 )
@@ -52,7 +54,8 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     """
     if not isinstance(zoo, str | Path):
         specs = [_parse_spec(text) for text in zoo]
-        require_unique_names((spec.name for spec in specs), "the list of models")
+        remedy = "leave one out, or give them different names in a zoo file (.toml)"
+        require_unique_names((spec.name for spec in specs), "the list of models", remedy)
         return specs
     text = os.fspath(zoo).strip()
     if text in zoo_names():
@@ -78,6 +81,7 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float3
 
 
 def _parse_spec(text: str) -> ModelSpec:
-    kind, _, identifier = text.partition("/")
-    name = Path(identifier).stem if kind == "onnx" else text.replace("/", "-")
-    return check_spec(ModelSpec(name=name, source=text), "the list of models")
+    """Name a model after its source; after a local file or folder without those above it."""
+    spec = ModelSpec(name="", source=text)
+    name = spec.file.stem if spec.kind == "onnx" else portable_source(spec).replace("/", "-")
+    return check_spec(dataclasses.replace(spec, name=name), "the list of models")

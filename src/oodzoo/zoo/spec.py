@@ -143,12 +143,14 @@ def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
     return spec
 
 
-def require_unique_names(names: Iterable[str], context: str) -> None:
+def require_unique_names(
+    names: Iterable[str], context: str, remedy: str = "rename one of them"
+) -> None:
     """Reject two models with the same name: their features would share a folder."""
     seen: set[str] = set()
     for name in names:
         if name.casefold() in seen:  # some file systems ignore case
-            raise InputError(f"{context} names two models {name!r}; rename one of them")
+            raise InputError(f"{context} names two models {name!r}; {remedy}")
         seen.add(name.casefold())
 
 
@@ -161,14 +163,17 @@ def local_path(spec: ModelSpec) -> Path | None:
         return spec.folder / path if scheme == "local-dir" else None
     tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
     if spec.kind in ("hf", "open_clip") and tag.startswith((".", "/", "~")):
-        return spec.folder / Path(tag).expanduser()
+        try:
+            return spec.folder / Path(tag).expanduser()
+        except RuntimeError as error:
+            raise InputError(f"the source {spec.source!r}: no such home folder") from error
     return None
 
 
 def portable_source(spec: ModelSpec) -> str:
     """The source of a model; of a local folder or file, only its name."""
     local = local_path(spec)
-    return spec.source if local is None else f"{spec.kind}/{local.name}"
+    return spec.source if local is None else f"{spec.kind}/{local.absolute().name}"
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:
