@@ -27,11 +27,12 @@ Shard = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Facts:
-    """Size and cost of a model; None where unknown."""
+    """Size, cost and licence of a model; None where unknown."""
 
     feature_dim: int
     parameters: int | None = None
     milliseconds: float | None = None
+    licence: str | None = None
 
 
 @runtime_checkable
@@ -59,7 +60,7 @@ class FeatureSource(Protocol):
         ...
 
     def facts(self, model: str) -> Facts:
-        """Return the size and cost of a model."""
+        """Return the size, cost and licence of a model."""
         ...
 
     @property
@@ -148,7 +149,7 @@ class StoreSource:
     def facts(self, model: str) -> Facts:
         stored = self.store.model(model)
         milliseconds = self.store.milliseconds_per_image(model)
-        return Facts(stored.feature_dim, stored.parameters, milliseconds)
+        return Facts(stored.feature_dim, stored.parameters, milliseconds, stored.licence)
 
     @property
     def provenance(self) -> dict[str, str]:
