@@ -144,8 +144,19 @@ def published_logme(X: Any, y: Any) -> float:
     return float(sum(values) / len(values))
 
 
-def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -> float:
-    """Wu et al. 2018, section 3.4, on each domain with the neighbours of all others."""
+def knn(
+    X: Any,
+    y: Any,
+    domains: Any,
+    k: int = 200,
+    temperature: float = 0.07,
+    with_ties: bool = False,
+) -> float:
+    """Wu et al. 2018, section 3.4, on each domain with the neighbours of all others.
+
+    With ties, all neighbours as similar as the k-th vote; votes equal to 1e-9 tie, and the first
+    class wins.
+    """
     accuracies = []
     for domain in classes_of(domains):
         left_out = members(domains, domain)
@@ -158,9 +169,12 @@ def knn(X: Any, y: Any, domains: Any, k: int = 200, temperature: float = 0.07) -
                 similarities.append((X[i] @ X[j] / lengths if lengths > 0 else 0.0, y[j]))
             similarities.sort(key=lambda pair: -pair[0])
             votes = dict.fromkeys(classes_of(y), 0.0)
-            for similarity, label in similarities[:k]:
+            least = similarities[min(k, len(similarities)) - 1][0] - 1e-13
+            voters = [s for s in similarities if s[0] >= least] if with_ties else similarities[:k]
+            for similarity, label in voters:
                 votes[label] += math.exp(similarity / temperature)
-            right += max(votes, key=lambda label: votes[label]) == y[i]
+            most = max(votes.values()) * (1 - 1e-9 if with_ties else 1)
+            right += next(label for label in votes if votes[label] >= most) == y[i]
         accuracies.append(right / len(left_out))
     return sum(accuracies) / len(accuracies)
 

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
+from typing import Any
 
 import pytest
 
 from oodzoo import scores
 from oodzoo.errors import InputError
-from oodzoo.ranking.ranker import FOLD_SCORES
+from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.scores import registry
 
 ALL = ("gbc", "h_score", "knn", "lda", "leep", "logme", "nce", "nleep", "parc",
@@ -82,3 +84,74 @@ def test_names_that_cannot_be_given() -> None:
     for name in (*FOLD_SCORES, "parameters", "feature_dim", "source_accuracy"):
         with pytest.raises(ValueError, match="is reserved"):
             scores.register(scores.Score(name, len))
+
+
+def test_moments_are_of_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_SCORES", dict(registry._SCORES))
+    with pytest.raises(ValueError, match="'mine': moments are of features, not probabilities"):
+        scores.register(
+            scores.Score("mine", len, "probabilities", from_moments=lambda moments, shards: 1.0)
+        )
+    scores.score("mine", from_moments=lambda moments, shards: 1.0)(len)
+    assert scores.get("mine").from_moments is not None
+
+
+class Object:
+    def __call__(self, X: Any, y: Any) -> float:
+        return 0.0
+
+
+def two(X: Any, y: Any, k: int = 3) -> float:
+    return 0.0
+
+
+def three(X: Any, y: Any, where: Any) -> float:
+    return 0.0
+
+
+def either(X: Any, y: Any, domains: Any = None, k: int = 3) -> float:
+    return 0.0
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "uses_domains"),
+    [
+        (two, "two", False),
+        (three, "three", True),
+        (either, "either", True),
+        (functools.partial(three, where=None), "three", False),
+        (functools.partial(functools.partial(either), k=2), "either", True),
+        (lambda X, y: 0.0, "lambda", False),
+        (lambda *arguments: 0.0, "lambda", False),
+        (Object(), "Object", False),
+        (max, "max", False),
+    ],
+)
+def test_a_score_of_a_function(function: Any, name: str, uses_domains: bool) -> None:
+    score = scores.Score.of_function(function)
+    assert score == scores.Score(name, function, uses_domains=uses_domains)
+    assert name not in scores.names()
+
+
+def test_the_function_of_a_score_gives_the_score() -> None:
+    assert scores.Score.of_function(scores.knn) is scores.get("knn")
+
+
+def test_functions_that_are_no_score() -> None:
+    def one(X: Any) -> float:
+        return 0.0
+
+    def keyword(X: Any, y: Any, *, domains: Any) -> float:
+        return 0.0
+
+    def logme(X: Any, y: Any) -> float:
+        return 0.0
+
+    with pytest.raises(InputError, match=r"^score must be a name or a function .*, got 3$"):
+        scores.Score.of_function(3)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"^the score function 'one' must take \(X, y\) or .* got"):
+        scores.Score.of_function(one)
+    with pytest.raises(InputError, match="the score function 'keyword' must take"):
+        scores.Score.of_function(keyword)
+    with pytest.raises(InputError, match=r"^there is a score called 'logme' already; rename"):
+        scores.Score.of_function(logme)

@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from oodzoo.backend import Array
 from oodzoo.errors import InputError
-from oodzoo.scores.classes import centre, class_means
+from oodzoo.moments import Moments
+from oodzoo.scores.classes import centre, class_means, one_hot
 from oodzoo.scores.inputs import labelled_features, positive
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import principal_components
+from oodzoo.scores.spectrum import nonzero_eigh, principal_components
+from oodzoo.scores.stream import Shards, Stream
+
+_COMPONENTS = 64
+_FLOOR = 1e-4
+
+
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    stream = Stream.of(moments, shards)
+    backend, total, centred = stream.backend, stream.total, stream.centred
+    xp, counts = backend.xp, total.class_counts
+    eigenvalues, vectors = nonzero_eigh(backend, centred.gram, stream.rounding)
+    eigenvalues, vectors = eigenvalues[-_COMPONENTS:], vectors[:, -_COMPONENTS:]
+    means = (centred.class_sums / counts).T @ vectors
+    squares = xp.zeros_like(means)
+    for X, y in stream.centred_blocks():
+        deviations = X @ vectors - xp.take(means, y, axis=0)
+        squares = squares + one_hot(backend, y, total.n_classes).T @ (deviations * deviations)
+    variances = _spherical(xp, squares / counts[:, None])
+    return _negative_overlap(xp, means, variances, float(xp.sum(eigenvalues)) / total.n, _FLOOR)
 
 
 @score(
@@ -17,13 +38,14 @@ from oodzoo.scores.spectrum import principal_components
     title="Gaussian Bhattacharyya coefficient",
     reference="Pándy et al., Transferability Estimation using Bhattacharyya Class "
     "Separability, CVPR 2022",
+    from_moments=_from_moments,
 )
 def gbc(
     X: Any,
     y: Any,
     covariance: Literal["spherical", "diagonal"] = "spherical",
-    n_components: int | None = 64,
-    floor: float = 1e-4,
+    n_components: int | None = _COMPONENTS,
+    floor: float = _FLOOR,
 ) -> float:
     """Gaussian Bhattacharyya coefficient.
 
@@ -80,14 +102,26 @@ def gbc(
     if n_components is not None:
         Z = principal_components(backend, Z)[1][:, :n_components]
     total = float(xp.sum(xp.mean(Z * Z, axis=0)))
-    if total == 0:  # all samples coincide
-        return -float(n_classes * (n_classes - 1))
     Y, counts, means = class_means(backend, Z, codes, n_classes)
     deviations = Z - Y @ means
     variances = (Y.T @ (deviations * deviations)) / counts[:, None]
     if covariance == "spherical":
-        variances = xp.mean(variances, axis=1, keepdims=True) + xp.zeros_like(variances)
-    least = floor * total / Z.shape[1]
+        variances = _spherical(xp, variances)
+    return _negative_overlap(xp, means, variances, total, floor)
+
+
+def _spherical(xp: Any, variances: Array) -> Array:
+    """The mean variance of each class in every dimension."""
+    sums = xp.sum(variances, axis=1, keepdims=True)
+    return sums / max(variances.shape[1], 1) + xp.zeros_like(variances)
+
+
+def _negative_overlap(xp: Any, means: Array, variances: Array, total: float, floor: float) -> float:
+    """The score of classes with these means and variances (C, k); `total` is the variance."""
+    n_classes, k = means.shape
+    if total == 0:  # all samples coincide
+        return -float(n_classes * (n_classes - 1))
+    least = floor * total / k
     variances = xp.where(variances < least, least + xp.zeros_like(variances), variances)
     return -sum(_overlaps(xp, means, variances, c) for c in range(n_classes))
 

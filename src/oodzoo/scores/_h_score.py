@@ -2,12 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from oodzoo.scores.classes import class_means, standardise
+from oodzoo.moments import Moments
+from oodzoo.scores.classes import CONSTANT, class_means, standardise
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import spectrum
+from oodzoo.scores.spectrum import spectrum, spectrum_of_gram
+from oodzoo.scores.stream import Shards, Stream
+
+
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    stream = Stream.of(moments, shards)
+    xp, total, centred = stream.backend.xp, stream.total, stream.centred
+    variances = xp.linalg.diagonal(centred.gram) / total.n
+    squares = (stream.origin + total.mean) ** 2 + variances
+    varies = variances > CONSTANT**2 * squares
+    scale = xp.where(varies, 1 / xp.sqrt(xp.where(varies, variances, squares + 1)), 0 * squares)
+    gram = scale[:, None] * centred.gram * scale[None, :]
+    targets = scale[:, None] * centred.class_sums
+    _, projected = spectrum_of_gram(stream.backend, gram, targets, stream.rounding)
+    return float(xp.sum(projected**2 / total.class_counts))
 
 
 @score(
@@ -15,6 +31,7 @@ from oodzoo.scores.spectrum import spectrum
     title="H-Score",
     reference="Bao et al., An Information-Theoretic Approach to Transferability in Task "
     "Transfer Learning, ICIP 2019",
+    from_moments=_from_moments,
 )
 def h_score(X: Any, y: Any) -> float:
     """H-Score.

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
-from oodzoo.backend import Array, Backend
+from oodzoo.backend import Array, Backend, backend_of
 from oodzoo.errors import InputError
 from oodzoo.evidence import decompose, decompose_offset, log_evidence, maximise_evidence
-from oodzoo.moments import is_large_offset
+from oodzoo.moments import Moments, is_large_offset, merge
 from oodzoo.scores.classes import centre, one_hot
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
+from oodzoo.scores.stream import Shards
 
 # Constants of the authors' code.
 _MAX_STEPS = 11
@@ -20,11 +22,25 @@ _STOP = 1e-3
 _EPSILON = 1e-5
 
 
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    total = merge(moments.values())
+    n, counts, centred = total.n, total.class_counts, total.centred
+    if centred is None:
+        values, _ = decompose(total.gram, total.class_sums, counts, n)
+    else:
+        values, _ = decompose_offset(
+            centred.gram, centred.class_sums, total.mean, counts, counts, n
+        )
+    evidence = log_evidence(values, maximise_evidence(values))
+    return float(backend_of(evidence).xp.mean(evidence)) / n
+
+
 @score(
     "logme",
     title="Logarithm of maximum evidence",
     reference="You et al., LogME: Practical Assessment of Pre-trained Models for Transfer "
     "Learning, ICML 2021",
+    from_moments=_from_moments,
 )
 def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> float:
     """Logarithm of the maximum evidence.

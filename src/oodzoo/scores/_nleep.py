@@ -4,30 +4,51 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
 
-from oodzoo.backend import to_numpy
+from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
+from oodzoo.moments import Moments
 from oodzoo.scores._leep import leep
 from oodzoo.scores.classes import centre
-from oodzoo.scores.inputs import labelled_features
+from oodzoo.scores.inputs import Codes, labelled_features
 from oodzoo.scores.registry import score
 from oodzoo.scores.sampling import generator
-from oodzoo.scores.spectrum import principal_components
+from oodzoo.scores.spectrum import nonzero_eigh, principal_components
+from oodzoo.scores.stream import Shards, Stream
+
+_ENERGY = 0.8
+
+
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    stream = Stream.of(moments, shards)
+    xp, total = stream.backend.xp, stream.total
+    eigenvalues, vectors = nonzero_eigh(stream.backend, stream.centred.gram, stream.rounding)
+    k, scale = _leading(xp.flip(eigenvalues) / total.n, _ENERGY)
+    vectors = xp.flip(vectors[:, vectors.shape[1] - k :], axis=1)
+    Z, codes = np.empty((total.n, k)), np.empty(total.n, dtype=np.int64)
+    start = 0
+    for X, y in stream.centred_blocks():
+        rows = slice(start, start + X.shape[0])
+        Z[rows], codes[rows] = to_numpy(X @ vectors) / scale, to_numpy(y)
+        start = rows.stop
+    return _score(Z, codes, _n_clusters(total.n, total.n_classes), "diagonal", 0)
 
 
 @score(
     "nleep",
     title="LEEP over Gaussian clusters",
     reference="Li et al., Ranking Neural Checkpoints, CVPR 2021",
+    from_moments=_from_moments,
 )
 def nleep(
     X: Any,
     y: Any,
     n_components: int | None = None,
-    energy: float = 0.8,
+    energy: float = _ENERGY,
     covariance: Literal["diagonal", "full"] = "diagonal",
     random_state: int = 0,
 ) -> float:
@@ -85,19 +106,35 @@ def nleep(
     generator(random_state)
     backend, X, codes, n_classes = labelled_features(X, y)
     if n_components is None:
-        n_components = max(n_classes, min(5 * n_classes, len(codes) // 5))
+        n_components = _n_clusters(len(codes), n_classes)
     if n_components != int(n_components) or not 1 <= n_components <= len(codes):
         raise InputError(
             f"n_components must be an integer from 1 to the number of samples, {len(codes)}, "
             f"got {n_components!r}"
         )
     variances, coordinates = principal_components(backend, centre(backend, X))
-    if variances.shape[0] == 0:
-        return leep(np.ones((len(codes), 1)), codes)
+    k, scale = _leading(variances, energy)
+    Z = to_numpy(coordinates)[:, :k] / scale
+    return _score(Z, codes, int(n_components), covariance, int(random_state))
+
+
+def _n_clusters(n: int, n_classes: int) -> int:
+    return max(n_classes, min(5 * n_classes, n // 5))
+
+
+def _leading(variances: Array, energy: float) -> tuple[int, float]:
+    """Number of principal components with a share of the variance, and their deviation."""
     held = np.cumsum(to_numpy(variances))
+    if len(held) == 0:  # all samples coincide
+        return 0, 1.0
     k = min(len(held), int(np.searchsorted(held, energy * held[-1], side="right")) + 1)
-    Z = to_numpy(coordinates)[:, :k] / math.sqrt(held[k - 1] / k)
-    return leep(_posteriors(Z, int(n_components), covariance, int(random_state)), codes)
+    return k, math.sqrt(held[k - 1] / k)
+
+
+def _score(Z: Any, codes: Codes, n_clusters: int, covariance: str, random_state: int) -> float:
+    if Z.shape[1] == 0:
+        return leep(np.ones((len(codes), 1)), codes)
+    return leep(_posteriors(Z, n_clusters, covariance, random_state), codes)
 
 
 def _posteriors(Z: Any, n_components: int, covariance: str, random_state: int) -> Any:

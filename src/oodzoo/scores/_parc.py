@@ -10,7 +10,7 @@ import numpy.typing as npt
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.scores.classes import standardise
-from oodzoo.scores.inputs import labelled_features
+from oodzoo.scores.inputs import labelled_samples
 from oodzoo.scores.registry import score
 from oodzoo.scores.sampling import generator, stratified_order
 
@@ -68,7 +68,7 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
 
     if max_samples != int(max_samples) or max_samples < 3:
         raise InputError(f"max_samples must be an integer of at least 3, got {max_samples!r}")
-    backend, X, codes, _ = labelled_features(X, y)
+    backend, X, codes, _ = labelled_samples(X, y)
     rng = generator(random_state)
     if len(codes) > max_samples:
         chosen = np.sort(stratified_order(codes, rng)[: int(max_samples)])
@@ -82,7 +82,8 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
             f"all {len(differ)} pairs of samples have {which}; "
             "two classes are needed, one of them with two samples"
         )
-    distance = 1 - to_numpy(_correlation(backend.xp, standardise(backend, X)))[first, second]
+    X = standardise(backend, backend.float64(X))
+    distance = 1 - to_numpy(_correlation(backend.xp, X))[first, second]
     return 100 * _pearson(
         rankdata(np.round(distance, _DECIMALS)), rankdata(differ.astype(np.float64))
     )

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from oodzoo.backend import Array
+from oodzoo.moments import Moments
 from oodzoo.scores.classes import centre, class_means
 from oodzoo.scores.inputs import labelled_features
 from oodzoo.scores.registry import score
-from oodzoo.scores.spectrum import spectrum
+from oodzoo.scores.spectrum import spectrum, spectrum_of_gram
+from oodzoo.scores.stream import Shards, Stream
+
+
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    stream = Stream.of(moments, shards)
+    total, centred = stream.total, stream.centred
+    S, projected = spectrum_of_gram(
+        stream.backend, centred.gram, centred.class_sums, stream.rounding
+    )
+    fourth = sum(_fourth(stream.backend.xp, X) for X, _ in stream.centred_blocks())
+    shape = (total.n, total.n_features)
+    return _shrunk_h_score(stream.backend.xp, S, projected, total.class_counts, fourth, shape)
 
 
 @score(
@@ -16,6 +30,7 @@ from oodzoo.scores.spectrum import spectrum
     title="H-Score with shrunk covariance",
     reference="Ibrahim et al., Newer is not always better: Rethinking transferability "
     "metrics, their peculiarities, stability and performance, ECML PKDD 2022",
+    from_moments=_from_moments,
 )
 def regularized_h_score(X: Any, y: Any) -> float:
     """H-Score with a shrunk covariance.
@@ -56,28 +71,37 @@ def regularized_h_score(X: Any, y: Any) -> float:
     1.177842
     """
     backend, X, codes, n_classes = labelled_features(X, y)
-    xp = backend.xp
-    n, d = X.shape
     X = centre(backend, X)
     Y, counts, _ = class_means(backend, X, codes, n_classes)
     S, projected = spectrum(backend, X, Y)
+    return _shrunk_h_score(backend.xp, S, projected, counts, _fourth(backend.xp, X), X.shape)
+
+
+def _shrunk_h_score(
+    xp: Any, S: Array, projected: Array, counts: Array, fourth: float, shape: tuple[int, int]
+) -> float:
+    """The score, from the spectrum of centred features and the sum of ‖x‖⁴."""
+    n, d = shape
     variances = S / n
-    alpha = _ledoit_wolf(xp, X, variances)
+    alpha = _ledoit_wolf(xp, variances, fourth, shape)
     # Class means are in the span of the samples, so its directions suffice.
     shrunk = (1 - alpha) * variances + alpha * float(xp.sum(variances)) / d
     between = xp.sum(projected**2 / counts, axis=1) * S / (n - 1)
     return (1 - alpha) * float(xp.sum(between / shrunk))
 
 
-def _ledoit_wolf(xp: Any, X: Array, variances: Array) -> float:
-    """Shrinkage that minimises the expected squared error, from eigenvalues and ‖x‖⁴."""
-    n, d = X.shape
+def _fourth(xp: Any, X: Array) -> float:
+    return float(xp.sum(xp.sum(X * X, axis=1) ** 2))
+
+
+def _ledoit_wolf(xp: Any, variances: Array, fourth: float, shape: tuple[int, int]) -> float:
+    """Shrinkage that minimises the expected squared error, from eigenvalues and Σ ‖x‖⁴."""
+    n, d = shape
     mean = float(xp.sum(variances)) / d
     squares = float(xp.sum(variances**2))
     # ‖cov - μI‖²; zero if all variances are equal, and then there is nothing to shrink.
     distance = squares - d * mean**2
     if d == 1 or distance <= 1e-12 * squares:
         return 0.0
-    fourth = float(xp.sum(xp.sum(X * X, axis=1) ** 2))
     error = (fourth / n - squares) / n
     return float(max(0.0, min(1.0, error / distance)))

@@ -3,15 +3,42 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from oodzoo.backend import Array, Backend
+from oodzoo.features.source import Shard
+from oodzoo.moments import Moments
 from oodzoo.scores.classes import centre, class_means
-from oodzoo.scores.discriminant import log_joint, log_softmax, shrink
+from oodzoo.scores.discriminant import Gaussians, log_joint, log_softmax, shrink
 from oodzoo.scores.inputs import Codes, labelled_features, positive
 from oodzoo.scores.registry import score
+from oodzoo.scores.stream import Shards, Stream
 
 _LEAST_SHRINKAGE = 1e-10
+_RATE = 5.0
+
+
+def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
+    stream = Stream.of(moments, shards)
+    backend, n_classes = stream.backend, stream.total.n_classes
+    xp = backend.xp
+    first = Gaussians.of(stream.total)
+    shrinkage = _shrinkage(float(xp.linalg.eigvalsh(first.within)[-1]), _RATE)
+    easier = first.discriminant(shrinkage)
+    others = (xp.sum(first.means, axis=0) - first.means) / (n_classes - 1)
+
+    def harder() -> Iterator[Shard]:
+        for X, y in (block for domain in stream.moments for block in stream.blocks(domain)):
+            probabilities = xp.exp(log_softmax(backend, easier.log_joint(X)))
+            confidence = xp.exp(_of_label(backend, log_softmax(backend, probabilities), y))[:, None]
+            yield confidence * X + (1 - confidence) * xp.take(others, y, axis=0), y
+
+    device = None if backend.is_numpy else str(backend.device)
+    second = Gaussians.of(Moments.stream(harder(), n_classes, device=device))
+    fitted = second.discriminant(shrinkage)
+    logs = (_of_label(backend, log_softmax(backend, fitted.log_joint(X)), y) for X, y in harder())
+    return sum(float(xp.sum(block)) for block in logs) / stream.total.n
 
 
 @score(
@@ -19,8 +46,9 @@ _LEAST_SHRINKAGE = 1e-10
     title="Self-challenging Fisher discriminant analysis",
     reference="Shao et al., Not All Models Are Equal: Predicting Model Transferability in a "
     "Self-challenging Fisher Space, ECCV 2022",
+    from_moments=_from_moments,
 )
-def sfda(X: Any, y: Any, a: float = 5.0) -> float:
+def sfda(X: Any, y: Any, a: float = _RATE) -> float:
     """Self-challenging Fisher discriminant analysis.
 
     A linear discriminant with the within-class covariance S_W shrunk towards (tr S_W / d) I is
@@ -72,8 +100,7 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     xp = backend.xp
     X = centre(backend, X)
     first = _Fisher.fit(backend, X, codes, n_classes)
-    largest = max(0.0, float(first.within_spectrum(backend)[-1]))
-    shrinkage = max(math.exp(-a * largest), _LEAST_SHRINKAGE)
+    shrinkage = _shrinkage(float(first.within_spectrum(backend)[-1]), a)
     probabilities = xp.exp(first.log_posterior(backend, shrinkage))
     confidence = xp.sum(
         xp.exp(log_softmax(backend, probabilities)) * first.Y, axis=1, keepdims=True
@@ -82,6 +109,15 @@ def sfda(X: Any, y: Any, a: float = 5.0) -> float:
     harder = confidence * X + (1 - confidence) * (first.Y @ others)
     second = _Fisher.fit(backend, harder, codes, n_classes)
     return float(xp.mean(xp.sum(second.log_posterior(backend, shrinkage) * second.Y, axis=1)))
+
+
+def _shrinkage(largest: float, a: float) -> float:
+    return max(math.exp(-a * max(largest, 0.0)), _LEAST_SHRINKAGE)
+
+
+def _of_label(backend: Backend, values: Array, y: Array) -> Array:
+    """The value of the class of each sample, of values (n, C)."""
+    return values[backend.xp.arange(y.shape[0], device=backend.device), y]
 
 
 class _Fisher(NamedTuple):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from oodzoo.backend import Array, Backend
-from oodzoo.scores.classes import centre
-from oodzoo.scores.inputs import labelled_features, positive
+from oodzoo.scores.classes import column_centre
+from oodzoo.scores.inputs import float64_blocks, labelled_samples, positive
 from oodzoo.scores.registry import score
 
 
@@ -55,18 +58,29 @@ def transrate(X: Any, y: Any, eps: float = 1e-4) -> float:
     0.589405
     """
     positive(eps, "eps")
-    backend, X, codes, n_classes = labelled_features(X, y)
-    Z = centre(backend, X)
-    rate = _coding_rate(backend, Z, eps)
+    backend, X, codes, n_classes = labelled_samples(X, y)
+    centre = column_centre(backend, X)
+    rate = _coding_rate(backend, X, centre, np.arange(len(codes)), eps)
     for c in range(n_classes):
-        members = Z[backend.asarray(codes == c), :]
-        rate -= members.shape[0] / Z.shape[0] * _coding_rate(backend, members, eps)
+        members = np.flatnonzero(codes == c)
+        rate -= len(members) / len(codes) * _coding_rate(backend, X, centre, members, eps)
     return rate
 
 
-def _coding_rate(backend: Backend, Z: Array, eps: float) -> float:
-    n, d = Z.shape
-    gram = backend.gram(Z.T if n < d else Z)  # det(I + ZᵀZ) = det(I + ZZᵀ)
-    eye = backend.xp.eye(min(n, d), dtype=Z.dtype, device=backend.device)
-    _, log_determinant = backend.xp.linalg.slogdet(eye + gram / (n * eps))
+def _coding_rate(
+    backend: Backend, X: Array, centre: Array, rows: npt.NDArray[np.intp], eps: float
+) -> float:
+    """R(Z, ε) of some rows of X minus their centre; only the smaller Gram matrix is formed."""
+    xp = backend.xp
+    n, d = len(rows), X.shape[1]
+    size = min(n, d)
+    if n < d:  # det(I + ZᵀZ) = det(I + ZZᵀ)
+        taken = xp.take(X, backend.asarray(rows), axis=0)
+        gram = backend.gram((backend.float64(taken) - centre[None, :]).T)
+    else:
+        gram = xp.zeros((size, size), dtype=xp.float64, device=backend.device)
+        for _, block in float64_blocks(backend, X, rows):
+            gram = gram + backend.gram(block - centre[None, :])
+    eye = xp.eye(size, dtype=xp.float64, device=backend.device)
+    _, log_determinant = xp.linalg.slogdet(eye + gram / (n * eps))
     return float(log_determinant) / 2

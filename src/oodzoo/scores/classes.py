@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from oodzoo.backend import Array, Backend
-from oodzoo.scores.inputs import Codes
+from oodzoo.scores.inputs import Codes, float64_blocks
 
 # A feature whose deviation relative to its values is below this is constant up to rounding.
-_CONSTANT = 1e-10
+CONSTANT = 1e-10
 
 
 class ClassMeans(NamedTuple):
@@ -35,10 +35,20 @@ def class_means(backend: Backend, X: Array, y: Codes, n_classes: int) -> ClassMe
 
 def centre(backend: Backend, X: Array) -> Array:
     """Subtract the mean; a constant feature becomes exactly zero."""
+    return X - column_centre(backend, X)
+
+
+def column_centre(backend: Backend, X: Array) -> Array:
+    """Compute the mean of each feature (d,), in float64; the value itself of a constant feature."""
     xp = backend.xp
-    lowest, highest = xp.min(X, axis=0), xp.max(X, axis=0)
+    lowest, highest, total = None, None, None
+    for _, block in float64_blocks(backend, X):
+        low, high, part = xp.min(block, axis=0), xp.max(block, axis=0), xp.sum(block, axis=0)
+        lowest = low if lowest is None else xp.minimum(lowest, low)
+        highest = high if highest is None else xp.maximum(highest, high)
+        total = part if total is None else total + part
     # The mean of equal numbers can differ from them by rounding.
-    return X - xp.where(lowest == highest, lowest, xp.mean(X, axis=0))
+    return xp.where(lowest == highest, lowest, total / X.shape[0])
 
 
 def standardise(backend: Backend, X: Array) -> Array:
@@ -47,6 +57,6 @@ def standardise(backend: Backend, X: Array) -> Array:
     size = xp.max(xp.abs(X), axis=0)
     X = centre(backend, X)
     deviation = xp.sqrt(xp.mean(X * X, axis=0))
-    varies = deviation > _CONSTANT * size
+    varies = deviation > CONSTANT * size
     X = xp.where(varies, X, xp.zeros_like(X))
     return X / xp.where(varies, deviation, xp.ones_like(deviation))

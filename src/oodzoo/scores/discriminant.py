@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from oodzoo.backend import Array, Backend
+from typing import NamedTuple
+
+from oodzoo.backend import Array, Backend, backend_of
+from oodzoo.moments import Moments
 
 # Within-class variance, relative to the total variance, to assume if all classes are points.
 _COLLAPSED = 1e-12
@@ -28,10 +31,54 @@ def log_joint(
     backend: Backend, X: Array, means: Array, covariance: Array, log_priors: Array
 ) -> Array:
     """ln p(x, c) per sample and class (n, C), up to a constant per sample."""
-    xp = backend.xp
-    directions = xp.linalg.solve(covariance, means.T)
-    offsets = log_priors - xp.sum(means.T * directions, axis=0) / 2
-    return X @ directions + offsets
+    return Discriminant.of(backend, means, covariance, log_priors).log_joint(X)
+
+
+class Discriminant(NamedTuple):
+    """ln p(x, c) as a linear function of x: directions (d, C) and offsets (C,)."""
+
+    directions: Array
+    offsets: Array
+
+    @classmethod
+    def of(
+        cls, backend: Backend, means: Array, covariance: Array, log_priors: Array
+    ) -> Discriminant:
+        xp = backend.xp
+        directions = xp.linalg.solve(covariance, means.T)
+        return cls(directions, log_priors - xp.sum(means.T * directions, axis=0) / 2)
+
+    def log_joint(self, X: Array) -> Array:
+        return X @ self.directions + self.offsets
+
+
+class Gaussians(NamedTuple):
+    """Classes with a common covariance: means (C, d), within-class covariance S_W, ln π_c (C,).
+
+    The prior of a class without samples is 0. `spread` is the mean variance of all features.
+    """
+
+    means: Array
+    within: Array
+    log_priors: Array
+    spread: float
+
+    @classmethod
+    def of(cls, moments: Moments) -> Gaussians:
+        xp = backend_of(moments.gram).xp
+        present = moments.class_counts > 0
+        counts = xp.where(present, moments.class_counts, xp.ones_like(moments.class_counts))
+        means = (moments.class_sums / counts).T
+        within = (moments.gram - moments.class_sums @ means) / moments.n
+        priors = xp.where(present, xp.log(counts / moments.n), -xp.inf + xp.zeros_like(counts))
+        spread = float(xp.linalg.trace(moments.covariance)) / moments.n_features
+        return cls(means, within, priors, max(spread, 0.0))
+
+    def discriminant(self, shrinkage: float) -> Discriminant:
+        """The discriminant with the shrunk covariance."""
+        backend = backend_of(self.within)
+        covariance = shrink(backend, self.within, shrinkage, self.spread)
+        return Discriminant.of(backend, self.means, covariance, self.log_priors)
 
 
 def log_softmax(backend: Backend, values: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,15 +34,36 @@ def labelled_features(X: Any, y: Any) -> Labelled:
     X is converted to float64 on its own device. The result may share its memory, so do not modify
     it.
     """
+    backend, values, codes, n_classes = labelled_samples(X, y)
+    return Labelled(backend, backend.float64(values), codes, n_classes)
+
+
+def labelled_samples(X: Any, y: Any) -> Labelled:
+    """Validate as :func:`labelled_features`, but leave the features in their own number type."""
     backend, values = _matrix(X, "X", "n samples, d features")
-    require_size(float(backend.xp.max(backend.xp.abs(values))), "X")
+    largest = max(
+        float(backend.xp.max(backend.xp.abs(block))) for _, block in float64_blocks(backend, values)
+    )
+    require_size(largest, "X")
     return _labelled(backend, values, y)
+
+
+def float64_blocks(
+    backend: Backend, values: Array, rows: npt.NDArray[np.intp] | None = None
+) -> Iterator[tuple[int, Array]]:
+    """Split all or some rows into float64 blocks, each with the number of its first row."""
+    size = max(1, backend.block_bytes // (8 * values.shape[1]))
+    for start in range(0, values.shape[0] if rows is None else len(rows), size):
+        part = slice(start, start + size)
+        taken = values[part, :] if rows is None else values[backend.asarray(rows[part]), :]
+        yield start, backend.float64(taken)
 
 
 def labelled_probabilities(probabilities: Any, y: Any) -> Labelled:
     """Validate and normalise probabilities (n, S), and labels y of at least two classes."""
     backend, values = _matrix(probabilities, "source_probabilities", "n samples, source classes")
     xp = backend.xp
+    values = backend.float64(values)
     if (least := float(xp.min(values))) < 0:
         raise InputError(
             f"source_probabilities contains the negative value {least:g}; "
@@ -111,15 +133,24 @@ def _matrix(values: Any, name: str, meaning: str) -> tuple[Backend, Array]:
         )
     if not _is_real(xp, values):
         raise InputError(f"{name} must be real numbers, got {values.dtype}")
-    values = backend.float64(values)
-    finite = xp.isfinite(values)
-    if not bool(xp.all(finite)):
-        row, column = (int(at[0]) for at in xp.nonzero(~finite))
-        raise InputError(
-            f"{name} is not finite: {float(values[row, column])} in row {row}, column {column}, "
-            f"{count(int(xp.count_nonzero(~finite)), 'such value')} in all; remove or replace them"
-        )
+    _require_finite(backend, values, name)
     return backend, values
+
+
+def _require_finite(backend: Backend, values: Array, name: str) -> None:
+    xp = backend.xp
+    first, n_wrong = "", 0
+    for start, block in float64_blocks(backend, values):
+        wrong = ~xp.isfinite(block)
+        n_wrong += int(xp.count_nonzero(wrong))
+        if n_wrong and not first:
+            row, column = (int(at[0]) for at in xp.nonzero(wrong))
+            first = f"{float(block[row, column])} in row {start + row}, column {column}"
+    if n_wrong:
+        raise InputError(
+            f"{name} is not finite: {first}, {count(n_wrong, 'such value')} in all; "
+            "remove or replace them"
+        )
 
 
 def _is_real(xp: Any, values: Array) -> bool:

@@ -6,24 +6,29 @@ Other packages add scores with an entry point of the group ``oodzoo.scores`` tha
 
 from __future__ import annotations
 
+import functools
+import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
+from oodzoo.features.source import Shard
+from oodzoo.moments import Moments
 
 Needs = Literal["features", "probabilities", "source_labels"]
 Function = TypeVar("Function", bound=Callable[..., float])
+FromMoments = Callable[[Mapping[str, Moments], Callable[[str], Iterable[Shard]]], float]
 
 GROUP = "oodzoo.scores"
 """Entry-point group of score plugins."""
 
 RESERVED = (
-    *("zood", "discriminability", "stability", "accuracy"),
-    *("parameters", "feature_dim", "source_accuracy"),
+    *("unseen", "transfer", "zood", "discriminability", "stability"),
+    *("accuracy", "balanced_accuracy", "parameters", "feature_dim", "source_accuracy"),
 )
 """Reserved names: scores and columns of rankings and test beds."""
 
@@ -37,7 +42,8 @@ class Score:
     name : str
         Name to select it by: letters, digits and underscores.
     function : callable
-        Called with NumPy arrays as `function(values, y)` or `function(values, y, domains)`.
+        Called with NumPy arrays as `function(values, y)` or `function(values, y, domains)`; labels
+        are integers from 0.
     needs : {"features", "probabilities", "source_labels"}
         The first argument: features (n, d); or the outputs of the pre-training head, as
         probabilities (n, source classes) or most probable source classes (n,).
@@ -47,6 +53,12 @@ class Score:
         Authors, title, venue, year.
     title : str
         Full name.
+    from_moments : callable, optional
+        The same score of features that are not held in memory, called as
+        `from_moments(moments, shards)` in place of `function` if there are more samples than
+        features. `moments` are :class:`oodzoo.moments.Moments` by domain, on the device of the
+        ranking; every class has a sample. `shards(domain)` yields the features and labels of a
+        domain once more, block by block, for a score that moments do not determine.
     """
 
     name: str
@@ -55,6 +67,38 @@ class Score:
     uses_domains: bool = False
     reference: str = ""
     title: str = ""
+    from_moments: FromMoments | None = None
+
+    @classmethod
+    def of_function(cls, function: Callable[..., float]) -> Score:
+        """Make a score of a function, named after it, without registering it.
+
+        The function takes features and labels, `(X, y)`; and domains, `(X, y, domains)`, if its
+        third parameter is called `domains` or has no default. The function of a registered score
+        gives that score.
+
+        Raises
+        ------
+        InputError
+            If it is not a function, takes other arguments, or has the name of another score.
+
+        Examples
+        --------
+        >>> def spread(X, y):
+        ...     return float(X.std())
+        >>> Score.of_function(spread).name
+        'spread'
+        """
+        if not callable(function):
+            raise InputError(f"score must be a name or a function (X, y), got {function!r}")
+        _load_plugins()
+        for known in _SCORES.values():
+            if known.function is function:
+                return known
+        name = _name_of(function)
+        if name in (*RESERVED, *_SCORES):
+            raise InputError(f"there is a score called {name!r} already; rename the function")
+        return cls(name, function, uses_domains=_takes_domains(function, name))
 
 
 _SCORES: dict[str, Score] = {}
@@ -76,6 +120,8 @@ def register(score: Score) -> Score:
             f"score {score.name!r}: unknown needs {score.needs!r}; expected one of "
             f"{', '.join(known)}"
         )
+    if score.from_moments is not None and score.needs != "features":
+        raise ValueError(f"score {score.name!r}: moments are of features, not {score.needs}")
     _SCORES[score.name] = score
     return score
 
@@ -87,6 +133,7 @@ def score(
     uses_domains: bool = False,
     reference: str = "",
     title: str = "",
+    from_moments: FromMoments | None = None,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a score; the function itself is returned unchanged.
 
@@ -104,7 +151,7 @@ def score(
     """
 
     def decorate(function: Function) -> Function:
-        register(Score(name, function, needs, uses_domains, reference, title))
+        register(Score(name, function, needs, uses_domains, reference, title, from_moments))
         return function
 
     return decorate
@@ -135,6 +182,36 @@ def names() -> tuple[str, ...]:
     """Return the names of all scores, sorted."""
     _load_plugins()
     return tuple(sorted(_SCORES))
+
+
+def _name_of(function: Callable[..., float]) -> str:
+    """Name of a function, without the brackets of "<lambda>"; of an object, that of its class."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__)).strip("<>")
+
+
+def _takes_domains(function: Callable[..., float], name: str) -> bool:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function that is not written in Python
+        return False
+    takes_two, takes_three = (_accepts(signature, n) for n in (2, 3))
+    if not (takes_two or takes_three):
+        raise InputError(
+            f"the score function {name!r} must take (X, y) or (X, y, domains), got {signature}"
+        )
+    third = list(signature.parameters)[2:3]
+    return takes_three and (not takes_two or third == ["domains"])
+
+
+def _accepts(signature: inspect.Signature, n_arguments: int) -> bool:
+    arguments: list[Any] = [None] * n_arguments
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return False
+    return True
 
 
 def _load_plugins() -> None:
