@@ -1,12 +1,13 @@
 """Ranking at the size of DomainNet, extraction and selection on a CUDA device.
 
-    python benchmarks/gpu.py [--skip-rank] [--skip-extract] [--skip-select]
+    python benchmarks/gpu.py [--skip-rank] [--skip-peers] [--skip-extract] [--skip-select]
 
 Ranking: 586,575 × 2,048 features in float64 on the GPU, 345 classes, 6 domains; the floor is one
 Gram matrix, one projection, the class variances and 7 eigendecompositions, measured in the same
-run. Extraction: a timm ResNet-50 and a ViT-B/16 with random weights in bfloat16, from decoded
-images in memory, against the same forward passes on a batch that is already on the GPU. Selection:
-three models of 2,048 features each, 345 classes, from moments.
+run. Other scores: the same size in float32, against one pass that computes the moments. Extraction:
+a timm ResNet-50 and a ViT-B/16 with random weights in bfloat16, from decoded images in memory,
+against the same forward passes on a batch that is already on the GPU. Selection: three models of
+2,048 features each, 345 classes, from moments.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ import numpy as np
 
 import oodzoo
 from oodzoo.features.forward import Job, run_jobs
-from oodzoo.moments import Moments
+from oodzoo.features.source import ArraySource
+from oodzoo.moments import Moments, domain_moments
 from oodzoo.ranking.folds import leave_one_domain_out
+from oodzoo.scores.compute import compute_score
 from oodzoo.store.index import SHARD_ROWS
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.spec import ModelSpec
@@ -37,6 +40,7 @@ except ImportError:
 DOMAINS = {"clipart": 48_129, "infograph": 51_605, "painting": 72_266, "quickdraw": 172_500,
            "real": 172_947, "sketch": 69_128}  # fmt: skip
 N_CLASSES, DIM = 345, 2_048
+PEERS = ("logme", "h_score", "regularized_h_score", "lda", "gbc", "sfda", "transrate", "knn")
 
 
 def seconds(work: Callable[[], object], repeats: int = 3) -> float:
@@ -101,6 +105,26 @@ def rank_at_full_size() -> None:
     )
 
 
+def peers_at_full_size(names: tuple[str, ...] = PEERS) -> None:
+    """Compute other scores on the GPU, with the time and the memory that each takes."""
+    generator = torch.Generator("cuda").manual_seed(0)
+    n = sum(DOMAINS.values())
+    labels = torch.randint(0, N_CLASSES, (n,), device="cuda", generator=generator)
+    X = torch.randn(n, DIM, device="cuda", generator=generator)
+    X[torch.arange(n, device="cuda"), labels] += 3.0
+    domains = np.repeat(list(DOMAINS), list(DOMAINS.values()))
+    source = ArraySource({"net": X}, labels.cpu().numpy(), domains)
+    base = seconds(lambda: domain_moments(source, "net", "cuda"), repeats=2)
+    print(f"moments of {n} x {DIM}, float32: {base:.2f} s", flush=True)
+    for name in names:
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+        score = oodzoo.scores.get(name)
+        took = seconds(lambda score=score: compute_score(source, score, "net", None, "cuda"), 1)  # type: ignore[misc]
+        peak = (torch.cuda.max_memory_allocated() - held) / 2**30
+        print(f"{name}: {took:.2f} s, {took / base:.2f} times, {peak:.1f} GiB more", flush=True)
+
+
 def selection() -> None:
     """Select from the concatenated features of three models, from moments on the GPU."""
     generator = torch.Generator("cuda").manual_seed(0)
@@ -161,6 +185,7 @@ def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--skip-rank", action="store_true")
+    parser.add_argument("--skip-peers", action="store_true")
     parser.add_argument("--skip-extract", action="store_true")
     parser.add_argument("--skip-select", action="store_true")
     arguments = parser.parse_args()
@@ -175,6 +200,8 @@ def main() -> None:
     if not arguments.skip_rank:
         agreement()
         rank_at_full_size()
+    if not arguments.skip_peers:
+        peers_at_full_size()
     if not arguments.skip_select:
         selection()
 
