@@ -78,6 +78,17 @@ class Backend:
         """Compute the digamma function ψ, the derivative of ln Γ."""
         return scipy.special.digamma(values) if self.is_numpy else self.xp.digamma(values)
 
+    def solve_positive(self, matrix: Array, ridge: float, right: Array) -> Array:
+        """Solve (A + ridge I) x = right for a positive semi-definite matrix A, by Cholesky."""
+        if self.is_numpy:
+            shifted = np.array(matrix, order="F")
+            shifted.reshape(-1, order="F")[:: len(shifted) + 1] += ridge
+            factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
+            return scipy.linalg.cho_solve(factor, right, check_finite=False)
+        shifted = matrix.clone()
+        shifted.diagonal().add_(ridge)
+        return self.xp.cholesky_solve(right, self.xp.linalg.cholesky(shifted))
+
     def solve_lower(self, square: Array, diagonals: Array, right: Array) -> Array:
         """Solve (L + diag D_c) x_c = r_c for each column c, L being strictly lower triangular.
 

@@ -221,7 +221,7 @@ class Moments:
         spread = float(xp.linalg.trace(part.gram)) / self.n - float(xp.sum(part.mean**2))
         return float(xp.sum(self.mean**2)), max(spread, 0.0)
 
-    def _about(self, shift: Array) -> Moments:
+    def about(self, shift: Array) -> Moments:
         """Moments of the features minus a shift."""
         part, change = (self, shift)
         if self.shifted is not None:
@@ -248,7 +248,7 @@ class Moments:
         added = other._arrays()
         arrays = {name: array + added[name] for name, array in self._arrays().items()}
         shift = other.shift if self.shift is None else self.shift
-        shifted = None if shift is None else self._about(shift) + other._about(shift)
+        shifted = None if shift is None else self.about(shift) + other.about(shift)
         return Moments(self.n + other.n, **arrays, shift=shift, shifted=shifted)
 
     def to(self, device: str | None) -> Moments:

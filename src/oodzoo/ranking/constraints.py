@@ -92,11 +92,11 @@ def _rules(constraints: Constraints) -> list[_Rule]:
         slowest = _positive(ms, "max_ms must be a positive number of milliseconds", ms)
         rules.append(
             _Rule(
-                option=f"--max-ms {ms}",
+                option=f"--max-ms {slowest:g}",
                 quantity="time per image",
                 value=lambda facts: facts.milliseconds,
                 accepts=lambda value: bool(value <= slowest),
-                violated=f"more than {ms} ms per image",
+                violated=f"more than {slowest:g} ms per image",
                 nearest=lambda known: "the fastest, {!r}, takes {:.4g} ms".format(*_lowest(known)),
             )
         )

@@ -8,7 +8,7 @@ domain is much larger than the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any, Literal, get_args
@@ -17,18 +17,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import count
-from oodzoo.backend import Array, Backend, backend, to_numpy
+from oodzoo.backend import Array, Backend, backend, backend_of, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.evidence import (
     Precisions,
     Spectrum,
     decompose,
     decompose_offset,
+    log_evidence,
     maximise_evidence,
 )
 from oodzoo.features.source import Shard
 from oodzoo.moments import Moments, blocks, merge
 from oodzoo.ranking.discriminability import LinearModel, discriminability
+from oodzoo.ranking.groups import TrainingMoments
+from oodzoo.ranking.ridge import RidgePath
 from oodzoo.ranking.stability import Density, PaperDensity, RelativeDensity
 
 Stability = Literal["robust", "paper"]
@@ -57,21 +60,27 @@ class Fold:
     label_spread, density_spread : float
         Standard deviation of `label_log_density` and of `feature_log_density`.
     accuracy, balanced_accuracy : float
-        Accuracy on this domain of the Bayesian linear model of the training domains, and its mean
-        recall over the classes of this domain. A class that the training domains lack is never
-        predicted and counts as wrong.
+        Accuracy on this domain of a ridge regression of the training domains, and its mean recall
+        over the classes of this domain. A class that the training domains lack is never predicted
+        and counts as wrong. The ridge is the one with the highest mean skill over the held-out
+        domains (:mod:`oodzoo.ranking.ridge`).
     alpha, beta : array (C,)
         Precisions per class; NaN for a skipped class.
     skipped : tuple of int
         Classes absent from the training domains; they are excluded from `discriminability`.
     unconverged : tuple of int
         Classes whose precisions did not converge.
+    ridge : int
+        Index of that ridge in :data:`~oodzoo.ranking.ridge.RIDGES`.
+    evidence, training_evidence : float
+        Highest log evidence of the labels per sample, averaged over classes (LogME), of the
+        training domains and the held-out domain together, and of the training domains alone.
     shrinkage : float or None
         Shrinkage of the covariance; None for "paper".
     labels : array of int (n,)
         Labels in the order of the shards; the arrays below have the same order.
-    correct : array of bool (n,)
-        Whether the label is predicted correctly.
+    predicted : array of int (n,)
+        Labels predicted by the ridge regression.
     label_log_density, feature_log_density : array (n,)
     """
 
@@ -88,11 +97,20 @@ class Fold:
     beta: NDArray[np.float64]
     skipped: tuple[int, ...]
     unconverged: tuple[int, ...]
+    ridge: int
+    evidence: float
+    training_evidence: float
     shrinkage: float | None
     labels: NDArray[np.int64]
-    correct: NDArray[np.bool_]
+    predicted: NDArray[np.int64]
     label_log_density: NDArray[np.float64]
     feature_log_density: NDArray[np.float64]
+
+    @property
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether each label is predicted correctly."""
+        correct: NDArray[np.bool_] = self.predicted == self.labels
+        return correct
 
     @property
     def spread_ratio(self) -> float:
@@ -137,13 +155,15 @@ def leave_one_domain_out(
     domains: Mapping[str, Moments],
     shards: Shards,
     *,
+    training: TrainingMoments | None = None,
     stability: Stability = "robust",
     device: str | None = None,
 ) -> list[Fold]:
     """Compute the fold of each held-out domain (Section 3.1 of the paper).
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
-    features. `shards` returns the features and labels behind the moments. `stability` chooses
+    features. `shards` returns the features and labels behind the moments; `training` the moments
+    of a domain to train on for some held-out domains, if not all of them. `stability` chooses
     :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
     :class:`~oodzoo.ranking.stability.PaperDensity` ("paper").
 
@@ -158,19 +178,20 @@ def leave_one_domain_out(
     >>> [(fold.domain, fold.accuracy) for fold in folds]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    table = _Domains(domains, shards, stability, device, least=2)
+    table = _Domains(domains, shards, training, stability, device, least=2)
     union = table.union(table.names)
-    folds = []
-    for name in table.names:
-        training = table.train([kept for kept in table.names if kept != name])
-        folds.append(table.fold(training, union, name))
-    return folds
+    paths = {name: table.path([name]) for name in table.names}
+    ridge = table.best_ridge([(paths[name], name) for name in table.names])
+    return [
+        table.fold(table.train([name]), union, name, paths[name], ridge) for name in table.names
+    ]
 
 
 def leave_two_domains_out(
     domains: Mapping[str, Moments],
     shards: Shards,
     *,
+    training: TrainingMoments | None = None,
     stability: Stability = "robust",
     device: str | None = None,
 ) -> dict[str, list[Fold]]:
@@ -181,18 +202,26 @@ def leave_two_domains_out(
     same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. At least three domains are
     needed; other parameters are those of :func:`leave_one_domain_out`.
     """
-    table = _Domains(domains, shards, stability, device, least=3)
-    unions = {
-        test: table.union([name for name in table.names if name != test]) for test in table.names
+    table = _Domains(domains, shards, training, stability, device, least=3)
+    others = {test: [name for name in table.names if name != test] for test in table.names}
+    unions = {test: table.union(others[test]) for test in table.names}
+    paths = {pair: table.path(pair) for pair in combinations(table.names, 2)}
+
+    def path(test: str, left_out: str) -> RidgePath:
+        return paths[test, left_out] if (test, left_out) in paths else paths[left_out, test]
+
+    ridges = {
+        test: table.best_ridge([(path(test, name), name) for name in others[test]])
+        for test in table.names
     }
     folds: dict[tuple[str, str], Fold] = {}
-    for first, second in combinations(table.names, 2):
-        training = table.train([name for name in table.names if name not in (first, second)])
-        for test, left_out in ((first, second), (second, first)):
-            folds[test, left_out] = table.fold(training, unions[test], left_out)
-    return {
-        test: [folds[test, name] for name in table.names if name != test] for test in table.names
-    }
+    for pair in combinations(table.names, 2):
+        trained = table.train(pair)
+        for test, left_out in (pair, pair[::-1]):
+            folds[test, left_out] = table.fold(
+                trained, unions[test], left_out, paths[pair], ridges[test]
+            )
+    return {test: [folds[test, name] for name in others[test]] for test in table.names}
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,10 +231,19 @@ class _Training:
     spectrum: Spectrum
     eigenvectors: Array
     precisions: Precisions
+    evidence: float
     model: LinearModel
     density: Density
     classes: Array
     """Indices of the classes present in the training domains."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Union:
+    """Spectrum of several domains together, and their evidence."""
+
+    spectrum: Spectrum
+    evidence: float
 
 
 class _Domains:
@@ -215,6 +253,7 @@ class _Domains:
         self,
         domains: Mapping[str, Moments],
         shards: Shards,
+        training: TrainingMoments | None,
         stability: Stability,
         device: str | None,
         *,
@@ -239,15 +278,37 @@ class _Domains:
         self.moments = {name: moments.to(device) for name, moments in domains.items()}
         self.names = list(domains)
         self.shards = shards
+        self.device = device
+        self.training = training
         self.stability = stability
         self.n_classes = self.moments[self.names[0]].n_classes
 
-    def union(self, names: list[str]) -> Spectrum:
-        return self._decompose(merge(self.moments[name] for name in names))[0]
+    def union(self, names: list[str]) -> _Union:
+        together = merge(self.moments[name] for name in names)
+        spectrum, _ = self._decompose(together)
+        (classes,) = self.backend.xp.nonzero(together.class_counts)
+        present = spectrum.take(classes)
+        return _Union(spectrum, _evidence_per_sample(present, maximise_evidence(present)))
 
-    def train(self, names: list[str]) -> _Training:
+    def without(self, held_out: Sequence[str]) -> Moments:
+        """Moments of all domains but some, without the groups of these."""
+        names = [name for name in self.names if name not in held_out]
+        if self.training is None:
+            return merge(self.moments[name] for name in names)
+        return merge(self.training(name, held_out).to(self.device) for name in names)
+
+    def path(self, held_out: Sequence[str]) -> RidgePath:
+        return RidgePath.of(self.without(held_out))
+
+    def best_ridge(self, folds: Sequence[tuple[RidgePath, str]]) -> int:
+        """The ridge with the highest mean skill over held-out domains."""
+        skills = np.stack([path.skills(self.moments[name]) for path, name in folds])
+        known = skills[~np.isnan(skills[:, 0])]
+        return int(np.argmax(known.mean(axis=0))) if len(known) else 0
+
+    def train(self, held_out: Sequence[str]) -> _Training:
         xp = self.backend.xp
-        kept = merge(self.moments[name] for name in names)
+        kept = self.without(held_out)
         spectrum, eigenvectors = self._decompose(kept)
         density = (
             PaperDensity.of(kept)
@@ -258,10 +319,16 @@ class _Domains:
         spectrum = spectrum.take(classes)
         precisions = maximise_evidence(spectrum)
         model = LinearModel.of(spectrum, precisions)
-        return _Training(spectrum, eigenvectors, precisions, model, density, classes)
+        evidence = _evidence_per_sample(spectrum, precisions)
+        return _Training(spectrum, eigenvectors, precisions, evidence, model, density, classes)
 
-    def fold(self, training: _Training, union: Spectrum, name: str) -> Fold:
-        labels, correct, label_density, feature_density = self._second_pass(training, name)
+    def fold(
+        self, training: _Training, union: _Union, name: str, path: RidgePath, ridge: int
+    ) -> Fold:
+        labels, predicted, label_density, feature_density = self._second_pass(
+            training, name, path, ridge
+        )
+        correct = predicted == labels
         classes = to_numpy(training.classes)
         stability, slope = training.density.stability(float(feature_density.mean()))
         recalls = [correct[labels == label].mean() for label in np.unique(labels)]
@@ -270,7 +337,7 @@ class _Domains:
             domain=name,
             n=self.moments[name].n,
             discriminability=discriminability(
-                training.spectrum, union.take(training.classes), training.precisions
+                training.spectrum, union.spectrum.take(training.classes), training.precisions
             ),
             stability=stability,
             stability_slope=slope,
@@ -282,15 +349,20 @@ class _Domains:
             beta=self._by_class(training.precisions.beta, classes),
             skipped=tuple(sorted(set(range(self.n_classes)) - set(classes.tolist()))),
             unconverged=tuple(classes[~stopped].tolist()),
+            ridge=ridge,
+            evidence=union.evidence,
+            training_evidence=training.evidence,
             shrinkage=getattr(training.density, "shrinkage", None),
             labels=labels,
-            correct=correct,
+            predicted=predicted,
             label_log_density=label_density,
             feature_log_density=feature_density,
         )
 
-    def _second_pass(self, training: _Training, name: str) -> tuple[NDArray[Any], ...]:
-        """Per sample: label, correctness, log-density of the label and of the features."""
+    def _second_pass(
+        self, training: _Training, name: str, path: RidgePath, ridge: int
+    ) -> tuple[NDArray[Any], ...]:
+        """Per sample: label, predicted label, log-density of the label and of the features."""
         xp = self.backend.xp
         parts = []
         for features, labels in blocks(
@@ -307,7 +379,7 @@ class _Domains:
             one_hot = xp.astype(labels[:, None] == training.classes[None, :], xp.float64)
             outcome = (
                 labels,
-                xp.take(training.classes, xp.argmax(predicted, axis=1)) == labels,
+                path.predict(features, ridge),
                 training.model.label_log_density(predicted, squared, one_hot),
                 training.density.log_density(features, projected, squared),
             )
@@ -334,3 +406,8 @@ class _Domains:
         full: NDArray[np.float64] = np.full(self.n_classes, np.nan)
         full[classes] = to_numpy(values)
         return full
+
+
+def _evidence_per_sample(spectrum: Spectrum, precisions: Precisions) -> float:
+    evidence = log_evidence(spectrum, precisions)
+    return float(backend_of(evidence).xp.mean(evidence)) / spectrum.n

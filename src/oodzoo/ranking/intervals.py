@@ -139,6 +139,26 @@ def mean_interval(
     return mean - margin, mean + margin
 
 
+def new_domain_interval(
+    values: Floats, image_variances: Floats, weights: Floats | None = None
+) -> tuple[float, float]:
+    r"""Compute the 90 % interval for a single new domain, by Student's t.
+
+    The value on a new domain differs from the estimated mean by the variation between domains,
+    :math:`s^2`, and by the error of the mean, :math:`s^2 \sum_i w_i^2`. :math:`s^2` is at least
+    what the images alone explain. `weights` add up to 1; by default they are equal.
+    """
+    m = len(values)
+    weights = np.full(m, 1 / m) if weights is None else weights
+    mean, freedom = float(values @ weights), _degrees_of_freedom(weights)
+    if freedom == 0:
+        return -np.inf, np.inf
+    spread = max(float(_variance(values, weights)), float(weights @ image_variances))
+    error = np.sqrt(spread * (1 + np.sum(weights**2)))
+    margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
+    return mean - margin, mean + margin
+
+
 @functools.lru_cache(maxsize=256)
 def largest_t_quantile(k: int, freedom: float, confidence: float = CONFIDENCE) -> float:
     r"""Compute the quantile of the largest of k Student's t variables with correlation 1/2.

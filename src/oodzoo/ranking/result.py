@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 class FoldRow:
     """Scores and accuracy (in percent) of a model on one held-out domain.
 
-    `score` is the score of the ranking where it is computed per domain, otherwise the ZooD score.
+    `score` is the contribution of the domain to the score of the ranking, which is the mean of
+    these; None for a score that is not computed per domain.
     """
 
     domain: str
-    score: float
+    score: float | None
+    transfer: float | None
+    """Skill of the other domains, one at a time, in predicting this one, in percent; None if the
+    domain has a single class."""
     discriminability: float
     stability: float
     accuracy: float
@@ -41,13 +45,21 @@ class Row:
     model : str
     score : float
         Higher is better.
+    evidence, transfer : float
+        The two terms of the default score (see :mod:`oodzoo.ranking.unseen`): LogME of all domains
+        together, and the mean skill of one domain in predicting another, in percent.
     discriminability, stability : float
         The two terms of the ZooD score, averaged over held-out domains.
+    agreement : float or None
+        With images of the target: the share of them, in percent, on which a linear model on these
+        features agrees with the vote of the other models (see :mod:`oodzoo.ranking.agreement`).
     expected_accuracy : float
-        Accuracy in percent of a Bayesian linear model on these features, averaged over held-out
-        domains: the accuracy to expect on an unseen domain.
+        Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
+        features, averaged over held-out domains. For the first model the choice is repeated for
+        each held-out domain without the results on it, since a model that was chosen for its
+        results promises too much.
     accuracy_interval : (float, float)
-        90 % interval of that average; a single new domain varies more, see `folds`.
+        90 % interval of the accuracy on a single new domain.
     rank_interval : (int, int) or None
         90 % interval of the rank (see :mod:`oodzoo.ranking.intervals`); None for scores that are
         not averages over held-out domains.
@@ -57,13 +69,15 @@ class Row:
         No other model is at least as accurate and cheaper. The cost is milliseconds per image
         where known for all models, otherwise the number of parameters.
     folds : tuple of FoldRow
-    feature_dim, parameters, milliseconds
-        Cost of the model, where known.
+    feature_dim, parameters, milliseconds, licence
+        Cost and licence of the model, where known.
     """
 
     rank: int
     model: str
     score: float
+    evidence: float
+    transfer: float
     discriminability: float
     stability: float
     expected_accuracy: float
@@ -75,6 +89,8 @@ class Row:
     feature_dim: int
     parameters: int | None
     milliseconds: float | None
+    licence: str | None = None
+    agreement: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +103,8 @@ class Ranking:
         Name of the score that orders them.
     rows : tuple of Row
     left_out : dict
-        Models for which the score cannot be computed, each with the reason.
+        Models that are not ranked, each with the reason: a constraint that they do not meet, or
+        that the score cannot be computed.
     """
 
     score: str
@@ -98,6 +115,12 @@ class Ranking:
     def best(self) -> str:
         """Name of the first model."""
         return self.rows[0].model
+
+    @property
+    def pareto_front(self) -> tuple[Row, ...]:
+        """The Pareto-optimal models, the least accurate and cheapest first."""
+        rows = [row for row in self.rows if row.pareto_optimal]
+        return tuple(sorted(rows, key=lambda row: (row.expected_accuracy, -row.rank)))
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,0 +1,85 @@
+"""Moments of training domains without the groups of a held-out domain.
+
+A group (a patient, a video) that occurs in several domains must not be trained on when one of these
+domains is held out: its samples resemble each other for reasons that do not carry over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+from oodzoo.features.source import FeatureSource, Shard
+from oodzoo.moments import Moments
+
+TrainingMoments = Callable[[str, Sequence[str]], Moments]
+"""Returns the moments of a domain without the groups of some held-out domains."""
+
+
+class SharedGroups:
+    """Which samples of each domain belong to groups that occur in other domains, too."""
+
+    def __init__(self, source: FeatureSource) -> None:
+        self._groups = {d: source.groups(d) for d in source.domains}
+        names = {
+            d: {g for g in groups or () if g is not None} for d, groups in self._groups.items()
+        }
+        self._shared = {
+            (d, other): names[d] & names[other] for d in names for other in names if d != other
+        }
+
+    @property
+    def settings(self) -> str:
+        """Identify the groups in the key of a cache; empty if no group is in two domains."""
+        if not any(self._shared.values()):
+            return ""
+        content = json.dumps({d: list(g) if g else None for d, g in self._groups.items()})
+        return f", groups {hashlib.sha256(content.encode()).hexdigest()}"
+
+    def rows(self, domain: str, held_out: Sequence[str]) -> NDArray[np.bool_] | None:
+        """Return which samples of a domain may be trained on; None for all."""
+        shared = set().union(*(self._shared[domain, other] for other in held_out))
+        groups = self._groups[domain]
+        if not shared or groups is None:
+            return None
+        return np.array([group not in shared for group in groups])
+
+
+def training_moments(
+    source: FeatureSource,
+    model: str,
+    moments: Mapping[str, Moments],
+    shared: SharedGroups,
+    device: str | None,
+) -> TrainingMoments:
+    """Return the moments of a domain without the groups of held-out domains, as a function."""
+
+    def of(domain: str, held_out: Sequence[str]) -> Moments:
+        rows = shared.rows(domain, held_out)
+        if rows is None:
+            return moments[domain]
+        if not rows.any():
+            raise InputError(
+                f"all samples of domain {domain!r} belong to groups that occur in "
+                f"{' or '.join(map(repr, held_out))}, too; merge these domains, or leave the "
+                "groups out"
+            )
+        shards = _taken(source.shards(model, domain), rows)
+        context = f"model {model!r}, domain {domain!r}"
+        return Moments.stream(shards, len(source.classes), device=device, context=context)
+
+    return of
+
+
+def _taken(shards: Iterator[Shard], rows: NDArray[np.bool_]) -> Iterator[Shard]:
+    start = 0
+    for features, labels in shards:
+        part = np.flatnonzero(rows[start : start + len(labels)])
+        start += len(labels)
+        if len(part):
+            yield features[part], labels[part]

@@ -1,0 +1,192 @@
+"""Build the rows of a ranking from the terms of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from oodzoo.errors import InputError
+from oodzoo.features.source import FeatureSource
+from oodzoo.ranking.agreement import Agreement, Labels
+from oodzoo.ranking.folds import Fold
+from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
+from oodzoo.ranking.pareto import costs, pareto_front
+from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.ranking.terms import Floats, ScoreTable, Terms, image_covariances, score_table
+from oodzoo.ranking.transfer import into
+from oodzoo.scores import Score
+from oodzoo.scores.compute import compute_scores
+
+
+def build_ranking(
+    source: FeatureSource,
+    terms: Mapping[str, Terms],
+    score: str | Score,
+    weights: Floats,
+    left_out: Mapping[str, str],
+    device: str | None,
+    predicted: Labels | None = None,
+) -> Ranking:
+    """Order the models by a score, and collect what is known about each.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    terms : mapping
+        Terms of each model over the domains to rank by.
+    score : str or Score
+        One of :data:`~oodzoo.ranking.terms.FOLD_SCORES`, or another score.
+    weights : array (m,)
+        Weights of the domains; they add up to 1.
+    left_out : mapping
+        Models that are not ranked, each with the reason.
+    device : str or None
+    predicted : array of int (M, n), optional
+        Predicted classes of the images of the target.
+    """
+    models, each = list(terms), list(terms.values())
+    left_out = dict(left_out)
+    table: ScoreTable | None = None
+    comparison: Comparison | None = None
+    agreement: Agreement | None = None
+    if isinstance(score, str):
+        table = score_table(each, score, weights)
+        if predicted is not None and len(each) > 1:
+            held_out = [np.stack([t.folds[i].predicted for t in each]) for i in range(len(weights))]
+            agreement = Agreement.of(table.totals, predicted, held_out)
+            table = agreement.combine(table)
+        totals = dict(zip(models, table.totals.tolist(), strict=True))
+        comparison = Comparison.of(table.values, image_covariances(source, terms, score), weights)
+    else:
+        totals, failed = compute_scores(source, score, each[0].domains, device, models=models)
+        left_out |= failed
+        if not totals:
+            reason = next(iter(failed.values()))
+            raise InputError(f"the score {score.name!r} cannot be computed for any model: {reason}")
+    order = sorted(totals, key=lambda model: (-totals[model], model))
+    expected = _expected_accuracies(source, terms, order[0], table, agreement, weights)
+    facts = {model: source.facts(model) for model in order}
+    front = pareto_front({model: expected[model].mean for model in order}, costs(facts))
+    intervals = comparison.rank_intervals() if comparison else None
+    rows = []
+    for number, model in enumerate(order, start=1):
+        at, t = models.index(model), terms[model]
+        rows.append(
+            Row(
+                rank=number,
+                model=model,
+                score=totals[model],
+                evidence=t.evidence,
+                transfer=100 * t.transfer.skill(t.domains, weights),
+                discriminability=float(t.values("discriminability") @ weights),
+                stability=float(t.values("stability") @ weights),
+                agreement=None if agreement is None else 100 * float(agreement.target[at]),
+                expected_accuracy=expected[model].mean,
+                accuracy_interval=expected[model].interval,
+                rank_interval=intervals[at] if intervals else None,
+                tied=_tied(comparison, at, models, order),
+                pareto_optimal=model in front,
+                folds=_fold_rows(t, table, at, weights, source.classes),
+                feature_dim=facts[model].feature_dim,
+                parameters=facts[model].parameters,
+                milliseconds=facts[model].milliseconds,
+                licence=facts[model].licence,
+            )
+        )
+    name = score if isinstance(score, str) else score.name
+    return Ranking(name, tuple(rows), left_out)
+
+
+@dataclass(frozen=True)
+class _Expected:
+    """Accuracy to expect on an unseen domain, in percent, with the 90 % interval."""
+
+    mean: float
+    interval: tuple[float, float]
+
+    @classmethod
+    def of(
+        cls,
+        source: FeatureSource,
+        folds: Sequence[Fold],
+        weights: Floats,
+        corrections: Floats | None = None,
+    ) -> _Expected:
+        """Average the accuracies of the folds, plus corrections (m,) if there are any."""
+        accuracies = np.array([fold.accuracy for fold in folds])
+        if corrections is not None:
+            accuracies = accuracies + corrections
+        variances = [
+            covariance_of_means(fold.correct[:, None].astype(float), source.groups(fold.domain))
+            for fold in folds
+        ]
+        image_variances = np.array([variance[0, 0] for variance in variances])
+        ends = new_domain_interval(accuracies, image_variances, weights)
+        low, high, mean = (min(1.0, max(0.0, x)) for x in (*ends, float(accuracies @ weights)))
+        return cls(100 * mean, (100 * low, 100 * high))
+
+
+def _expected_accuracies(
+    source: FeatureSource,
+    terms: Mapping[str, Terms],
+    first: str,
+    table: ScoreTable | None,
+    agreement: Agreement | None,
+    weights: Floats,
+) -> dict[str, _Expected]:
+    """Compute what to expect of each model.
+
+    The first model was chosen for its results, so these promise too much. For each held-out domain
+    the choice is repeated without the results on that domain, and the accuracy of the model chosen
+    then is used. With images of the target, accuracies are corrected by the difference between the
+    agreement on the target and that on the held-out domain.
+    """
+    models, each = list(terms), list(terms.values())
+
+    def expected(model: str, chosen: Sequence[int]) -> _Expected:
+        corrections = None
+        if agreement is not None:
+            known = agreement.folds[chosen, np.arange(len(chosen))]
+            corrections = agreement.target[models.index(model)] - known
+        folds = [each[at].folds[i] for i, at in enumerate(chosen)]
+        return _Expected.of(source, folds, weights, corrections)
+
+    found = {m: expected(m, [at] * len(weights)) for at, m in enumerate(models)}
+    if table is not None:
+        chosen = [
+            min(range(len(models)), key=lambda at, i=i: (-table.rest[at, i], models[at]))
+            for i in range(len(weights))
+        ]
+        found[first] = expected(first, chosen)
+    return found
+
+
+def _fold_rows(
+    terms: Terms, table: ScoreTable | None, at: int, weights: Floats, classes: Sequence[Any]
+) -> tuple[FoldRow, ...]:
+    skills = into(terms.transfer.pairs(terms.domains, weights))
+    return tuple(
+        FoldRow(
+            domain=fold.domain,
+            score=None if table is None else float(table.values[at, number]),
+            transfer=None if np.isnan(skills[number]) else 100 * float(skills[number]),
+            discriminability=fold.discriminability,
+            stability=fold.stability,
+            accuracy=100 * fold.accuracy,
+            balanced_accuracy=100 * fold.balanced_accuracy,
+            skipped=tuple(str(classes[c]) for c in fold.skipped if c in fold.labels),
+        )
+        for number, fold in enumerate(terms.folds)
+    )
+
+
+def _tied(
+    comparison: Comparison | None, at: int, models: list[str], order: list[str]
+) -> tuple[str, ...]:
+    """The models that are statistically tied with one, the best first."""
+    if comparison is None:
+        return ()
+    return tuple(sorted((models[other] for other in comparison.ties(at)), key=order.index))

@@ -1,0 +1,167 @@
+"""Scores of models from their folds and from the transfer between domains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.features.source import FeatureSource
+from oodzoo.ranking.folds import Fold, Stability
+from oodzoo.ranking.intervals import covariance_of_means
+from oodzoo.ranking.transfer import Transfer, into
+from oodzoo.ranking.unseen import unseen_scores
+
+STABILITY_SHARE = 1 / 3
+"""Weight of stability in the ZooD score, relative to one class."""
+
+FOLD_SCORES = (
+    "unseen",
+    "transfer",
+    "zood",
+    "discriminability",
+    "stability",
+    "accuracy",
+    "balanced_accuracy",
+)
+"""Scores that are means over domains, and so have rank intervals."""
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The folds of one model over some domains, with the weights of the ZooD score."""
+
+    folds: list[Fold]
+    transfer: Transfer
+    n_classes: int
+    stability: Stability
+
+    @property
+    def domains(self) -> list[str]:
+        return [fold.domain for fold in self.folds]
+
+    @property
+    def evidence(self) -> float:
+        """LogME of all domains together."""
+        return self.folds[0].evidence
+
+    def weight(self, fold: Fold) -> float:
+        """Weight of stability in the ZooD score."""
+        if self.stability == "paper":
+            return fold.spread_ratio
+        return STABILITY_SHARE / self.n_classes
+
+    def values(self, score: str) -> Floats:
+        """Return a score of each fold: any of :data:`FOLD_SCORES` but the first two."""
+        if score == "zood":
+            terms = [f.discriminability + self.weight(f) * f.stability for f in self.folds]
+            return np.array(terms)
+        return np.array([getattr(fold, score) for fold in self.folds], np.float64)
+
+    def images(self, score: str, at: int) -> Floats:
+        """Contribution of each image of a fold to its score, up to a constant."""
+        fold = self.folds[at]
+        if score == "accuracy":
+            return fold.correct.astype(np.float64)
+        if score == "balanced_accuracy":
+            _, codes, counts = np.unique(fold.labels, return_inverse=True, return_counts=True)
+            return fold.correct * (fold.n / len(counts)) / counts[codes]
+        if score == "discriminability":
+            return fold.label_log_density
+        if score == "stability":
+            return fold.stability_of_samples
+        return fold.label_log_density + self.weight(fold) * fold.stability_of_samples
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A score of all models on all domains.
+
+    Attributes
+    ----------
+    totals : array (M,)
+        The score.
+    values : array (M, m)
+        Values per domain whose weighted mean is the score. For "unseen" these are pseudo-values of
+        the jackknife: they show by how much leaving the domain out changes the score.
+    rest : array (M, m)
+        The score without the results on each domain: what the others say about the models.
+    """
+
+    totals: Floats
+    values: Floats
+    rest: Floats
+
+
+def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTable:
+    """Compute a score of :data:`FOLD_SCORES` for all models; the weights add up to 1."""
+    if score == "unseen":
+        return _unseen_table(terms, weights)
+    if score == "transfer":
+        pairs = [t.transfer.pairs(t.domains, weights) for t in terms]
+        values = np.stack([np.nan_to_num(into(skills)) for skills in pairs])
+    else:
+        values = np.stack([t.values(score) for t in terms])
+    rest = np.stack([_mean_without(values, weights, i) for i in range(len(weights))], axis=1)
+    return ScoreTable(values @ weights, values, rest)
+
+
+def _unseen_table(terms: Sequence[Terms], weights: Floats) -> ScoreTable:
+    domains, m = terms[0].domains, len(weights)
+    evidence = np.array([t.evidence for t in terms])
+    totals = _unseen(evidence, terms, domains, weights)
+    jackknife, rest = np.empty((len(terms), m)), np.empty((len(terms), m))
+    for i, name in enumerate(domains):
+        others, shares = [d for d in domains if d != name], np.delete(weights, i)
+        training = np.array([t.folds[i].training_evidence for t in terms])
+        jackknife[:, i] = _unseen(training, terms, others, shares)
+        rest[:, i] = _unseen(evidence, terms, domains, weights, skipped=i)
+    changes = jackknife - (jackknife @ weights)[:, None]
+    return ScoreTable(totals, totals[:, None] - (m - 1) * changes, rest)
+
+
+def _unseen(
+    evidence: Floats,
+    terms: Sequence[Terms],
+    domains: Sequence[str],
+    weights: Floats,
+    skipped: int | None = None,
+) -> Floats:
+    """The default score from the pairs of some domains, without pairs into one of them."""
+    skills = np.stack([t.transfer.pairs(domains, weights) for t in terms])
+    if skipped is not None:
+        skills[:, :, skipped] = np.nan
+    sources, targets = np.nonzero(~np.isnan(skills[0]))
+    shares = weights[targets] if weights[targets].sum() > 0 else None
+    return unseen_scores(evidence, skills[:, sources, targets], shares)
+
+
+def _mean_without(values: Floats, weights: Floats, at: int) -> Floats:
+    """Weighted mean over all domains but one; plain, if the others have no weight."""
+    kept, shares = np.delete(values, at, axis=1), np.delete(weights, at)
+    shares = shares if shares.sum() > 0 else np.ones_like(shares)
+    mean: Floats = kept @ (shares / shares.sum())
+    return mean
+
+
+def image_covariances(
+    source: FeatureSource, terms: Mapping[str, Terms], score: str
+) -> list[Floats]:
+    """Covariance between models of a score that is due to the images, for each domain.
+
+    Zero for "unseen" and "transfer", which are functions of moments: there the variation between
+    domains is all that is known.
+    """
+    each = list(terms.values())
+    if score in ("unseen", "transfer"):
+        return [np.zeros((len(each), len(each))) for _ in each[0].folds]
+    return [
+        covariance_of_means(
+            np.stack([t.images(score, at) for t in each], axis=1), source.groups(domain)
+        )
+        for at, domain in enumerate(each[0].domains)
+    ]
