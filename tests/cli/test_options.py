@@ -8,7 +8,8 @@ import pytest
 import typer.main
 
 from oodzoo.cli import app
-from oodzoo.cli.options import ZOO_HELP, compute_device
+from oodzoo.cli.options import ZOO_HELP, compute_device, domain_weights
+from oodzoo.errors import InputError
 
 
 def options(name: str) -> dict[str, str]:
@@ -41,3 +42,23 @@ def test_the_forms_of_a_zoo_are_explained_wherever_one_is_given() -> None:
 
 def test_cpu_means_numpy() -> None:
     assert (compute_device("cpu"), compute_device("cuda:1")) == (None, "cuda:1")
+
+
+def test_weights_of_domains() -> None:
+    assert domain_weights(None) is None
+    assert domain_weights([]) is None
+    assert domain_weights(["a=2", "b=c=0.5"]) == {"a": 2.0, "b=c": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (["a"], "--domain-weight must be NAME=W, got 'a'"),
+        (["=2"], "--domain-weight must be NAME=W, got '=2'"),
+        (["a="], "--domain-weight 'a=': '' is not a number"),
+        (["a=1", "a=2"], "--domain-weight names the domain 'a' twice"),
+    ],
+)
+def test_bad_weights_of_domains(values: list[str], words: str) -> None:
+    with pytest.raises(InputError, match=f"^{words}$"):
+        domain_weights(values)

@@ -8,6 +8,8 @@ import pytest
 from tests.conftest import Run
 from tests.ranking.data import saved, simulate_models
 
+from oodzoo.store.local import update_local
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
@@ -44,6 +46,18 @@ def test_another_score_orders_the_rows(run: Run, store: Path) -> None:
         (["--score", "logm"], "unknown score 'logm'; did you mean logme?"),
         (["--stability", "shaky"], "'shaky'"),
         (["--device", "tpu"], "'tpu'"),
+        (["--max-ms", "0"], "max_ms must be a positive number of milliseconds, got 0.0"),
+        (["--max-ms", "nan"], "got nan"),
+        (["--max-ms", "fast"], "'--max-ms'"),
+        (["--max-ms", "5"], "no model meets --max-ms 5: time per image unknown"),
+        (["--max-parameters", "25Q"], "got '25Q'"),
+        (["--licence", ""], "licence must be names or wildcards"),
+        (["--licence", "MIT"], "no model meets --licence MIT: licence unknown"),
+        (["--pareto"], "--pareto needs the time per image or the number of parameters"),
+        (["--domain-weight", "d0"], "--domain-weight must be NAME=W, got 'd0'"),
+        (["--domain-weight", "d0=x"], "--domain-weight 'd0=x': 'x' is not a number"),
+        (["--domain-weight", "d0=-1"], "domain 'd0' must be a finite number of at least 0"),
+        (["--domain-weight", "dd=1"], "unknown domain 'dd'"),
     ],
 )
 def test_bad_input_is_one_line(run: Run, store: Path, arguments: list[str], words: str) -> None:
@@ -52,3 +66,50 @@ def test_bad_input_is_one_line(run: Run, store: Path, arguments: list[str], word
 
 def test_no_store(run: Run, tmp_path: Path) -> None:
     assert str(tmp_path / "missing") in run("rank", tmp_path / "missing").complaint
+
+
+@pytest.fixture
+def timed(tmp_path: Path) -> Path:
+    """A store of models with known times per image, but for one of them."""
+    models = simulate_models({"good": 0.3, "middle": 1.0, "bad": 5.0, "untimed": 0.3})
+    path = saved(tmp_path, *models).path
+    for name, milliseconds in {"good": 30.0, "middle": 2.0, "bad": 12.3}.items():
+        update_local(path, name, {"milliseconds_per_image": milliseconds})
+    return path
+
+
+def test_constraints_leave_models_out_and_name_them(run: Run, timed: Path) -> None:
+    done = run("rank", timed, "--max-ms", "20", "--json")
+    assert {row["model"] for row in done.document["ranking"]} == {"middle", "bad"}
+    assert done.document["left_out"] == {
+        "good": "more than 20 ms per image",
+        "untimed": "time per image unknown",
+    }
+    assert "model 'untimed' is not ranked: time per image unknown" in done.err
+    assert "models 'bad', 'good' are not ranked: more than 5 ms per image" in (
+        run("rank", timed, "--max-ms", "5").err
+    )
+
+
+def test_constraints_that_no_model_meets(run: Run, timed: Path) -> None:
+    found = run("rank", timed, "--max-ms", "1.5").complaint
+    assert "no model meets --max-ms 1.5: the fastest, 'middle', takes 2 ms" in found
+    found = run("rank", timed, "--max-parameters", "25M").complaint
+    assert "no model meets --max-parameters 25M: number of parameters unknown" in found
+
+
+def test_only_the_pareto_front(run: Run, timed: Path) -> None:
+    document = run("rank", timed, "--pareto", "--json").document
+    assert [row["model"] for row in document["ranking"]] == ["middle", "good"]
+    shown = run("rank", timed, "--pareto").out
+    assert "middle" in shown
+    assert "bad" not in shown
+
+
+def test_weights_of_domains(run: Run, store: Path) -> None:
+    """The expected accuracy is the weighted mean over domains."""
+    arguments = ["--score", "accuracy", "--domain-weight", "d0=0", "--domain-weight", "d1=3"]
+    for row in run("rank", store, *arguments, "--json").document["ranking"]:
+        accuracy = {fold["domain"]: fold["accuracy"] for fold in row["folds"]}
+        mean = (3 * accuracy["d1"] + accuracy["d2"] + accuracy["d3"]) / 5
+        assert 100 * row["score"] == pytest.approx(mean)

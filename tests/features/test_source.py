@@ -9,10 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.store.data import FEATURE_DIM, compute, letters, record
 
 from oodzoo.errors import InputError
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, FeatureSource, StoreSource, as_source
+from oodzoo.features.source import ArraySource, Facts, FeatureSource, StoreSource, as_source
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.local import update_local
+from oodzoo.store.writer import writing
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -125,3 +129,19 @@ def test_the_path_of_a_store_is_a_source(tmp_path: Path) -> None:
     assert isinstance(source, StoreSource)
     assert as_source(str(source.store.path)).models == source.models
     assert as_source(source.store.path).domains == source.domains
+
+
+def test_facts_of_stored_models(tmp_path: Path) -> None:
+    with writing(tmp_path / "store") as writer:
+        writer.set_table(letters(day="abcd", night="efgh"))
+        writer.add_images()
+        writer.add_model("free", record("f", licence="mit"))
+        writer.add_model("other", record("g", parameters=None))
+        compute(writer, "free", "other")
+        writer.finish()
+    update_local(tmp_path / "store", "free", {"milliseconds_per_image": 2.5})
+    source = StoreSource(FeatureStore(tmp_path / "store"))
+    assert source.facts("free") == Facts(FEATURE_DIM, 7, 2.5, "mit")
+    assert source.facts("other") == Facts(FEATURE_DIM)
+    arrays = ArraySource({"net": np.zeros((2, 3))}, [0, 1], ["a", "b"])
+    assert arrays.facts("net") == Facts(3)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from oodzoo.errors import InputError
+
 ZOO_HELP = (
     "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
     "timm/resnet50.a1_in1k, separated by commas."
@@ -47,6 +49,28 @@ PrecisionOption = Annotated[
 ]
 DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or float16.")]
 ScoreOption = Annotated[str, typer.Option(help="Score to rank by; oodzoo rank --help lists them.")]
+MaxMsOption = Annotated[
+    float | None,
+    typer.Option("--max-ms", help="Only models that take at most this many ms per image."),
+]
+MaxParametersOption = Annotated[
+    str | None,
+    typer.Option(
+        "--max-parameters", help="Only models of at most this many parameters: 25M or 25e6."
+    ),
+]
+LicenceOption = Annotated[
+    str | None,
+    typer.Option(help="Only models with one of these licences: 'apache-2.0,mit', 'cc-by-*'."),
+]
+DomainWeightOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--domain-weight",
+        metavar="NAME=W",
+        help="Weight of a domain in means over domains, 1 unless given; repeatable.",
+    ),
+]
 ProtocolOption = Annotated[
     str,
     typer.Option(
@@ -65,3 +89,21 @@ ThresholdOption = Annotated[
 def compute_device(device: str) -> str | None:
     """The device of :func:`oodzoo.backend.backend`: None, which is NumPy, for cpu."""
     return None if device == "cpu" else device
+
+
+def domain_weights(values: list[str] | None) -> dict[str, float] | None:
+    """Read the values of --domain-weight, NAME=W."""
+    if not values:
+        return None
+    weights: dict[str, float] = {}
+    for value in values:
+        name, equals, number = value.rpartition("=")
+        if not equals or not name:
+            raise InputError(f"--domain-weight must be NAME=W, got {value!r}")
+        if name in weights:
+            raise InputError(f"--domain-weight names the domain {name!r} twice")
+        try:
+            weights[name] = float(number)
+        except ValueError:
+            raise InputError(f"--domain-weight {value!r}: {number!r} is not a number") from None
+    return weights

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +10,16 @@ import typer
 from typer.core import TyperCommand
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.options import ComputeOption, StoreArgument, compute_device
+from oodzoo.cli.options import (
+    ComputeOption,
+    DomainWeightOption,
+    LicenceOption,
+    MaxMsOption,
+    MaxParametersOption,
+    StoreArgument,
+    compute_device,
+    domain_weights,
+)
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
@@ -53,14 +63,38 @@ def rank(
     ] = "robust",
     target: TargetOption = None,
     zoo: TargetZooOption = None,
+    max_ms: MaxMsOption = None,
+    max_parameters: MaxParametersOption = None,
+    licence: LicenceOption = None,
+    domain_weight: DomainWeightOption = None,
+    pareto: Annotated[
+        bool, typer.Option("--pareto", help="Show only Pareto-optimal models, cheapest first.")
+    ] = False,
     device: ComputeOption = "cpu",
     plot: PlotOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they transfer to held-out domains."""
+    from oodzoo.ranking.constraints import Constraints
+
     if zoo is not None and target is None:
         raise InputError("--zoo is only used with --target FOLDER")
+    weights = domain_weights(domain_weight)
+    Constraints(max_ms, max_parameters, licence)  # rejects bad values before images are extracted
     target = stored_target(terminal, store, target, zoo, device)
-    ranking = ranked(terminal, store, score, stability, device, target)
+    ranking = ranked(
+        terminal,
+        store,
+        score,
+        stability,
+        device,
+        target,
+        max_ms=max_ms,
+        max_parameters=max_parameters,
+        licence=licence,
+        domain_weights=weights,
+    )
+    if pareto:
+        ranking = _front(ranking)
     show_ranking(terminal, ranking)
     terminal.document(ranking.to_dict())
     save_plot(terminal, ranking, plot)
@@ -73,12 +107,14 @@ def ranked(
     stability: str = "robust",
     device: str = "cpu",
     target: str | None = None,
+    **options: Any,
 ) -> Ranking:
-    """Rank the models of a store with a progress bar."""
+    """Rank the models of a store with a progress bar; see :func:`oodzoo.rank` for the options."""
     from oodzoo.ranking.ranker import rank as rank_store
     from oodzoo.store.feature_store import FeatureStore
 
-    options: dict[str, Any] = {} if target is None else {"target": target}
+    if target is not None:
+        options["target"] = target
     with terminal.progress("Ranking") as progress:
         return rank_store(
             FeatureStore(store),
@@ -88,6 +124,16 @@ def ranked(
             device=compute_device(device),
             progress=progress,
         )
+
+
+def _front(ranking: Ranking) -> Ranking:
+    """Return the ranking with only its Pareto-optimal models, cheapest first."""
+    if not ranking.pareto_front:
+        raise InputError(
+            "--pareto needs the time per image or the number of parameters of the models, but the "
+            "store has neither"
+        )
+    return dataclasses.replace(ranking, rows=ranking.pareto_front)
 
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
@@ -112,8 +158,10 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
                 f"{found.format(', '.join(classes))} only in domain {domain!r}; ignored in its "
                 "discriminability"
             )
-    for name, reason in ranking.left_out.items():
-        terminal.warn(f"model {name!r} is not ranked: {reason}")
+    for reason in dict.fromkeys(ranking.left_out.values()):
+        names = [repr(name) for name, why in ranking.left_out.items() if why == reason]
+        subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
+        terminal.warn(f"{subject} not ranked: {reason}")
 
 
 def _cells(row: Row) -> list[object]:
