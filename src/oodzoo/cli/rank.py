@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def _score_names() -> list[str]:
-    from oodzoo.ranking.ranker import FOLD_SCORES
+    from oodzoo.ranking.terms import FOLD_SCORES
     from oodzoo.scores import names
 
     return [*FOLD_SCORES, *names()]
@@ -57,7 +57,7 @@ def rank(
     store: StoreArgument,
     score: Annotated[
         str, typer.Option(help="Score to rank by.", autocompletion=_score_names)
-    ] = "zood",
+    ] = "unseen",
     stability: Annotated[
         str, typer.Option(help="Stability term: robust, or paper for the published formula.")
     ] = "robust",
@@ -80,7 +80,7 @@ def rank(
         raise InputError("--zoo is only used with --target FOLDER")
     weights = domain_weights(domain_weight)
     Constraints(max_ms, max_parameters, licence)  # rejects bad values before images are extracted
-    target = stored_target(terminal, store, target, zoo, device)
+    target = stored_target(terminal, store, target, score, zoo, device)
     ranking = ranked(
         terminal,
         store,
@@ -103,7 +103,7 @@ def rank(
 def ranked(
     terminal: Terminal,
     store: Path,
-    score: str = "zood",
+    score: str = "unseen",
     stability: str = "robust",
     device: str = "cpu",
     target: str | None = None,
