@@ -1,4 +1,4 @@
-"""Discriminability, and the accuracy that comes with it, against the paper's literal formulae."""
+"""Discriminability against the paper's literal formulae."""
 
 from __future__ import annotations
 
@@ -47,15 +47,7 @@ def test_equals_the_evidence_ratio_and_the_remark(case: str) -> None:
         np.testing.assert_allclose(fold.label_log_density, marginals, rtol=1e-8, atol=1e-10)
         assert fold.label_spread == pytest.approx(np.std(marginals), rel=1e-7, abs=1e-12)
 
-        means = np.full((n_i, 3), -np.inf)
-        for c in classes:
-            means[:, c] = Phi_i @ bayes.posterior(Phi, Y[:, c], fold.alpha[c], fold.beta[c])[0]
-        correct = means.argmax(1) == y_i
-        np.testing.assert_array_equal(fold.correct, correct)
         np.testing.assert_array_equal(fold.labels, y_i)
-        assert fold.accuracy == pytest.approx(correct.mean())
-        recalls = [correct[y_i == c].mean() for c in np.unique(y_i)]
-        assert fold.balanced_accuracy == pytest.approx(np.mean(recalls))
 
 
 # --- invariance ---------------------------------------------------------------------------------

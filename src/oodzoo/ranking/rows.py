@@ -156,10 +156,7 @@ def _expected_accuracies(
 
     found = {m: expected(m, [at] * len(weights)) for at, m in enumerate(models)}
     if table is not None:
-        chosen = [
-            min(range(len(models)), key=lambda at, i=i: (-table.rest[at, i], models[at]))
-            for i in range(len(weights))
-        ]
+        chosen = [int(np.lexsort((models, -column))[0]) for column in table.rest.T]
         found[first] = expected(first, chosen)
     return found
 

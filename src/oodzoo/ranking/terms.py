@@ -107,7 +107,8 @@ def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTab
     else:
         values = np.stack([t.values(score) for t in terms])
     rest = np.stack([_mean_without(values, weights, i) for i in range(len(weights))], axis=1)
-    return ScoreTable(values @ weights, values, rest)
+    # not a matrix product, whose rounding depends on the number of models
+    return ScoreTable((values * weights).sum(axis=1), values, rest)
 
 
 def _unseen_table(terms: Sequence[Terms], weights: Floats) -> ScoreTable:

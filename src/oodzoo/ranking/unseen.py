@@ -33,6 +33,9 @@ from scipy.stats import rankdata
 
 Floats = NDArray[np.float64]
 
+_DIGITS = 9
+"""Skills that are equal to this number of decimals are tied: the rest is rounding."""
+
 _ROUNDING = 1e-9
 """Values whose standard deviation, relative to their size, is at most this are equal."""
 
@@ -57,7 +60,7 @@ def unseen_scores(evidence: Floats, skills: Floats, weights: Floats | None = Non
     """
     if skills.shape[1] == 0:
         return standardised(evidence)
-    ranks = np.apply_along_axis(rankdata, 0, skills)
+    ranks = np.apply_along_axis(rankdata, 0, skills.round(_DIGITS))
     r = reliability(ranks)
     mean = np.average(ranks, axis=1, weights=weights)
     return (standardised(evidence) + r * standardised(mean)) / (1 + r)
