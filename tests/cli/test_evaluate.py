@@ -25,7 +25,7 @@ def test_json(run: Run, tmp_path: Path) -> None:
     store = stored(tmp_path, *zoo())
     document = run("evaluate", store, "--top-k", "1,3", "--json").document
     assert document["domains"] == ["d0", "d1", "d2", "d3"]
-    assert (document["protocol"], document["score"], document["top_k"]) == ("fast", "zood", 3)
+    assert (document["protocol"], document["score"], document["top_k"]) == ("fast", "unseen", 3)
     rows = [document[name] for name in ("single", "ensemble", "selection")]
     for row in [*rows, *document["baselines"].values()]:
         assert set(row) == {

@@ -37,7 +37,7 @@ def evaluate(
         ),
     ] = "3",
     protocol: ProtocolOption = "fast",
-    score: ScoreOption = "zood",
+    score: ScoreOption = "unseen",
     trials: Annotated[
         int | None,
         typer.Option(

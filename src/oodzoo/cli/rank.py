@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,7 +74,7 @@ def rank(
     device: ComputeOption = "cpu",
     plot: PlotOption = None,
 ) -> None:
-    """Rank the models of a feature store by how well they transfer to held-out domains."""
+    """Rank the models of a feature store by how well they do on unseen domains."""
     from oodzoo.ranking.constraints import Constraints
 
     if zoo is not None and target is None:
@@ -138,16 +139,18 @@ def _front(ranking: Ranking) -> Ranking:
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
-    numbers = [ranking.score, "discr.", "stab.", "acc. %", "90 %", "d", "M", "ms"]
-    cells = [_cells(row) for row in ranking.rows]
+    terms = _terms(ranking)
+    numbers = [ranking.score, *terms, "acc. %", "90 %", "d", "M", "ms"]
+    cells = [_cells(row, terms) for row in ranking.rows]
     if ranking.score == "accuracy":  # the column of percentages has it
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
+    explained = "\n".join(_EXPLAINED[name] for name in terms if name in _EXPLAINED)
     terminal.lines(
-        f"{interval}discr., stab.: discriminability and stability.\n"
-        "acc.: mean accuracy over held-out domains, with the 90 % interval of that mean;\n"
-        "on a single new domain, accuracy varies more.\n"
+        f"{interval}{explained}\n"
+        "acc.: accuracy to expect on an unseen domain, with the 90 % interval for a new\n"
+        "domain; for the first model the choice is repeated for each held-out domain.\n"
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )
@@ -164,15 +167,37 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         terminal.warn(f"{subject} not ranked: {reason}")
 
 
-def _cells(row: Row) -> list[object]:
+_EXPLAINED = {
+    "evid.": "evid.: evidence of all domains (LogME).",
+    "trans.": "trans.: label variance of a domain that another one predicts, in percent.",
+    "agree": "agree: agreement with the other models on the target, in percent.",
+    "discr.": "discr., stab.: discriminability and stability.",
+}
+
+
+def _terms(ranking: Ranking) -> list[str]:
+    """The columns of the terms of a score."""
+    if ranking.score not in ("zood", "discriminability", "stability"):
+        target = ranking.rows[0].agreement is not None
+        return ["evid.", "trans.", *(["agree"] if target else [])]
+    return ["discr.", "stab."]
+
+
+def _cells(row: Row, terms: Sequence[str]) -> list[object]:
     low, high = row.accuracy_interval
+    values = {
+        "evid.": f"{row.evidence:z.2f}",
+        "trans.": f"{row.transfer:.0f}",
+        "agree": "" if row.agreement is None else f"{row.agreement:.0f}",
+        "discr.": f"{row.discriminability:z.3f}",
+        "stab.": f"{row.stability:z.2f}",
+    }
     return [
         row.rank,
         "" if row.rank_interval is None else "{}-{}".format(*row.rank_interval),
         row.model,
-        f"{row.score:z.3f}",
-        f"{row.discriminability:z.3f}",
-        f"{row.stability:z.2f}",
+        f"{row.score:z.2f}",
+        *(values[name] for name in terms),
         f"{row.expected_accuracy:.1f}",
         f"{low:.0f}-{high:.0f}",
         row.feature_dim,

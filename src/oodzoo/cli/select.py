@@ -29,7 +29,7 @@ def select(
     terminal: Terminal,
     store: StoreArgument,
     top_k: Annotated[int, typer.Option(help="Number of models to concatenate.")] = 3,
-    score: ScoreOption = "zood",
+    score: ScoreOption = "unseen",
     threshold: ThresholdOption = 0.5,
     device: ComputeOption = "cpu",
 ) -> None:

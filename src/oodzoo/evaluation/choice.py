@@ -136,7 +136,9 @@ def best_by_scores(
 ) -> dict[str, str]:
     """Return the best model by each score that can be computed on the training domains."""
     table: dict[str, Mapping[str, float]] = {
-        "accuracy": {row.model: row.expected_accuracy for row in ranking.rows},
+        "accuracy": {
+            row.model: float(np.mean([fold.accuracy for fold in row.folds])) for row in ranking.rows
+        },
         "discriminability": {row.model: row.discriminability for row in ranking.rows},
     }
     for name in peers:

@@ -39,7 +39,7 @@ def evaluate(
     groups: Sequence[Any] | None = None,
     top_k: int | Sequence[int] | Literal["auto"] = TOP_K,
     protocol: Literal["fast", "domainbed"] = "fast",
-    score: str = "zood",
+    score: str = "unseen",
     trials: int | None = None,
     draws: int = 10,
     steps: int = STEPS,
@@ -70,7 +70,7 @@ def evaluate(
         leave-one-domain-out validation on the training domains.
     protocol : {"fast", "domainbed"}
         How heads are trained: logistic regression, or DomainBed's random search.
-    score : str, default "zood"
+    score : str, default "unseen"
         Score to rank by, see :func:`oodzoo.rank`.
     trials : int, optional
         Repetitions with different splits, for standard errors. By default 1 for "fast" (trained on
