@@ -18,7 +18,7 @@ def store(tmp_path: Path) -> Path:
 
 def test_json(run: Run, store: Path) -> None:
     document = run("rank", store, "--json").document
-    assert document["score"] == "zood"
+    assert document["score"] == "unseen"
     assert [row["model"] for row in document["ranking"]] == ["a", "b"]
     first = document["ranking"][0]
     assert {"rank", "model", "score", "discriminability", "stability"} <= set(first)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.fixtures import draw_digits
 
 import oodzoo
 from oodzoo._io import locked
@@ -18,8 +19,9 @@ from oodzoo.demo import write_digits
 from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
-from oodzoo.record import Example, read_run
+from oodzoo.record import Example, Run, read_run
 from oodzoo.store.places import model_folder
+from oodzoo.store.sync import sync_store
 from oodzoo.zoo import ModelSpec, load_zoo
 
 NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
@@ -257,3 +259,54 @@ def test_a_folder_inside_the_data_is_rejected(
         with pytest.raises(InputError, match="is inside the data"):
             oodzoo.run(data, zoo, out)
     assert sorted(path.name for path in data.iterdir()) == ["chalk", "paper", "pencil"]
+
+
+def _scores(run: Run) -> dict[str, float]:
+    assert run.ranking is not None
+    return {row.model: row.score for row in run.ranking.rows}
+
+
+def test_another_target_repeats_what_depends_on_it(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec], tmp_path: Path
+) -> None:
+    """Unlabelled images are extracted and change the ranking, not the evaluation."""
+    plain = read_run(job)
+    folder = draw_digits(tmp_path / "new", 8, domains=("tilted",))
+
+    def again(target: Path | str | None) -> Run:
+        return oodzoo.run(digits, zoo[:3], job, target=target, config=config())
+
+    run = again(folder)
+    assert run.settings == plain.settings | {"target": "new", "target_images": 24}
+    depending = ("extraction", "ranking")
+    assert not any(reused(job)[name] for name in depending)
+    assert all(reused(job)[name] for name in ("evaluation", "testbed"))
+    assert _scores(run) != _scores(plain)
+    again(f"new={folder}")
+    assert reused(job) == dict.fromkeys(STAGES, True)
+    sorted(folder.rglob("*.png"))[0].unlink()
+    again(folder)
+    assert not any(reused(job)[name] for name in depending)
+    sorted(folder.rglob("*.png"))[-1].rename(folder / "zebra.png")
+    again(folder)
+    assert oodzoo.FeatureStore(job / "store").paths("new")[-1] == "zebra.png"
+    sync_store(job / "store", digits, drop=["new"])
+    again(folder)
+    assert [name for name, kept in reused(job).items() if not kept] == ["extraction"]
+    assert _scores(again(None)) == _scores(plain)
+    assert read_run(job).settings == plain.settings
+
+
+def test_a_target_that_cannot_be_used_is_rejected_first(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    shutil.copytree(digits.root / "chalk", tmp_path / "copy")
+    used = {digits.file(sample).name for sample in digits if sample.domain == "chalk"}
+    for file in [file for file in (tmp_path / "copy").rglob("*.png") if file.name not in used]:
+        file.unlink()
+    with pytest.raises(InputError, match=r"all images of the target 'copy' .* \(80 in 'chalk'\)"):
+        oodzoo.run(digits, zoo, tmp_path / "run", target=tmp_path / "copy")
+    options = config(score="logme")
+    with pytest.raises(InputError, match="for the score 'unseen' only, got 'logme'"):
+        oodzoo.run(digits, zoo, tmp_path / "run", target=digits.root / "paper", config=options)
+    assert not (tmp_path / "run").exists()

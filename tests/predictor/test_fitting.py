@@ -42,6 +42,18 @@ def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
     assert fitted.provenance.threshold is None
 
 
+def test_the_best_models_for_a_target(store: oodzoo.FeatureStore) -> None:
+    rng = np.random.default_rng(0)
+    target = {model: rng.random((30, store.model(model).feature_dim)) for model in store.models}
+    fitted = oodzoo.fit(store, target=target, top_k=1, select=False)
+    ranking = oodzoo.rank(store, target=target)
+    assert [model.name for model in fitted.models] == [ranking.best]
+    assert fitted.provenance.scores == {row.model: row.score for row in ranking.rows}
+    assert fitted.provenance.scores != oodzoo.fit(store, top_k=1).provenance.scores
+    with pytest.raises(InputError, match="a target is only used to rank the models; leave it out"):
+        oodzoo.fit(store, target=target, models=[ranking.best])
+
+
 def test_a_class_with_one_sample(
     digits: Path, zoo: list[ModelSpec], extract: Any, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ def fit(
     models: Annotated[
         str | None, typer.Option(help="Use these models instead, separated by commas.")
     ] = None,
-    score: ScoreOption = "zood",
+    score: ScoreOption = "unseen",
     target: TargetOption = None,
     select: Annotated[bool, typer.Option(help="Keep only informative features, or all.")] = True,
     threshold: ThresholdOption = 0.5,
@@ -55,7 +55,7 @@ def fit(
     require_free(out)  # before the work
     if target is not None and models is not None:
         raise InputError("--target is only used to rank the models; leave it out with --models")
-    target = stored_target(terminal, store, target, zoo, device)
+    target = stored_target(terminal, store, target, score, zoo, device)
     with terminal.progress("Ranking") as progress:
         predictor = fit_store(
             store,

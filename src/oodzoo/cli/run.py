@@ -56,7 +56,7 @@ def run(
             "training domains."
         ),
     ] = "3",
-    score: ScoreOption = "zood",
+    score: ScoreOption = "unseen",
     target: TargetFolderOption = None,
     protocol: ProtocolOption = "fast",
     baselines: Annotated[

@@ -45,18 +45,25 @@ TargetZooOption = Annotated[
 
 
 def stored_target(
-    terminal: Terminal, path: Path, target: str | None, zoo: str | None, device: str = "cpu"
+    terminal: Terminal,
+    path: Path,
+    target: str | None,
+    score: str,
+    zoo: str | None,
+    device: str = "cpu",
 ) -> str | None:
     """Return the name of the unlabelled domain; a folder is first extracted into the store.
 
-    `device` is the compute device of the command; models run on it, or on the fastest one if it is
-    cpu.
+    `score` is what the command ranks by. `device` is its compute device; models run on it, or on
+    the fastest one if it is cpu.
     """
     from oodzoo.data.unlabelled import parse_unlabelled
+    from oodzoo.features.target import require_target_score
     from oodzoo.store.feature_store import FeatureStore
 
     if target is None:
         return None
+    require_target_score(score)
     store = FeatureStore(path)
     if target in store.unlabelled:
         _warn_of_other_images(terminal, store, target)

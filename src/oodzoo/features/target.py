@@ -20,6 +20,9 @@ from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
 
+SCORE = "unseen"
+"""The score that uses target images."""
+
 FEWEST_IMAGES = 20
 """Fewest images to rank by without a warning."""
 
@@ -99,6 +102,12 @@ def as_target(source: FeatureSource, target: TargetImages) -> Target:
     training = {domain: source.store.images(domain) for domain in source.domains}
     _warn_of_seen(made.name, seen_images(source.store.images(target), training))
     return made
+
+
+def require_target_score(score: str) -> None:
+    """Reject a score that does not use target images; called before they are extracted."""
+    if score != SCORE:
+        raise InputError(f"images of the target are for the score {SCORE!r} only, got {score!r}")
 
 
 # --- a domain of a store -------------------------------------------------------------------------

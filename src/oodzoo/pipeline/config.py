@@ -24,7 +24,7 @@ class RunConfig:
     """
 
     top_k: int | Sequence[int] | Literal["auto"] = 3
-    score: str = "zood"
+    score: str = "unseen"
     protocol: Literal["fast", "domainbed"] = "fast"
     baselines: bool = True
     seed: int = 0

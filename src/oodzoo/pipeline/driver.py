@@ -22,7 +22,13 @@ from oodzoo.events import Observer
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
-from oodzoo.features.target import Target, as_target, require_unseen, seen_images
+from oodzoo.features.target import (
+    Target,
+    as_target,
+    require_target_score,
+    require_unseen,
+    seen_images,
+)
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import fit
@@ -99,6 +105,7 @@ def run(
     }
     _require_usable(folder, dataset)
     if images is not None:
+        require_target_score(config.score)
         require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
     with locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
@@ -110,16 +117,14 @@ def run(
         write_local(folder, dataset.root)
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
-        ranked_for: dict[str, Any] = {}
-        if images is not None:
-            ranked_for["target"] = as_target(source, images.name)
+        ranked_for = None if images is None else as_target(source, images.name)
         ranking = recorder.stage(
             "ranking",
-            [content, config.score, *(_identities(source, t) for t in ranked_for.values())],
+            [content, config.score, *_identities(source, ranked_for)],
             lambda: rank(
                 source,
                 score=config.score,
-                **ranked_for,
+                target=ranked_for,
                 device=device,
                 progress=observer.progress,
             ),
@@ -254,7 +259,10 @@ def _has_images(store: FeatureStore, models: Sequence[str], images: UnlabelledIm
     return known and all(store.has_features(model, images.name) for model in models)
 
 
-def _identities(source: FeatureSource, target: Target) -> list[str]:
+def _identities(source: FeatureSource, target: Target | None) -> list[str]:
+    """Identify the target for the inputs of a stage; empty without one."""
+    if target is None:
+        return []
     return [target.name, *(target.digest(model) for model in source.models)]
 
 

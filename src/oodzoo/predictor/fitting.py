@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
@@ -30,7 +29,7 @@ def fit(
     top_k: int = 3,
     select: bool = True,
     models: Sequence[str] | None = None,
-    score: str = "zood",
+    score: str = "unseen",
     target: TargetImages | None = None,
     threshold: float = 0.5,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
@@ -48,7 +47,7 @@ def fit(
         Whether to keep only informative features (:mod:`oodzoo.selection.selector`).
     models : sequence of str, optional
         Names of the models to use instead of the top-ranked ones.
-    score : str, default "zood"
+    score : str, default "unseen"
         The score to rank by, as in :func:`oodzoo.rank`.
     target : str or mapping, optional
         Unlabelled images of the target domain to rank for: the name of an unlabelled domain of the
@@ -139,8 +138,7 @@ def _choose_models(
         return names, {}
     if top_k < 1:
         raise InputError(f"top_k must be 1 or more, got {top_k}")
-    options: dict[str, Any] = {} if target is None else {"target": target}
-    rows = rank(store, score=score, **options, device=device, progress=progress).rows
+    rows = rank(store, score=score, target=target, device=device, progress=progress).rows
     return [row.model for row in rows[:top_k]], {row.model: row.score for row in rows}
 
 
