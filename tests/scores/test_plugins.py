@@ -60,7 +60,7 @@ def command(site: Path, *arguments: str | Path) -> subprocess.CompletedProcess[s
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("plugins")
     rng = np.random.default_rng(0)
-    y, domains = np.tile([0, 1, 2], 20), np.repeat(["a", "b"], 30)
+    y, domains = np.tile([0, 1, 2], 20), np.repeat(["a", "b", "c"], 20)
     features = {
         name: np.eye(3)[y] + noise * rng.normal(size=(60, 3))
         for name, noise in (("good", 0.3), ("fair", 1.0), ("poor", 3.0))
