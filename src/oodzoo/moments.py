@@ -294,7 +294,9 @@ def merge(moments: Iterable[Moments]) -> Moments:
     return reduce(add, moments)
 
 
-def oas_shrinkage(covariance: Array, n: int, *, c: float = 0.0) -> float:
+def oas_shrinkage(
+    covariance: Array, n: int, *, c: float = 0.0, n_features: int | None = None
+) -> float:
     r"""Shrinkage of a covariance of n samples towards a multiple of the identity.
 
     The oracle approximating shrinkage of Chen, Wiesel, Eldar and Hero (2010): with
@@ -303,10 +305,11 @@ def oas_shrinkage(covariance: Array, n: int, *, c: float = 0.0) -> float:
     .. math:: \rho = \min\Big\{1,\; \frac{(1-c)\,a + b}{(n+1-c)(a - b/d)}\Big\}.
 
     Their equation 23 has :math:`c = 2/d`; scikit-learn neglects it for large d, :math:`c = 0`.
+    `n_features` is d, if the covariance is that of fewer coordinates.
     """
     xp = backend_of(covariance).xp
-    d = int(covariance.shape[0])
-    a = float(xp.mean(covariance**2))
+    d = n_features or int(covariance.shape[0])
+    a = float(xp.sum(covariance**2)) / d**2
     b = (float(xp.linalg.trace(covariance)) / d) ** 2
     numerator, denominator = (1 - c) * a + b, (n + 1 - c) * (a - b / d)
     return 1.0 if denominator <= numerator else numerator / denominator

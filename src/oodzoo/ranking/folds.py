@@ -156,6 +156,7 @@ def leave_one_domain_out(
     shards: Shards,
     *,
     training: TrainingMoments | None = None,
+    n_features: int | None = None,
     stability: Stability = "robust",
     device: str | None = None,
 ) -> list[Fold]:
@@ -163,7 +164,8 @@ def leave_one_domain_out(
 
     For m domains this takes m + 1 eigendecompositions ("paper": m more) and a second pass over the
     features. `shards` returns the features and labels behind the moments; `training` the moments
-    of a domain to train on for some held-out domains, if not all of them. `stability` chooses
+    of a domain to train on for some held-out domains, if not all of them. `n_features` is the
+    number of features, if the moments are of fewer coordinates. `stability` chooses
     :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
     :class:`~oodzoo.ranking.stability.PaperDensity` ("paper").
 
@@ -178,7 +180,7 @@ def leave_one_domain_out(
     >>> [(fold.domain, fold.accuracy) for fold in folds]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    table = _Domains(domains, shards, training, stability, device, least=2)
+    table = _Domains(domains, shards, training, n_features, stability, device, least=2)
     union = table.union(table.names)
     paths = {name: table.path([name]) for name in table.names}
     ridge = table.best_ridge([(paths[name], name) for name in table.names])
@@ -192,6 +194,7 @@ def leave_two_domains_out(
     shards: Shards,
     *,
     training: TrainingMoments | None = None,
+    n_features: int | None = None,
     stability: Stability = "robust",
     device: str | None = None,
 ) -> dict[str, list[Fold]]:
@@ -202,7 +205,7 @@ def leave_two_domains_out(
     same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. At least three domains are
     needed; other parameters are those of :func:`leave_one_domain_out`.
     """
-    table = _Domains(domains, shards, training, stability, device, least=3)
+    table = _Domains(domains, shards, training, n_features, stability, device, least=3)
     others = {test: [name for name in table.names if name != test] for test in table.names}
     unions = {test: table.union(others[test]) for test in table.names}
     paths = {pair: table.path(pair) for pair in combinations(table.names, 2)}
@@ -254,6 +257,7 @@ class _Domains:
         domains: Mapping[str, Moments],
         shards: Shards,
         training: TrainingMoments | None,
+        n_features: int | None,
         stability: Stability,
         device: str | None,
         *,
@@ -280,6 +284,7 @@ class _Domains:
         self.shards = shards
         self.device = device
         self.training = training
+        self.n_features = n_features or self.moments[self.names[0]].n_features
         self.stability = stability
         self.n_classes = self.moments[self.names[0]].n_classes
 
@@ -298,7 +303,7 @@ class _Domains:
         return merge(self.training(name, held_out).to(self.device) for name in names)
 
     def path(self, held_out: Sequence[str]) -> RidgePath:
-        return RidgePath.of(self.without(held_out))
+        return RidgePath.of(self.without(held_out), self.n_features)
 
     def best_ridge(self, folds: Sequence[tuple[RidgePath, str]]) -> int:
         """The ridge with the highest mean skill over held-out domains."""
@@ -313,7 +318,7 @@ class _Domains:
         density = (
             PaperDensity.of(kept)
             if self.stability == "paper"
-            else RelativeDensity.of(kept, spectrum, eigenvectors)
+            else RelativeDensity.of(kept, spectrum, eigenvectors, self.n_features)
         )
         (classes,) = xp.nonzero(kept.class_counts)
         spectrum = spectrum.take(classes)

@@ -1,4 +1,4 @@
-"""Moments of training domains without the groups of a held-out domain.
+"""Groups of samples that occur in several domains.
 
 A group (a patient, a video) that occurs in several domains must not be trained on when one of these
 domains is held out: its samples resemble each other for reasons that do not carry over.
@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.errors import InputError
-from oodzoo.features.source import FeatureSource, Shard
+from oodzoo.features.source import FeatureSource
 from oodzoo.moments import Moments
 
 TrainingMoments = Callable[[str, Sequence[str]], Moments]
@@ -48,38 +47,3 @@ class SharedGroups:
         if not shared or groups is None:
             return None
         return np.array([group not in shared for group in groups])
-
-
-def training_moments(
-    source: FeatureSource,
-    model: str,
-    moments: Mapping[str, Moments],
-    shared: SharedGroups,
-    device: str | None,
-) -> TrainingMoments:
-    """Return the moments of a domain without the groups of held-out domains, as a function."""
-
-    def of(domain: str, held_out: Sequence[str]) -> Moments:
-        rows = shared.rows(domain, held_out)
-        if rows is None:
-            return moments[domain]
-        if not rows.any():
-            raise InputError(
-                f"all samples of domain {domain!r} belong to groups that occur in "
-                f"{' or '.join(map(repr, held_out))}, too; merge these domains, or leave the "
-                "groups out"
-            )
-        shards = _taken(source.shards(model, domain), rows)
-        context = f"model {model!r}, domain {domain!r}"
-        return Moments.stream(shards, len(source.classes), device=device, context=context)
-
-    return of
-
-
-def _taken(shards: Iterator[Shard], rows: NDArray[np.bool_]) -> Iterator[Shard]:
-    start = 0
-    for features, labels in shards:
-        part = np.flatnonzero(rows[start : start + len(labels)])
-        start += len(labels)
-        if len(part):
-            yield features[part], labels[part]

@@ -15,7 +15,6 @@ weight λ of each fold.
 
 from __future__ import annotations
 
-import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -42,9 +41,10 @@ from oodzoo.ranking.folds import (
     pack,
     unpack,
 )
-from oodzoo.ranking.groups import SharedGroups, training_moments
+from oodzoo.ranking.groups import SharedGroups
+from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.result import Ranking
-from oodzoo.ranking.ridge import RidgePath
+from oodzoo.ranking.ridge import RIDGES, RidgePath
 from oodzoo.ranking.rows import build_ranking
 from oodzoo.ranking.terms import FOLD_SCORES, Terms
 from oodzoo.ranking.transfer import Transfer
@@ -212,14 +212,11 @@ def _terms(
 
 
 def _transfer(source: FeatureSource, model: str, device: str | None) -> Transfer:
-    shared = SharedGroups(source)
-
     def compute() -> dict[str, NDArray[Any]]:
-        moments = domain_moments(source, model, device)
-        training = training_moments(source, model, moments, shared, device)
-        return {"skills": Transfer.of(moments, training).skills}
+        read = read_inputs(source, model, device)
+        return {"skills": Transfer.of(read.moments, read.training, read.n_features).skills}
 
-    settings = MOMENTS_VERSION + shared.settings
+    settings = MOMENTS_VERSION + SharedGroups(source).settings
     arrays = source.cached("transfer", [model], compute, settings=settings)
     return Transfer(source.domains, arrays["skills"])
 
@@ -230,9 +227,10 @@ def _predicted(
     """Classes that a linear model of all domains predicts for the images of the target."""
 
     def compute() -> dict[str, NDArray[Any]]:
-        path = RidgePath.of(merge(domain_moments(source, model, device).values()).to(device))
-        ridge, on = terms.folds[0].ridge, backend(device)
-        labels = [to_numpy(path.predict(on.float64(x), ridge)) for x in target.blocks(model)]
+        together = merge(domain_moments(source, model, device).values()).to(device)
+        path = RidgePath.of(together, ridges=[RIDGES[terms.folds[0].ridge]])
+        on = backend(device)
+        labels = [to_numpy(path.predict(on.float64(x), 0)) for x in target.blocks(model)]
         return {"labels": np.concatenate(labels)}
 
     settings = f"{MOMENTS_VERSION}, {target.digest(model)}"
@@ -242,42 +240,34 @@ def _predicted(
 def _folds(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> list[Fold]:
-    warned: list[str] = []
-    shared = SharedGroups(source)
-
-    def compute() -> dict[str, NDArray[Any]]:
-        moments = domain_moments(source, model, device)
-        warned.extend(_warn_of_offset(model, moments))
-        shards = functools.partial(source.shards, model)
-        training = training_moments(source, model, moments, shared, device)
-        return pack(
-            leave_one_domain_out(
-                moments, shards, training=training, stability=stability, device=device
-            )
+    def compute(read: Inputs) -> list[Fold]:
+        return leave_one_domain_out(
+            read.moments,
+            read.shards,
+            training=read.training,
+            n_features=read.n_features,
+            stability=stability,
+            device=device,
         )
 
-    settings = stability + shared.settings
-    return unpack(_cached_folds(source, model, compute, settings, warned))
+    return _cached_folds(source, model, compute, stability, device)
 
 
 def _folds_by_test(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> dict[str, list[Fold]]:
-    warned: list[str] = []
-    shared = SharedGroups(source)
-
-    def compute() -> dict[str, NDArray[Any]]:
-        moments = domain_moments(source, model, device)
-        warned.extend(_warn_of_offset(model, moments))
-        shards = functools.partial(source.shards, model)
-        training = training_moments(source, model, moments, shared, device)
+    def compute(read: Inputs) -> list[Fold]:
         both = leave_two_domains_out(
-            moments, shards, training=training, stability=stability, device=device
+            read.moments,
+            read.shards,
+            training=read.training,
+            n_features=read.n_features,
+            stability=stability,
+            device=device,
         )
-        return pack([fold for folds in both.values() for fold in folds])
+        return [fold for folds in both.values() for fold in folds]
 
-    settings = f"by-test-{stability}{shared.settings}"
-    folds = unpack(_cached_folds(source, model, compute, settings, warned))
+    folds = _cached_folds(source, model, compute, stability, device, settings="by test, ")
     each = len(source.domains) - 1
     return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
 
@@ -285,13 +275,22 @@ def _folds_by_test(
 def _cached_folds(
     source: FeatureSource,
     model: str,
-    compute: Callable[[], dict[str, NDArray[Any]]],
-    settings: str,
-    warned: list[str],
-) -> dict[str, NDArray[Any]]:
+    compute: Callable[[Inputs], list[Fold]],
+    stability: Stability,
+    device: str | None,
+    settings: str = "",
+) -> list[Fold]:
     """Compute folds or read them from the cache; what gives a warning is computed each time."""
-    settings = f"{settings}, {MOMENTS_VERSION}"
-    return source.cached("folds", [model], compute, settings=settings, keep=lambda _: not warned)
+    warned: list[str] = []
+
+    def packed() -> dict[str, NDArray[Any]]:
+        read = read_inputs(source, model, device, compact=stability == "robust")
+        warned.extend(_warn_of_offset(model, read.moments))
+        return pack(compute(read))
+
+    settings += f"{stability}, {MOMENTS_VERSION}{SharedGroups(source).settings}"
+    arrays = source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
+    return unpack(arrays)
 
 
 def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:

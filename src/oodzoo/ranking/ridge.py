@@ -16,6 +16,7 @@ no pass over the samples is needed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,18 +47,26 @@ class RidgePath:
     weights: list[Array]
 
     @classmethod
-    def of(cls, moments: Moments) -> RidgePath:
-        """Train on the samples behind the moments."""
+    def of(
+        cls,
+        moments: Moments,
+        n_features: int | None = None,
+        ridges: Sequence[float] = RIDGES,
+    ) -> RidgePath:
+        """Train on the samples behind the moments.
+
+        `n_features` is the number of features, if the moments are of fewer coordinates.
+        """
         centred = moments.about(moments.mean)
         backend = backend_of(centred.gram)
         xp = backend.xp
         total = float(xp.linalg.trace(centred.gram))
-        weights = [xp.zeros_like(centred.class_sums) for _ in RIDGES]
+        weights = [xp.zeros_like(centred.class_sums) for _ in ridges]
         if total > 0:
-            unit = total / min(moments.n, moments.n_features)
+            unit = total / min(moments.n, n_features or moments.n_features)
             weights = [
                 backend.solve_positive(centred.gram, ridge * unit, centred.class_sums)
-                for ridge in RIDGES
+                for ridge in ridges
             ]
         return cls(moments.mean, moments.class_counts / moments.n, weights)
 

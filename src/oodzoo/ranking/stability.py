@@ -113,6 +113,8 @@ class RelativeDensity:
         Mean squared distance :math:`\operatorname{tr}(\hat\Sigma^{-1}\Sigma)` of the training data.
     shrinkage : float
         The coefficient :math:`\rho`.
+    n_features : int
+        The number d.
     axes : array (d, d), optional
         Eigenvectors of the covariance. Only for features with a large offset, where the correction
         would cancel: K is then the decomposed :math:`\hat\Sigma` itself, and `mean` is
@@ -124,47 +126,61 @@ class RelativeDensity:
     correction: float
     expected: float
     shrinkage: float
+    n_features: int
     axes: Array | None = None
 
     @classmethod
-    def of(cls, kept: Moments, spectrum: Spectrum, eigenvectors: Array) -> RelativeDensity:
-        """Fit the Gaussian to the training domains, given the decomposed Gram matrix."""
+    def of(
+        cls,
+        kept: Moments,
+        spectrum: Spectrum,
+        eigenvectors: Array,
+        n_features: int | None = None,
+    ) -> RelativeDensity:
+        """Fit the Gaussian to the training domains, given the decomposed Gram matrix.
+
+        `n_features` is the number of features, if the moments are of fewer coordinates; no sample
+        varies in the other directions.
+        """
         xp = backend_of(kept.gram).xp
-        d = kept.n_features
+        d = n_features or kept.n_features
         mean = kept.mean @ eigenvectors
         if not _varies(kept):
-            return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0)
+            return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0, d)
         covariance = kept.covariance
-        shrinkage = oas_shrinkage(covariance, kept.n)
+        shrinkage = oas_shrinkage(covariance, kept.n, n_features=d)
         kept_share = 1 - shrinkage
         ridge = shrinkage * float(xp.linalg.trace(covariance)) / d
         if kept.centred is not None:
             variances, axes = backend_of(covariance).eigh(covariance)
             inverse = 1 / (kept_share * xp.clip(variances, min=0.0) + ridge)
             expected = float(xp.sum(xp.clip(variances, min=0.0) * inverse))
-            return cls(inverse, kept.mean, 0.0, expected, shrinkage, axes)
+            return cls(inverse, kept.mean, 0.0, expected, shrinkage, d, axes)
         inverse = 1 / (kept_share * spectrum.eigenvalues / kept.n + ridge)
         correction = kept_share / (1 - kept_share * float(xp.sum(mean**2 * inverse)))
         # tr(Σ̂⁻¹Σ) by way of tr Σ̂⁻¹, since (1-ρ)Σ = Σ̂ - ridge·I.
         trace_inverse = float(xp.sum(inverse)) + correction * float(xp.sum((mean * inverse) ** 2))
-        expected = (d - ridge * trace_inverse) / kept_share if kept_share > 0 else float(d)
-        return cls(inverse, mean, correction, expected, shrinkage)
+        coordinates = kept.n_features
+        expected = float(d)
+        if kept_share > 0:
+            expected = (coordinates - ridge * trace_inverse) / kept_share
+        return cls(inverse, mean, correction, expected, shrinkage, d)
 
     def log_density(self, features: Array, projected: Array, squared: Array) -> Array:
         if self.axes is not None:
             distance = ((features - self.mean[None, :]) @ self.axes) ** 2 @ self.inverse
-            return (self.expected - distance) / (2 * self.inverse.shape[0])
+            return (self.expected - distance) / (2 * self.n_features)
         # ‖P-u‖² in the metric K⁻¹, multiplied out to avoid another copy of P.
         scaled = self.mean * self.inverse
         offset = backend_of(self.mean).xp.sum(self.mean * scaled)
         along = projected @ scaled - offset
         distance = squared @ self.inverse - 2 * along - offset + self.correction * along**2
-        return (self.expected - distance) / (2 * self.inverse.shape[0])
+        return (self.expected - distance) / (2 * self.n_features)
 
     def stability(self, mean: float) -> tuple[float, float]:
         if self.expected <= 0:
             return 0.0, 0.0
-        per_dimension = self.inverse.shape[0] / self.expected
+        per_dimension = self.n_features / self.expected
         ratio = 1 - 2 * mean * per_dimension
         if ratio <= 1:
             return 0.0, 0.0

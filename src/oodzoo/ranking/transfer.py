@@ -38,21 +38,25 @@ class Transfer:
 
     @classmethod
     def of(
-        cls, moments: Mapping[str, Moments], training: TrainingMoments | None = None
+        cls,
+        moments: Mapping[str, Moments],
+        training: TrainingMoments | None = None,
+        n_features: int | None = None,
     ) -> Transfer:
         """Compute all pairs from the moments of the domains.
 
-        `training(source, [target])` returns the moments to train on, if not those of the domain.
+        `training(source, [target])` returns the moments to train on, if not those of the domain;
+        `n_features` is the number of features, if the moments are of fewer coordinates.
         """
         names = tuple(moments)
         skills = np.full((len(names), len(names), len(RIDGES)), np.nan)
         for row, source in enumerate(names):
-            whole = RidgePath.of(moments[source])
+            whole = RidgePath.of(moments[source], n_features)
             for column, target in enumerate(names):
                 if column == row:
                     continue
                 part = moments[source] if training is None else training(source, [target])
-                path = whole if part is moments[source] else RidgePath.of(part)
+                path = whole if part is moments[source] else RidgePath.of(part, n_features)
                 skills[row, column] = path.skills(moments[target])
         return cls(names, skills)
 
