@@ -72,6 +72,7 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
             FoldRow(
                 domain,
                 score=0.3 * skill - 0.3 + rng.gauss(0, 0.05),
+                transfer=10 + 40 * skill,
                 discriminability=0.35 * skill - 0.3 + rng.gauss(0, 0.05),
                 stability=-1.5 * rng.random(),
                 accuracy=min(100.0, max(5.0, 30 + 45 * skill + rng.gauss(0, 12))),
@@ -87,6 +88,8 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
                 rank=at + 1,
                 model=model,
                 score=discriminability + stability / 21,
+                evidence=0.2 * skill,
+                transfer=10 + 40 * skill,
                 discriminability=discriminability,
                 stability=stability,
                 expected_accuracy=accuracy,
@@ -179,7 +182,6 @@ def _testbed(rng: random.Random, ranking: Ranking) -> TestBed:
         scores[name] = ScoreResult(
             values=values,
             title=title,
-            seconds=0.2 * at,
             models=sum(value is not None for value in values.values()),
             weighted_tau=tau,
             tau=tau - 0.1,

@@ -10,7 +10,8 @@ from tests.report.reader import Reader
 
 from oodzoo.record import Run
 from oodzoo.report.blocks import Figure
-from oodzoo.report.scores import by_weighted_tau, scores_section
+from oodzoo.report.scores import scores_section
+from oodzoo.testbed import Column, judge
 from oodzoo.testbed import bed as testbed
 
 
@@ -35,7 +36,7 @@ def test_csv_equals_the_test_bed(bed: testbed.TestBed, read: Reader) -> None:
         for name, result in bed.scores.items():
             given = result.values[row["model"]]
             assert row[name] == ("" if given is None else repr(given))
-        assert float(row["probe_accuracy"]) == bed.accuracy[row["model"]]
+        assert float(row["head_accuracy"]) == bed.accuracy[row["model"]]
 
 
 def test_ties_are_named(bed: testbed.TestBed) -> None:
@@ -57,8 +58,19 @@ def test_a_score_of_few_models_is_not_called_the_best(bed: testbed.TestBed) -> N
     assert "ZooD orders these 27 models best" in text(few)
 
 
-def test_scores_without_a_tau_come_last(bed: testbed.TestBed) -> None:
-    undefined = replace(bed.scores["zood"], weighted_tau=None)
-    negative = replace(bed.scores["lda"], weighted_tau=-0.5)
-    order = by_weighted_tau(replace(bed, scores=bed.scores | {"zood": undefined, "lda": negative}))
-    assert order[-2:] == ["lda", "zood"]
+def test_the_lead_says_what_the_scores_have_seen(bed: testbed.TestBed) -> None:
+    assert "computed on the other domains only" in str(scores_section(bed).lead)
+    seen = replace(bed, data=bed.data | {"protocol": "all"})
+    assert "so they have seen the test domain" in str(scores_section(seen).lead)
+
+
+def test_test_domains_have_a_table() -> None:
+    accuracy = {"a": 50.0, "b": 60.0, "c": 70.0}
+    by_domain = {"x": accuracy, "y": {"a": 70.0, "b": 60.0, "c": 50.0}}
+    columns = {"s": Column({"a": 1.0, "b": 2.0, "c": 3.0})}
+    mean = dict.fromkeys(accuracy, 60.0)
+    bed = judge({"name": "toy"}, mean, columns, by_domain=by_domain, resamples=9)
+    figure = scores_section(bed).blocks[-1]
+    assert isinstance(figure, Figure)
+    assert figure.table is not None
+    assert [list(row)[:3] for row in figure.table.rows] == [["s", "x", 0.0], ["s", "y", 20.0]]

@@ -1,79 +1,30 @@
-"""Scores judged by accuracy."""
+"""Test beds: columns, order, JSON."""
 
 from __future__ import annotations
 
 import json
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED, column
+from tests.testbed.data import ACCURACY, NEARLY, PERFECT, REVERSED
 
 from oodzoo.errors import InputError
 from oodzoo.testbed import Column, TestBed, judge
-from oodzoo.testbed.correlation import draw_counts, resampled
+from oodzoo.testbed.agreement import Values
 
 
-def test_regret_is_what_the_first_choice_costs() -> None:
-    tied = column([1.0] * 10 + [2.0] * 2)
-    alone = Column({"m3": 9.0, "m4": 1.0})
-    scores = {"perfect": PERFECT, "reversed": REVERSED, "tied": tied, "alone": alone}
-    bed = judge({"name": "toy"}, ACCURACY, scores, resamples=50)
-    regrets = {name: result.regret for name, result in bed.scores.items()}
-    assert regrets == {"perfect": 0.0, "reversed": 11.0, "tied": 0.5, "alone": 8.0}
-    assert bed.best == "perfect"
-
-
-def test_similar_scores_are_tied_and_opposites_are_not() -> None:
-    scores = {"perfect": PERFECT, "nearly": NEARLY, "reversed": REVERSED}
-    bed = judge({"name": "toy"}, ACCURACY, scores, resamples=500)
-    assert bed.tied("perfect", "nearly")
-    assert bed.tied("nearly", "perfect")
-    assert not bed.tied("perfect", "reversed")
-    assert bed.indistinguishable == (("nearly", "perfect"),)
-
-
-@given(st.permutations(range(12)))
-def test_a_score_is_judged_by_its_order_alone(order: list[int]) -> None:
-    plain, bent = column([float(x) for x in order]), column([np.exp(x) - 5 for x in order])
-    bed = judge({"name": "toy"}, ACCURACY, {"plain": plain, "bent": bent}, resamples=20)
-    one, two = bed.scores["plain"], bed.scores["bent"]
-    assert one.weighted_tau == two.weighted_tau
-    assert (one.interval, one.regret) == (two.interval, two.regret)
-    assert bed.tied("plain", "bent")
-
-
-def test_a_score_that_no_model_has() -> None:
-    none = Column(dict.fromkeys(ACCURACY))
-    bed = judge({"name": "toy"}, ACCURACY, {"none": none, "perfect": PERFECT}, resamples=20)
-    result = bed.scores["none"]
-    assert (result.models, result.weighted_tau, result.interval, result.regret) == (
-        *(0, None, None, None),
-    )
-    assert bed.best == "perfect"
-
-
-def test_scores_are_compared_on_the_models_that_have_both() -> None:
-    some = Column({m: v for m, v in PERFECT.values.items() if m not in ("m10", "m11")})
-    bed = judge({"name": "toy"}, ACCURACY, {"a": NEARLY, "some": some}, resamples=100)
-    ten = {m: v for m, v in ACCURACY.items() if m not in ("m10", "m11")}
-    assert bed.resampled("a") != pytest.approx(bed.resampled("a", "some"), nan_ok=True)
-    nearly = resampled(
-        "weighted_tau",
-        [float(NEARLY.values[m] or 0) for m in ten],
-        list(ten.values()),
-        draw_counts(tuple(ACCURACY), 100, 0)[:, :10],
-    )
-    assert bed.resampled("a", "some") == pytest.approx(nearly)
+def test_a_column_is_averaged_over_test_domains() -> None:
+    by_domain: dict[str, Values] = {"a": {"x": 1.0, "y": 2.0, "z": 3.0}, "b": {"x": 3.0, "y": None}}
+    assert Column.averaged(by_domain).values == {"x": 2.0, "y": None, "z": None}
 
 
 def test_a_test_bed_survives_json() -> None:
-    some = Column({"m1": 1.0, "m2": None, "m5": 3.0}, "Some", 2.5)
+    some = Column({"m1": 1.0, "m2": None, "m5": 3.0}, "Some")
+    each = {"a": ACCURACY, "b": {model: value + 2 for model, value in ACCURACY.items()}}
     bed = judge(
         {"name": "toy", "domains": ["a"]},
-        ACCURACY,
+        {model: value + 1 for model, value in ACCURACY.items()},
         {"some": some, "nearly": NEARLY, "reversed": REVERSED},
+        by_domain=each,
         left_out={"some": {"m2": "no classifier head"}},
         resamples=50,
         seed=3,
@@ -86,7 +37,34 @@ def test_a_test_bed_survives_json() -> None:
         TestBed.from_dict(document | {"accuracy": "high"})
 
 
+def test_a_record_of_the_first_schema_is_restored() -> None:
+    bed = judge({"name": "toy"}, ACCURACY, {"nearly": NEARLY, "same": PERFECT}, resamples=50)
+    document = json.loads(json.dumps(bed.to_dict()))
+    del document["accuracy_by_domain"]
+    for score in document["scores"].values():
+        for new in ("behind_best", "averaged", "by_domain", "values_by_domain"):
+            del score[new]
+        score["seconds"] = 1.0
+    old = TestBed.from_dict(document)
+    assert old.scores["nearly"].weighted_tau == bed.scores["nearly"].weighted_tau
+    assert old.resampled("nearly") == pytest.approx(bed.resampled("nearly"), nan_ok=True)
+
+
 def test_of_equal_scores_the_best_is_the_first_by_name() -> None:
     for names in (("a", "b"), ("b", "a")):
-        bed = judge({"name": "toy"}, ACCURACY, dict.fromkeys(names, PERFECT))
+        bed = judge({"name": "toy"}, ACCURACY, dict.fromkeys(names, PERFECT), resamples=20)
         assert bed.best == "a"
+
+
+def test_a_score_of_few_models_is_not_the_best() -> None:
+    few = Column({"m1": 1.0, "m2": 2.0})
+    bed = judge({"name": "toy"}, ACCURACY, {"few": few, "nearly": NEARLY}, resamples=20)
+    assert bed.order == ["few", "nearly"]
+    assert bed.best == "nearly"
+
+
+def test_scores_without_a_tau_come_last() -> None:
+    none = Column(dict.fromkeys(ACCURACY))
+    columns = {"none": none, "reversed": REVERSED, "perfect": PERFECT}
+    bed = judge({"name": "toy"}, ACCURACY, columns, resamples=20)
+    assert bed.order == ["perfect", "reversed", "none"]

@@ -17,7 +17,9 @@ def test_means_are_over_the_data_sets_that_have_the_score() -> None:
     assert together.means["a"].weighted_tau == pytest.approx(
         (1 + (hard.scores["a"].weighted_tau or 0)) / 2
     )
-    assert together.means["a"].regret == 5.5
+    assert (together.means["a"].regret, together.means["a"].worst_regret) == (5.5, 11.0)
+    assert together.means["a"].worst_weighted_tau == hard.scores["a"].weighted_tau
+    assert together.means["a"].averaged_weighted_tau == together.means["a"].weighted_tau
     assert (together.means["a"].beds, together.means["b"].beds) == (2, 1)
     assert together.tied("b", "a")
     assert not together.tied("a", "c")
@@ -46,4 +48,18 @@ def test_the_same_models_share_their_resamples() -> None:
 def test_a_score_that_no_model_has() -> None:
     none = Column(dict.fromkeys(ACCURACY))
     bed = judge({"name": "toy"}, ACCURACY, {"none": none, "perfect": PERFECT}, resamples=20)
-    assert compare({"toy": bed}).means["none"].weighted_tau is None
+    together = compare({"toy": bed})
+    assert together.means["none"].weighted_tau is None
+    assert together.means["none"].worst_regret is None
+    assert not together.tied("none", "perfect")
+
+
+def test_how_far_scores_are_behind_the_best() -> None:
+    columns = {"a": PERFECT, "b": NEARLY, "c": REVERSED}
+    beds = {n: judge({"name": n}, ACCURACY, columns, resamples=300) for n in ("one", "two")}
+    means = compare(beds).means
+    assert means["a"].behind_best is None
+    for score in ("b", "c"):
+        low, high = means[score].behind_best or (0, 0)
+        difference = (means["a"].weighted_tau or 0) - (means[score].weighted_tau or 0)
+        assert low - 1e-9 <= difference <= high + 1e-9

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.testbed.external import read_values
+from oodzoo.testbed.external import read_values, require_valid
 
 
 def test_empty_cells_are_missing(tmp_path: Path) -> None:
@@ -44,3 +44,15 @@ def test_a_missing_or_binary_file(tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not a CSV file"):
         read_values(tmp_path / "b.csv")
+
+
+def test_external_scores_must_have_a_free_name_and_finite_values_of_known_models() -> None:
+    require_valid({"mine": {"best": 1.0, "good": None}}, ["best", "good"], ["zood"])
+    for wrong, message in (
+        ({"zood": {"best": 1.0}}, "'zood' is reserved"),
+        ({"mine": {"nobody": 1.0}}, "no such model: 'nobody'"),
+        ({"mine": {"best": float("nan")}}, "value of 'best' is not finite: nan"),
+        ({"my own": {"best": 1.0}}, "got 'my own'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            require_valid(wrong, ["best", "good"], ["zood"])

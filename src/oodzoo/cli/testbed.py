@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.options import ComputeOption, compute_device
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import (
@@ -15,6 +17,7 @@ from oodzoo.cli.testbed_tables import (
     paper_document,
     show_bed,
     show_comparison,
+    show_domains,
     show_paper,
 )
 from oodzoo.errors import InputError
@@ -23,52 +26,67 @@ if TYPE_CHECKING:
     from oodzoo.testbed import TestBed
 
 
-@command("testbed", example="oodzoo testbed paper", interrupted=MODELS_CACHED)
+@command("testbed", example="oodzoo testbed features/", interrupted=MODELS_CACHED)
 def compare_scores(
     terminal: Terminal,
-    target: Annotated[
-        str,
+    targets: Annotated[
+        list[str],
         typer.Argument(
-            metavar="paper|STORE|compare",
-            help="paper: the results published in the ZooD paper; STORE: a feature store; compare: "
-            "several result files. (For a store named paper, pass ./paper.)",
+            metavar="paper|STORE…|compare RESULT…",
+            help="paper: the results published in the ZooD paper; STORE…: one or more feature "
+            "stores; compare RESULT…: files written with --out. (For a store named paper, pass "
+            "./paper.)",
         ),
     ],
-    results: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="RESULT", help="compare only: files written with --out."),
-    ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="STORE only: write the result to this JSON file.")
+        Path | None, typer.Option(help="One STORE only: write the result to this JSON file.")
     ] = None,
     plot: PlotOption = None,
     protocol: Annotated[
         str,
         typer.Option(
-            help="STORE only: all computes scores on all domains; unseen computes them without "
-            "the test domain, for each test domain."
+            help="STORE only: unseen computes the scores for each test domain on the other "
+            "domains; all computes them once on all domains."
         ),
-    ] = "all",
+    ] = "unseen",
     values: Annotated[
         Path | None,
+        typer.Option(help="STORE only: CSV file of external scores, such as model,my_score."),
+    ] = None,
+    timm_results: Annotated[
+        Path | None,
         typer.Option(
-            help="STORE only: CSV file of external scores, such as model,source_accuracy.",
+            help="STORE only: timm's results-imagenet.csv, for the score source_accuracy."
         ),
     ] = None,
+    device: ComputeOption = "cpu",
 ) -> None:
-    """Compare scores by their rank correlation with model accuracy."""
+    """Compare scores by how well they order models by their accuracy on unseen domains."""
+    target, *others = targets
     if target not in ("paper", "compare"):
-        _reject(target, {"RESULT": results})
-        bed = _run(terminal, Path(target), protocol, values, out)
-        save_plot(terminal, bed, plot)
+        if out is not None and others:
+            raise InputError(
+                f"--out takes one store, got {len(targets)}; run the command once for each"
+            )
+        from oodzoo.testbed.external import read_values
+
+        options = {
+            "protocol": protocol,
+            "values": None if values is None else read_values(values),
+            "timm_results": timm_results,
+            "device": compute_device(device),
+        }
+        _stores(terminal, [Path(path) for path in targets], options, out, plot)
         return
-    computed = protocol if protocol != "all" else None
+    computed = protocol if protocol != "unseen" else None
     _reject(target, {"--out": out, "--values": values, "--protocol": computed})
+    where = device if device != "cpu" else None
+    _reject(target, {"--timm-results": timm_results, "--device": where})
     if target == "paper":
-        _reject(target, {"RESULT": results})
+        _reject(target, {"other arguments": others})
         _paper(terminal, plot)
     else:
-        _compare(terminal, results or [], plot)
+        _compare(terminal, [Path(path) for path in others], plot)
 
 
 def _reject(target: str, given: dict[str, object]) -> None:
@@ -79,23 +97,47 @@ def _reject(target: str, given: dict[str, object]) -> None:
             raise InputError(f"oodzoo testbed {target} does not take {option}, got {shown}")
 
 
-def _run(
-    terminal: Terminal, store: Path, protocol: str, values: Path | None, out: Path | None
-) -> TestBed:
+def _stores(
+    terminal: Terminal,
+    paths: list[Path],
+    options: dict[str, Any],
+    out: Path | None,
+    plot: Path | None,
+) -> None:
     from oodzoo.store.feature_store import FeatureStore
-    from oodzoo.testbed import run, save
-    from oodzoo.testbed.external import read_values
+    from oodzoo.testbed import compare, run, save
 
-    opened = FeatureStore(store)
-    external = None if values is None else read_values(values)
-    with terminal.progress("Test bed") as progress:
-        bed = run(opened, protocol=protocol, values=external, progress=progress)  # type: ignore[arg-type]
-    show_bed(terminal, bed)
-    if out is not None:
-        save(bed, out)
-        terminal.say(f"Result: {out}")
-    terminal.document(bed.to_dict())
-    return bed
+    stores = [FeatureStore(path) for path in paths]
+    beds = []
+    for store in stores:
+        with terminal.progress(f"Test bed {store.path.name}") as progress:
+            beds.append(run(store, **options, progress=progress))
+    if len(beds) == 1:
+        show_bed(terminal, beds[0])
+        show_domains(terminal, beds[0])
+        if out is not None:
+            save(beds[0], out)
+            terminal.say(f"Result: {out}")
+        terminal.document(beds[0].to_dict())
+        save_plot(terminal, beds[0], plot)
+        return
+    comparison = compare(_labelled(beds, [str(path) for path in paths]))
+    show_comparison(terminal, comparison)
+    terminal.document(comparison_document(comparison))
+    save_plot(terminal, comparison, plot)
+
+
+def _labelled(beds: Sequence[TestBed], origins: Sequence[str]) -> dict[str, TestBed]:
+    """Label each test bed by its name; if several have it, also by its origin."""
+    names = [bed.name for bed in beds]
+    labels = [
+        name if names.count(name) == 1 else f"{name} ({origin})"
+        for name, origin in zip(names, origins, strict=True)
+    ]
+    for label in labels:
+        if labels.count(label) > 1:
+            raise InputError(f"two results are named {label!r}; rename one of them")
+    return dict(zip(labels, beds, strict=True))
 
 
 def _paper(terminal: Terminal, plot: Path | None) -> None:
@@ -115,18 +157,12 @@ def _compare(terminal: Terminal, results: list[Path], plot: Path | None) -> None
             "oodzoo testbed compare needs results; write them with: oodzoo testbed STORE --out FILE"
         )
     beds = [load(path) for path in results]
-    names = [bed.name for bed in beds]
-    labels = [
-        name if names.count(name) == 1 else f"{name} ({path.stem})"
-        for name, path in zip(names, results, strict=True)
-    ]
-    for label in labels:
-        if labels.count(label) > 1:
-            raise InputError(f"two results are named {label!r}; rename one of the files")
     protocols = dict.fromkeys(str(bed.data.get("protocol", "unknown")) for bed in beds)
     if len(protocols) > 1:
         terminal.warn(f"the results use different protocols: {', '.join(protocols)}")
-    comparison = compare(dict(zip(labels, beds, strict=True)))
+    if len({bool(bed.accuracy_by_domain) for bed in beds}) > 1:
+        terminal.warn("some results have no values by test domain; their taus are of the means")
+    comparison = compare(_labelled(beds, [path.stem for path in results]))
     show_comparison(terminal, comparison)
     terminal.document(comparison_document(comparison))
     save_plot(terminal, comparison, plot)

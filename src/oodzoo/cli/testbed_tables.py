@@ -10,7 +10,7 @@ from oodzoo._text import count
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.testbed import Comparison, TestBed
+    from oodzoo.testbed import Agreement, Comparison, ScoreResult, TestBed
     from oodzoo.testbed.bed import Interval
 
 WIDTH = 80
@@ -27,8 +27,8 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
             _show_taus(terminal, comparison, kind, f"{title}, {n} models ({which})")
     terminal.lines(
         "Below each value: its 90 % interval, from resampling the models.\n"
-        "~: statistically tied with the best of the row (weighted tau only), as the 90 %\n"
-        "interval of the difference contains zero."
+        "~: statistically tied with the best of the row (weighted tau only), corrected\n"
+        "for the number of scores."
     )
 
 
@@ -88,27 +88,37 @@ def _show_taus(terminal: Terminal, comparison: Comparison, kind: str, title: str
 
 
 def show_bed(terminal: Terminal, bed: TestBed) -> None:
-    """Print a test bed, the best score first."""
+    """Print a test bed, the highest weighted tau first."""
     uneven = len({result.models for result in bed.scores.values()}) > 1
     common = ["same"] if uneven else []
-    taus = {name: result.weighted_tau for name, result in bed.scores.items()}
-    order = sorted(taus, key=lambda name: (taus[name] is None, -(taus[name] or 0.0), name))
     protocol = bed.data.get("protocol", "unknown")
     terminal.table(
-        ["score", "w. tau", "90 %", "tau", *common, "regret", "seconds", "models"],
-        [_cells(name, bed, uneven) for name in order],
+        ["score", "regret", "w. tau", "90 %", "tau", "averaged", *common, "models"],
+        [_cells(name, bed, uneven) for name in bed.order],
         title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
     )
     terminal.lines(
-        "w. tau: weighted tau with the accuracy of linear probes on test domains.\n"
-        "90 %: its interval from resampling models. ~: statistically tied with the best.\n"
-        "regret: points of accuracy lost by using the top model under the score."
+        "regret: points of accuracy lost on the test domain by using the top model.\n"
+        "w. tau, tau: rank correlations with the accuracy of heads on the test domain.\n"
+        "All three are computed on each test domain and averaged.\n"
+        "90 %: interval of w. tau from resampling models. ~: statistically tied with the\n"
+        "best, corrected for the number of scores.\n"
+        "averaged: w. tau of scores and accuracies averaged over test domains first."
     )
     if uneven:
-        terminal.line("same: weighted tau on the models that have all scores.")
+        terminal.line("same: w. tau on the models that have all scores.")
     for name, reasons in bed.left_out.items():
-        reason = next(iter(reasons.values()))
-        terminal.warn(f"{name}: not available for {count(len(reasons), 'model')} ({reason})")
+        _warn_of_missing(terminal, name, reasons)
+
+
+def show_domains(terminal: Terminal, bed: TestBed) -> None:
+    """Print regret and weighted tau on each test domain."""
+    columns = [
+        [domain, *(_pair(bed.scores[name].by_domain[domain]) for name in bed.order)]
+        for domain in bed.accuracy_by_domain
+    ]
+    left = [["score", *bed.order]]
+    _show_wide(terminal, left, columns, "Regret and weighted tau on each test domain")
 
 
 def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
@@ -116,14 +126,21 @@ def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
     mark = "~" if bed.tied(name, bed.best) else " "
     return [
         name,
+        _number(result.regret, 1),
         _number(result.weighted_tau) + mark,
         _interval(result.interval),
         _number(result.tau),
+        _number(result.averaged.weighted_tau),
         *([_number(result.common)] if uneven else []),
-        _number(result.regret, 1),
-        _number(result.seconds, 1),
         str(result.models),
     ]
+
+
+def _warn_of_missing(terminal: Terminal, score: str, reasons: Mapping[str, str]) -> None:
+    """Name the models that lack a score, at most three, with the reason of the first."""
+    names = ", ".join(list(reasons)[:3]) + (", …" if len(reasons) > 3 else "")
+    reason = next(iter(reasons.values()))
+    terminal.warn(f"{score}: not available for {count(len(reasons), 'model')}: {names} ({reason})")
 
 
 # --- several -------------------------------------------------------------------------------------
@@ -131,34 +148,48 @@ def _cells(name: str, bed: TestBed, uneven: bool) -> list[str]:
 
 def show_comparison(terminal: Terminal, comparison: Comparison) -> None:
     """Print scores over data sets, in as many tables as needed to fit 80 columns."""
-    best = next(iter(comparison.means))
+    means = comparison.means
+    best = next(iter(means))
     left = [
+        ["score", *means],
+        ["regret", *(_number(mean.regret, 1) for mean in means.values())],
+        ["worst", *(_number(mean.worst_regret, 1) for mean in means.values())],
         [
-            score,
-            _number(mean.weighted_tau) + ("~" if comparison.tied(score, best) else " "),
-            _interval(mean.interval),
-            _number(mean.regret, 1),
-        ]
-        for score, mean in comparison.means.items()
+            "w. tau",
+            *(
+                _number(mean.weighted_tau) + ("~" if comparison.tied(score, best) else " ")
+                for score, mean in means.items()
+            ),
+        ],
+        ["worst", *(_number(mean.worst_weighted_tau) for mean in means.values())],
+        ["90 %", *(_interval(mean.interval) for mean in means.values())],
+        ["averaged", *(_number(mean.averaged_weighted_tau) for mean in means.values())],
     ]
-    head = ["score", "mean", "90 %", "regret"]
-    columns = [_column(label, bed, comparison.means) for label, bed in comparison.beds.items()]
-    while columns:
-        table = [head, *left]
-        while columns and _width([*zip(*table, strict=True), columns[0]]) <= WIDTH:
-            table = [[*row, cell] for row, cell in zip(table, columns.pop(0), strict=True)]
-        terminal.table(table[0], table[1:])
-        head, left = ["score"], [row[:1] for row in left]
-    terminal.lines(
-        "mean: weighted tau, averaged over the data sets that have the score.\n"
-        "90 %: its interval. ~: statistically tied with the best.\n"
-        "regret: points of accuracy lost, averaged likewise."
+    sets = count(len(comparison.beds), "data set")
+    terminal.table(
+        [column[0] for column in left],
+        list(zip(*(column[1:] for column in left), strict=True)),
+        title=f"Mean and worst over {sets}",
     )
+    terminal.lines(
+        "regret, w. tau: mean over the data sets that have the score, then the worst one.\n"
+        "90 %: interval of the mean w. tau. ~: statistically tied with the best,\n"
+        "corrected for the number of scores. averaged: w. tau in the paper's form, mean."
+    )
+    columns = [
+        [
+            label if len(label) <= 24 else f"{label[:23]}…",
+            *(_pair(bed.scores[score]) if score in bed.scores else "-" for score in means),
+        ]
+        for label, bed in comparison.beds.items()
+    ]
+    _show_wide(terminal, left[:1], columns, "Regret and weighted tau on each data set")
 
 
 def comparison_document(comparison: Comparison) -> dict[str, Any]:
     """Build the JSON document of a comparison."""
     return {
+        "regret": _nested(comparison, "regret"),
         "weighted_tau": _nested(comparison, "weighted_tau"),
         "tau": _nested(comparison, "tau"),
         "intervals": {
@@ -171,20 +202,33 @@ def comparison_document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _column(label: str, bed: TestBed, scores: Iterable[str]) -> list[str]:
-    taus = [bed.scores[score].weighted_tau if score in bed.scores else None for score in scores]
-    return [label if len(label) <= 24 else f"{label[:23]}…", *map(_number, taus)]
+# --- cells ---------------------------------------------------------------------------------------
+
+
+def _show_wide(
+    terminal: Terminal, left: list[list[str]], columns: list[list[str]], title: str
+) -> None:
+    """Print columns in as many tables as needed to fit 80 columns, each with those on the left."""
+    rest = list(columns)
+    while rest:
+        table = [*left, rest.pop(0)]
+        while rest and _width([*table, rest[0]]) <= WIDTH:
+            table.append(rest.pop(0))
+        head, *rows = zip(*table, strict=True)
+        terminal.table(head, rows, title=title)
 
 
 def _width(columns: Iterable[Sequence[str]]) -> int:
     return sum(max(map(len, column)) + 1 for column in columns)
 
 
-# --- cells ---------------------------------------------------------------------------------------
-
-
 def _number(value: float | None, digits: int = 2) -> str:
     return "-" if value is None else f"{value:z.{digits}f}"
+
+
+def _pair(agreement: Agreement | ScoreResult) -> str:
+    """Format regret and weighted tau."""
+    return f"{_number(agreement.regret, 1)} {_number(agreement.weighted_tau):>5}"
 
 
 def _interval(interval: Interval) -> str:

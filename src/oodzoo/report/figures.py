@@ -27,7 +27,6 @@ from oodzoo.report.chart import MOST_ROWS
 from oodzoo.report.combination import comparison, curves
 from oodzoo.report.domains import domain_accuracies, term_by_domain
 from oodzoo.report.numbers import number, shortened
-from oodzoo.report.scores import by_weighted_tau
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.result import Evaluation
@@ -243,7 +242,7 @@ def plot_scores(beds: Sequence[TestBed]) -> Figure:
     column for each score.
     """
     if len(beds) == 1:
-        order = by_weighted_tau(beds[0])
+        order = beds[0].order
         across = min(PANELS, len(order))
         grid = [order[at : at + across] for at in range(0, len(order), across)]
         owners = [beds[0]] * len(grid)

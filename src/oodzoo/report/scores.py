@@ -1,4 +1,4 @@
-"""The section "Which score to trust": each score against the accuracy of linear probes."""
+"""The section "Which score to trust": each score against the accuracy of linear heads."""
 
 from __future__ import annotations
 
@@ -12,42 +12,46 @@ from oodzoo.report.svg import Drawing
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 
-def by_weighted_tau(bed: TestBed) -> list[str]:
-    """The scores of a test bed, the highest weighted tau first; scores without one come last."""
-    taus = {name: result.weighted_tau for name, result in bed.scores.items()}
-    return sorted(taus, key=lambda name: (taus[name] is None, -(taus[name] or 0)))
-
-
 def scores_section(bed: TestBed) -> Section:
     """How well each score orders the models."""
-    order = by_weighted_tau(bed)
+    order = bed.order
     summary = _summary(bed, order)
-    figures = (
+    figures = [
         Figure(
             title="Score against accuracy",
             text=f"{summary} Each point is a model: its score on the horizontal axis, its accuracy "
-            "in percent on the vertical one. τ is the weighted rank correlation, with its 90 % "
-            "interval.",
+            "in percent on the vertical one, both averaged over test domains. τ is the weighted "
+            "rank correlation on each test domain, averaged, with its 90 % interval. Regret is the "
+            "accuracy lost by using the top model under the score, averaged likewise. Ties are "
+            "corrected for the number of scores.",
             panels=[_scatter(bed, name) for name in order],
             dense=True,
             table=_tau_table(bed, order),
             folded=False,
         ),
         Figure(title="Every score of every model", table=_value_table(bed, order)),
-    )
+    ]
+    if bed.accuracy_by_domain:
+        figures.append(Figure(title="On each test domain", table=_domain_table(bed, order)))
+    return Section("scores", "Which score to trust", _lead(bed), tuple(figures), short="Scores")
+
+
+def _lead(bed: TestBed) -> str:
     lead = (
-        "A good score orders models by the accuracy they reach. Each score, computed on all "
-        "domains, is compared with the leave-one-domain-out accuracy of linear probes. The scores "
-        "thus see the domains that the probes are tested on; to exclude them, use "
-        "“oodzoo testbed STORE --protocol unseen”."
+        "A good score orders models by the accuracy they reach. Each domain is the test domain "
+        "once: a linear head is trained on the other domains, and its accuracy on the test domain "
+        "is compared with the scores. "
     )
-    return Section("scores", "Which score to trust", lead, figures, short="Scores")
+    if bed.data.get("protocol") == "all":
+        return lead + (
+            "The scores are computed on all domains, so they have seen the test domain; the "
+            "protocol that excludes it needs at least three domains."
+        )
+    return lead + "The scores, too, are computed on the other domains only."
 
 
 def _summary(bed: TestBed, order: list[str]) -> str:
-    # a score that only some of the models have is compared on an easier or a harder order
-    most = max(result.models for result in bed.scores.values())
-    best = next(name for name in order if bed.scores[name].models == most)
+    best = bed.best
     tied = _tied(bed, best, order)
     if tied and len(tied) == len(order) - 1:
         all_tied = all(len(_tied(bed, name, order)) == len(tied) for name in order)
@@ -85,7 +89,7 @@ def _scatter(bed: TestBed, name: str) -> Markup:
     if result.regret is not None:
         lost = f"{number(result.regret, 1)} points less accurate than the best"
         description += f" Its top model is {lost if result.regret else 'the most accurate one'}."
-    drawing = Drawing(width, 186, f"{result.title} vs. probe accuracy", description)
+    drawing = Drawing(width, 186, f"{result.title} vs. accuracy", description)
     drawing.name(0, 14, name, width)
     subtitle = "τ is undefined" if result.weighted_tau is None else f"τ {_tau(result)}"
     drawing.text(0, 31, subtitle, "tick")
@@ -108,21 +112,36 @@ def _scatter(bed: TestBed, name: str) -> Markup:
 def _tau_table(bed: TestBed, order: list[str]) -> Table:
     columns = [
         Column("Score", "score", text=True),
+        Column("Regret, points", "regret", 1),
         Column("Weighted tau", "weighted_tau", 2),
         Column("90 % interval", "interval", 2, interval=True),
         Column("Tau", "tau", 2),
-        Column("Regret, points", "regret", 1),
         Column("Models", "models", 0),
-        Column("Seconds", "seconds", 2),
         Column("Description", "title", text=True),
     ]
     rows = [[name, *(getattr(bed.scores[name], c.key) for c in columns[1:])] for name in order]
     return Table("scores", "How well each score orders the models", columns, rows)
 
 
+def _domain_table(bed: TestBed, order: list[str]) -> Table:
+    columns = [
+        Column("Score", "score", text=True),
+        Column("Test domain", "domain", text=True),
+        Column("Regret, points", "regret", 1),
+        Column("Weighted tau", "weighted_tau", 2),
+        Column("Tau", "tau", 2),
+    ]
+    rows = [
+        [name, domain, there.regret, there.weighted_tau, there.tau]
+        for name in order
+        for domain, there in bed.scores[name].by_domain.items()
+    ]
+    return Table("score-domains", "How well each score orders the models by domain", columns, rows)
+
+
 def _value_table(bed: TestBed, order: list[str]) -> Table:
     # a score may be named accuracy, too
-    columns = [Column("Model", "model", text=True), Column("Probe %", "probe_accuracy", 1)]
+    columns = [Column("Model", "model", text=True), Column("Head %", "head_accuracy", 1)]
     columns += [Column(name, name) for name in order]
     rows = [
         [model, accuracy, *(bed.scores[name].values.get(model) for name in order)]

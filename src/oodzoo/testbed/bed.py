@@ -1,11 +1,10 @@
-"""Compare scores by their rank correlation with the accuracy of models."""
+"""A test bed: accuracy of models on test domains, and scores compared with it."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
-from oodzoo.testbed.correlation import Kind, correlation, differ, draw_counts, interval, resampled
+from oodzoo.testbed.agreement import Agreement, Resampled, UnseenDomain, Values
+from oodzoo.testbed.ties import Difference
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SCHEMA = 1
+SCHEMA = 2
 RESAMPLES = 10_000
 SEED = 0
 
-Values = Mapping[str, float | None]
 Interval = tuple[float, float] | None
 
 
@@ -36,46 +35,68 @@ class Column:
         Value for each model; None if the model has none.
     title : str
         Full name of the score.
-    seconds : float, optional
-        Total computing time for all models.
+    by_domain : mapping
+        The values computed for each test domain, if they differ; `values` are then their means.
     """
 
     values: Values
     title: str = ""
-    seconds: float | None = None
+    by_domain: Mapping[str, Values] = field(default_factory=dict)
+
+    @classmethod
+    def averaged(cls, by_domain: Mapping[str, Values], title: str = "") -> Column:
+        """Make a column of the values for each test domain; a model must have all or none."""
+        means: dict[str, float | None] = {}
+        for model in next(iter(by_domain.values())):
+            known = [v for values in by_domain.values() if (v := values.get(model)) is not None]
+            means[model] = float(np.mean(known)) if len(known) == len(by_domain) else None
+        return cls(means, title, by_domain)
 
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """Rank correlation of a score with accuracy, on the models that have the score.
+    """Agreement of a score with accuracy, on the models that have the score.
 
     Attributes
     ----------
-    values, title, seconds
+    values, title
         As in :class:`Column`.
     models : int
         Number of models that have the score.
-    weighted_tau, tau : float or None
-        None if all models have the same score or the same accuracy.
-    interval, tau_interval : (float, float) or None
-        90 % bootstrap intervals of the two, from resampling models.
-    common : float or None
-        Weighted tau on the models that have every score.
     regret : float or None
         Percentage points of accuracy between the best model of all and the top model under this
-        score (the mean of several that are tied).
+        score (the mean of several that are tied): mean over test domains.
+    weighted_tau, tau : float or None
+        Means over test domains. None if all models have the same score or the same accuracy.
+    interval, tau_interval : (float, float) or None
+        90 % bootstrap intervals of the two, from resampling models; the test domains are fixed.
+    behind_best : (float, float) or None
+        Interval of how much lower the weighted tau is than that of the best score, on the models
+        that have both. The intervals of all pairs of scores hold at the same time with 90 %
+        probability. None for the best score itself.
+    common : float or None
+        Weighted tau on the models that have every score, averaged over test domains.
+    averaged : Agreement
+        As in the paper: scores and accuracies are averaged over test domains first.
+    by_domain : dict of str to Agreement
+        Agreement on each test domain.
+    values_by_domain : dict
+        As `by_domain` in :class:`Column`.
     """
 
     values: Values
     title: str
-    seconds: float | None
     models: int
+    regret: float | None
     weighted_tau: float | None
     tau: float | None
     interval: Interval
     tau_interval: Interval
     common: float | None
-    regret: float | None
+    behind_best: Interval = None
+    averaged: Agreement = field(default_factory=Agreement)
+    by_domain: dict[str, Agreement] = field(default_factory=dict)
+    values_by_domain: dict[str, Values] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,16 +108,19 @@ class TestBed:
     data : dict
         Provenance of the data: its `name`, and optionally more.
     accuracy : dict
-        Accuracy of each model, in percent.
+        Accuracy of each model, in percent: mean over test domains.
     scores : dict
         A :class:`ScoreResult` for each score.
     indistinguishable : tuple of (str, str)
-        Pairs of scores that are statistically tied: the 90 % interval of the difference of their
-        weighted taus, over resamples of the models that have both, contains zero.
+        Pairs of scores that are statistically tied: the interval of the difference of their
+        weighted taus contains zero. The intervals of all pairs hold at the same time with 90 %
+        probability, over resamples of the models.
     left_out : dict
         For each score, the models that lack it and the reason.
     resamples, seed : int
         Number and seed of the bootstrap resamples.
+    accuracy_by_domain : dict
+        Accuracy of each model on each test domain; empty if only the means are known.
     """
 
     __test__: ClassVar[bool] = False  # not a pytest class
@@ -108,6 +132,7 @@ class TestBed:
     left_out: dict[str, dict[str, str]] = field(default_factory=dict)
     resamples: int = RESAMPLES
     seed: int = SEED
+    accuracy_by_domain: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -119,27 +144,39 @@ class TestBed:
         return tuple(self.accuracy)
 
     @property
-    def best(self) -> str:
-        """The score with the highest weighted tau; of equal ones the first by name."""
+    def order(self) -> list[str]:
+        """The scores by weighted tau, the highest first; those without one come last."""
         taus = {name: result.weighted_tau for name, result in self.scores.items()}
         known = {name: -np.inf if tau is None else tau for name, tau in taus.items()}
-        return min(known, key=lambda name: (-known[name], name))
+        return sorted(known, key=lambda name: (-known[name], name))
+
+    @property
+    def best(self) -> str:
+        """The score with the highest weighted tau, of those that the most models have."""
+        most = max(result.models for result in self.scores.values())
+        return next(name for name in self.order if self.scores[name].models == most)
 
     def tied(self, one: str, two: str) -> bool:
         """Whether two scores are statistically tied."""
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
 
-    def resampled(self, score: str, *others: str) -> NDArray[np.float64]:
-        """Return the weighted tau of a score in each bootstrap resample of the models.
+    def resampled(self, score: str) -> NDArray[np.float64]:
+        """Return the weighted tau of a score in each bootstrap resample of the models."""
+        models = self._resampled.models_with(score)
+        return self._resampled.draws("weighted_tau", score, models)
 
-        Restricted to models that also have the scores `others`, so that they can be compared.
-        """
-        return self._bootstrap.draws("weighted_tau", score, *others)
+    def difference(self, one: str, two: str) -> Difference | None:
+        """Compare the weighted taus of two scores on the models that have both."""
+        return self._resampled.difference(one, two)
 
     @functools.cached_property
-    def _bootstrap(self) -> _Bootstrap:
-        values = {name: result.values for name, result in self.scores.items()}
-        return _Bootstrap(self.accuracy, values, self.resamples, self.seed)
+    def _resampled(self) -> Resampled:
+        columns = {
+            name: Column(result.values, by_domain=result.values_by_domain)
+            for name, result in self.scores.items()
+        }
+        tests = tests_of(self.accuracy, columns, self.accuracy_by_domain)
+        return Resampled(list(tests.values()), self.resamples, self.seed)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the test bed to a JSON document."""
@@ -148,6 +185,7 @@ class TestBed:
             "data": self.data,
             "models": list(self.models),
             "accuracy": self.accuracy,
+            "accuracy_by_domain": self.accuracy_by_domain,
             "scores": {name: dataclasses.asdict(result) for name, result in self.scores.items()},
             "indistinguishable": [list(pair) for pair in self.indistinguishable],
             "left_out": self.left_out,
@@ -167,112 +205,20 @@ class TestBed:
         return plot_scores([self])
 
 
-def judge(
-    data: dict[str, Any],
+def tests_of(
     accuracy: Mapping[str, float],
     columns: Mapping[str, Column],
-    *,
-    left_out: Mapping[str, Mapping[str, str]] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = SEED,
-) -> TestBed:
-    """Compare scores with the accuracy of the models.
-
-    Parameters
-    ----------
-    data : dict
-        Provenance of the data; needs a `name`, which is shown in tables.
-    accuracy : mapping
-        Accuracy of each model, in percent.
-    columns : mapping
-        Scores by name.
-    left_out : mapping, optional
-        For each score, the models that lack it and the reason.
-    resamples, seed : int
-        Number and seed of the bootstrap resamples.
-
-    Examples
-    --------
-    >>> accuracy = {"a": 50.0, "b": 60.0, "c": 70.0, "d": 80.0}
-    >>> wide = Column({"a": 2.0, "b": 1.0, "c": 3.0, "d": None})
-    >>> bed = judge({"name": "toy"}, accuracy, {"wide": wide})
-    >>> bed.scores["wide"].models, round(bed.scores["wide"].tau, 3), bed.scores["wide"].regret
-    (3, 0.333, 10.0)
-    """
-    accuracy = dict(accuracy)
-    values = {name: {m: c.values.get(m) for m in accuracy} for name, c in columns.items()}
-    bootstrap = _Bootstrap(accuracy, values, resamples, seed)
-    common = models_with(accuracy, *values.values())
-    scores = {}
-    for name, column in columns.items():
-        own = models_with(accuracy, values[name])
-        scores[name] = ScoreResult(
-            values=values[name],
-            title=column.title or name,
-            seconds=column.seconds,
-            models=len(own),
-            weighted_tau=_correlation("weighted_tau", values[name], accuracy, own),
-            tau=_correlation("tau", values[name], accuracy, own),
-            interval=interval(bootstrap.draws("weighted_tau", name)),
-            tau_interval=interval(bootstrap.draws("tau", name)),
-            common=_correlation("weighted_tau", values[name], accuracy, common),
-            regret=_regret(accuracy, values[name]),
+    by_domain: Mapping[str, Mapping[str, float]],
+) -> dict[str, UnseenDomain]:
+    """Return the tests of a test bed: one for each test domain, or one of the means."""
+    if not by_domain:
+        return {
+            "": UnseenDomain(accuracy, {name: column.values for name, column in columns.items()})
+        }
+    return {
+        domain: UnseenDomain(
+            {model: there[model] for model in accuracy},
+            {name: column.by_domain.get(domain, column.values) for name, column in columns.items()},
         )
-    pairs = tuple(
-        (one, two)
-        for one, two in itertools.combinations(sorted(scores), 2)
-        if not bootstrap.differ(one, two)
-    )
-    reasons = {name: dict(why) for name, why in (left_out or {}).items()}
-    return TestBed(dict(data), accuracy, scores, pairs, reasons, resamples, seed)
-
-
-class _Bootstrap:
-    """Bootstrap resamples of the models of a test bed."""
-
-    def __init__(
-        self,
-        accuracy: Mapping[str, float],
-        values: Mapping[str, Values],
-        resamples: int,
-        seed: int,
-    ) -> None:
-        self._accuracy = accuracy
-        self._values = values
-        self._counts = draw_counts(tuple(accuracy), resamples, seed)
-        self._cache: dict[tuple[Kind, str, tuple[str, ...]], NDArray[np.float64]] = {}
-
-    def draws(self, kind: Kind, score: str, *others: str) -> NDArray[np.float64]:
-        """Correlation of a score in each resample, on the models that have it and the others."""
-        models = models_with(self._accuracy, *(self._values[name] for name in (score, *others)))
-        key = (kind, score, models)
-        if key not in self._cache:
-            at = [position for position, m in enumerate(self._accuracy) if m in models]
-            x = np.array([self._values[score][m] for m in models], np.float64)
-            y = np.array([self._accuracy[m] for m in models], np.float64)
-            self._cache[key] = resampled(kind, x, y, self._counts[:, at])
-        return self._cache[key]
-
-    def differ(self, one: str, two: str) -> bool:
-        return differ(self.draws("weighted_tau", one, two), self.draws("weighted_tau", two, one))
-
-
-def models_with(accuracy: Mapping[str, float], *columns: Values) -> tuple[str, ...]:
-    """Return the models that have all of some scores."""
-    return tuple(m for m in accuracy if all(values.get(m) is not None for values in columns))
-
-
-def _correlation(
-    kind: Kind, values: Values, accuracy: Mapping[str, float], models: Sequence[str]
-) -> float | None:
-    x = np.array([values[m] for m in models], np.float64)
-    return correlation(kind, x, [accuracy[m] for m in models])
-
-
-def _regret(accuracy: Mapping[str, float], values: Values) -> float | None:
-    known = {m: v for m, v in values.items() if v is not None}
-    if not known:
-        return None
-    first = max(known.values())
-    chosen = [accuracy[m] for m, value in known.items() if value == first]
-    return float(max(accuracy.values()) - np.mean(chosen))
+        for domain, there in by_domain.items()
+    }

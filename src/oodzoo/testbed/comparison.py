@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
+from oodzoo.testbed.agreement import mean_of
 from oodzoo.testbed.bed import Interval, TestBed
-from oodzoo.testbed.correlation import differ, interval
+from oodzoo.testbed.correlation import interval, mean_of_draws
+from oodzoo.testbed.ties import Difference, behind, simultaneous_intervals, tied_pairs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,24 +21,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Means:
-    """Means of a score over the test beds that have it.
+    """Means and worst values of a score over the test beds that have it.
 
     Attributes
     ----------
-    weighted_tau : float or None
+    regret, worst_regret : float or None
+        Mean and largest, in percentage points.
+    weighted_tau, worst_weighted_tau : float or None
+        Mean and smallest.
+    averaged_weighted_tau : float or None
+        Mean of the weighted taus in the paper's form.
     interval : (float, float) or None
-        90 % bootstrap interval of the mean weighted tau, from resampling models; the data sets are
-        fixed.
-    regret : float or None
-        Percentage points.
+        90 % bootstrap interval of the mean weighted tau, from resampling models; the data sets and
+        their test domains are fixed.
+    behind_best : (float, float) or None
+        Interval of how much lower the mean weighted tau is than that of the best score, on the
+        data sets that have both; corrected for the number of scores.
     beds : int
         Number of test beds that have the score.
     """
 
-    weighted_tau: float | None
-    interval: Interval
     regret: float | None
+    worst_regret: float | None
+    weighted_tau: float | None
+    worst_weighted_tau: float | None
+    averaged_weighted_tau: float | None
+    interval: Interval
     beds: int
+    behind_best: Interval = None
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Comparison:
         weighted tau.
     indistinguishable : tuple of (str, str)
         Pairs of scores whose mean weighted taus, over the data sets that have both, are
-        statistically tied.
+        statistically tied. The intervals of all pairs hold at the same time with 90 % probability.
     """
 
     beds: dict[str, TestBed]
@@ -90,12 +101,16 @@ def compare(beds: Mapping[str, TestBed]) -> Comparison:
         raise InputError("no test beds to compare; pass at least one")
     names = list(dict.fromkeys(name for bed in beds.values() for name in bed.scores))
     means = dict(sorted(((name, _means(name, beds)) for name in names), key=_best_first))
-    pairs = []
-    for one, two in itertools.combinations(means, 2):
-        both = [bed for bed in beds.values() if one in bed.scores and two in bed.scores]
-        if both and not differ(_mean(both, one, two), _mean(both, two, one)):
-            pairs.append((one, two))
-    return Comparison(dict(beds), means, tuple(pairs))
+    fewest = min(bed.resamples for bed in beds.values())
+    found = {
+        pair: difference
+        for pair in itertools.combinations(means, 2)
+        if (difference := _difference(list(beds.values()), *pair, fewest)) is not None
+    }
+    intervals = simultaneous_intervals(found)
+    distances = behind(next(iter(means), ""), list(means), intervals)
+    means = {n: replace(mean, behind_best=distances.get(n)) for n, mean in means.items()}
+    return Comparison(dict(beds), means, tied_pairs(intervals))
 
 
 def _best_first(item: tuple[str, Means]) -> tuple[int, float]:
@@ -106,22 +121,27 @@ def _best_first(item: tuple[str, Means]) -> tuple[int, float]:
 def _means(name: str, beds: Mapping[str, TestBed]) -> Means:
     used = [bed for bed in beds.values() if name in bed.scores]
     results = [bed.scores[name] for bed in used]
-    taus = [result.weighted_tau for result in results if result.weighted_tau is not None]
-    regrets = [result.regret for result in results if result.regret is not None]
+    taus = [result.weighted_tau for result in results]
+    regrets = [result.regret for result in results]
+    fewest = min(bed.resamples for bed in used)
     return Means(
-        weighted_tau=float(np.mean(taus)) if taus else None,
-        interval=interval(_mean(used, name)),
-        regret=float(np.mean(regrets)) if regrets else None,
+        regret=mean_of(regrets),
+        worst_regret=max((r for r in regrets if r is not None), default=None),
+        weighted_tau=mean_of(taus),
+        worst_weighted_tau=min((tau for tau in taus if tau is not None), default=None),
+        averaged_weighted_tau=mean_of([result.averaged.weighted_tau for result in results]),
+        interval=interval(mean_of_draws([bed.resampled(name)[:fewest] for bed in used])),
         beds=len(used),
     )
 
 
-def _mean(beds: Sequence[TestBed], score: str, *others: str) -> NDArray[np.float64]:
-    """Mean over test beds in each resample; the fewest resamples of any test bed are used."""
-    fewest = min(bed.resamples for bed in beds)
-    draws = np.stack([bed.resampled(score, *others)[:fewest] for bed in beds])
-    ordered = draws[np.isfinite(draws).any(axis=1)]  # without test beds where all models are tied
-    if not len(ordered):
-        return np.full(fewest, np.nan)
-    mean: NDArray[np.float64] = ordered.mean(axis=0)
-    return mean
+def _difference(beds: Sequence[TestBed], one: str, two: str, fewest: int) -> Difference | None:
+    """Mean difference over the test beds that have both scores, with the fewest resamples."""
+    both = [bed for bed in beds if one in bed.scores and two in bed.scores]
+    found = [each for bed in both if (each := bed.difference(one, two)) is not None]
+    if not found:
+        return None
+    draws = mean_of_draws([each.draws[:fewest] for each in found])
+    if not np.isfinite(draws).any():
+        return None
+    return Difference(float(np.mean([each.value for each in found])), draws)

@@ -107,7 +107,10 @@ def interval(draws: Floats) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-def differ(one: Floats, two: Floats) -> bool:
-    """Whether the interval of the paired difference excludes zero."""
-    difference = interval(one - two)
-    return difference is not None and (difference[0] > 0 or difference[1] < 0)
+def mean_of_draws(draws: Sequence[Floats]) -> Floats:
+    """Average resampled correlations over tests; tests without any order are left out."""
+    ordered = [each for each in draws if np.isfinite(each).any()]
+    if not ordered:
+        return np.full(len(draws[0]), np.nan)
+    mean: Floats = np.mean(ordered, axis=0)
+    return mean

@@ -1,14 +1,15 @@
-"""Read scores computed elsewhere from a CSV file."""
+"""Scores computed elsewhere, for example read from a CSV file."""
 
 from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
-from oodzoo.testbed.bed import Values
+from oodzoo.testbed.agreement import Values
 
 
 def read_values(path: Path) -> dict[str, Values]:
@@ -51,3 +52,21 @@ def _number(cell: str, context: str) -> float | None:
     if not math.isfinite(value):
         raise InputError(f"{context}: {cell!r} is not a finite number")
     return value
+
+
+def require_valid(
+    external: Mapping[str, Values], models: Collection[str], reserved: Collection[str]
+) -> None:
+    """Reject scores with a reserved name, unknown models, or values that are not finite."""
+    for name, values in external.items():
+        if name in reserved:
+            raise InputError(f"the score name {name!r} is reserved; rename the external score")
+        if not name.isidentifier():
+            raise InputError(
+                f"a score name must consist of letters, digits and underscores, got {name!r}"
+            )
+        for model, value in values.items():
+            if model not in models:
+                raise InputError(f"score {name!r}: no such model: {model!r}")
+            if value is not None and not math.isfinite(value):
+                raise InputError(f"score {name!r}: the value of {model!r} is not finite: {value}")

@@ -9,7 +9,8 @@ from __future__ import annotations
 import csv
 from importlib.resources import files
 
-from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed, judge
+from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed
+from oodzoo.testbed.judging import judge
 
 TITLES = {
     "leep": "Log expected empirical prediction",

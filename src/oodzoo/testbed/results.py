@@ -2,34 +2,41 @@
 
 A result is a JSON object::
 
-    schema             1
-    data               name of the data set, and optionally more about it
-    models             names of the models
-    accuracy           accuracy of each model, in percent
-    scores             for each score: title, values (a number or null for each model), models (how
-                       many have it), weighted_tau, tau, interval, tau_interval, common, regret,
-                       seconds
-    indistinguishable  pairs of scores that are statistically tied
-    left_out           for each score, the models that lack it and the reason
-    resamples, seed    number and seed of the bootstrap resamples
+    schema              2
+    data                name of the data set, and optionally more about it
+    models              names of the models
+    accuracy            accuracy of each model, in percent: mean over test domains
+    accuracy_by_domain  the same on each test domain; empty if only the means are known
+    scores              for each score: title, values (a number or null for each model),
+                        values_by_domain (the same for each test domain, if they differ), models
+                        (how many have it); means over test domains: regret, weighted_tau, tau,
+                        interval, tau_interval, behind_best, common; by_domain and averaged: regret,
+                        weighted_tau and tau on each test domain, and of the means
+    indistinguishable   pairs of scores that are statistically tied
+    left_out            for each score, the models that lack it and the reason
+    resamples, seed     number and seed of the bootstrap resamples
 
 Everything that follows from the values is recomputed when a file is read, and an inconsistent file
-is rejected.
+is rejected. Files of schema 1, which have no values by test domain, are read too.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import json_bytes, read_json, require_schema, write_tidily
 from oodzoo._text import count
 from oodzoo.errors import InputError
-from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed, judge
+from oodzoo.testbed.agreement import mean_of
+from oodzoo.testbed.bed import RESAMPLES, SCHEMA, SEED, Column, TestBed
+from oodzoo.testbed.judging import judge
 
 _TOLERANCE = 1e-6
-"""Largest difference between a correlation in a file and the recomputed one."""
+"""Largest difference between a value in a file and the recomputed one."""
+
+_LARGEST = 1e300
+"""Largest value: means of larger ones could overflow."""
 
 
 def save(bed: TestBed, path: str | Path) -> None:
@@ -44,25 +51,31 @@ def load(path: str | Path) -> TestBed:
 
 def verified(content: dict[str, Any], context: str = "the result") -> TestBed:
     """Recompute a test bed from a JSON object; `context` names the object in error messages."""
-    advice = "write it again with: oodzoo testbed STORE --out FILE"
-    require_schema(content, SCHEMA, context, advice)
+    if content.get("schema") != 1:
+        advice = "write it again with: oodzoo testbed STORE --out FILE"
+        require_schema(content, SCHEMA, context, advice)
     data = _mapping(content, "data", context)
     if not isinstance(data.get("name"), str) or not data["name"]:
         raise InputError(f"{context}: 'data' must have the 'name' of the data set, a string")
     accuracy = _accuracy(content, context)
+    by_domain = _accuracy_by_domain(content, accuracy, context)
     scores = _mapping(content, "scores", context)
     if not scores:
         raise InputError(f"{context}: 'scores' is empty")
     bed = judge(
         data,
         accuracy,
-        {name: _column(name, score, accuracy, context) for name, score in scores.items()},
+        {
+            name: _column(name, score, accuracy, by_domain, context)
+            for name, score in scores.items()
+        },
+        by_domain=by_domain,
         left_out=_left_out(content, context),
         resamples=_count(content, "resamples", RESAMPLES, context),
         seed=_count(content, "seed", SEED, context),
     )
     for name, score in scores.items():
-        for part in ("weighted_tau", "tau"):
+        for part in ("regret", "weighted_tau", "tau"):
             stated, follows = score.get(part), getattr(bed.scores[name], part)
             if part in score and not _agree(stated, follows):
                 raise InputError(
@@ -80,36 +93,89 @@ def _accuracy(content: dict[str, Any], context: str) -> dict[str, float]:
         raise InputError(f"{context}: 'models' must list the models in 'accuracy'")
     if len(models) < 2:
         raise InputError(f"{context} has {count(len(models), 'model')}; at least 2 are needed")
+    _require_percentages(accuracy, context)
+    return {model: float(accuracy[model]) for model in models}
+
+
+def _accuracy_by_domain(
+    content: dict[str, Any], accuracy: dict[str, float], context: str
+) -> dict[str, dict[str, float]]:
+    by_domain = _optional_mapping(content, "accuracy_by_domain", context)
+    for domain in by_domain:
+        there = _mapping(by_domain, domain, f"{context}: 'accuracy_by_domain'")
+        if set(there) != set(accuracy):
+            raise InputError(f"{context}: the models of {domain!r} must be those in 'accuracy'")
+        _require_percentages(there, f"{context}, domain {domain!r}")
+    for model, stated in accuracy.items() if by_domain else ():
+        mean = mean_of([there[model] for there in by_domain.values()])
+        if not _agree(stated, mean):
+            raise InputError(
+                f"{context}: the accuracy of {model!r} is {stated!r}, but its mean over test "
+                f"domains is {mean!r}; the file was edited"
+            )
+    return {d: {m: float(there[m]) for m in accuracy} for d, there in by_domain.items()}
+
+
+def _require_percentages(accuracy: dict[str, Any], context: str) -> None:
     for model, value in accuracy.items():
         if not _is_number(value) or not 0 <= value <= 100:
             raise InputError(
                 f"{context}: the accuracy of {model!r} must be a percentage, got {value!r}"
             )
-    return {model: float(accuracy[model]) for model in models}
 
 
-def _column(name: str, score: Any, accuracy: dict[str, float], context: str) -> Column:
+def _column(
+    name: str,
+    score: Any,
+    accuracy: dict[str, float],
+    by_domain: dict[str, dict[str, float]],
+    context: str,
+) -> Column:
     if not isinstance(score, dict):
         raise InputError(f"{context}: the score {name!r} must be an object, got {score!r}")
-    values = _mapping(score, "values", f"{context}, score {name!r}")
-    for model, value in values.items():
-        if model not in accuracy:
-            raise InputError(f"{context}: the score {name!r} has an unknown model {model!r}")
-        if value is not None and not _is_number(value):
-            raise InputError(
-                f"{context}: the score {name!r} of {model!r} must be a number or null, "
-                f"got {value!r}"
-            )
-    title, seconds = score.get("title", ""), score.get("seconds")
+    title = score.get("title", "")
     if not isinstance(title, str):
         raise InputError(f"{context}: the title of {name!r} must be a string, got {title!r}")
-    if seconds is not None and not _is_number(seconds):
-        raise InputError(f"{context}: the seconds of {name!r} must be a number, got {seconds!r}")
-    return Column(values, title, seconds)
+    where = f"{context}, score {name!r}"
+    values = _mapping(score, "values", where)
+    _require_values(values, accuracy, where)
+    each = _optional_mapping(score, "values_by_domain", where)
+    if not each:
+        return Column(values, title)
+    if set(each) != set(by_domain):
+        raise InputError(
+            f"{where}: 'values_by_domain' must have the domains of 'accuracy_by_domain'"
+        )
+    for domain in each:
+        _require_values(_mapping(each, domain, f"{where}: 'values_by_domain'"), accuracy, where)
+    averaged = Column.averaged(
+        {domain: _complete(each[domain], accuracy) for domain in each}, title
+    )
+    for model, mean in averaged.values.items():
+        if not _agree(values.get(model), mean):
+            raise InputError(
+                f"{where}: the value of {model!r} is {values.get(model)!r}, but its mean over test "
+                f"domains is {mean!r}; the file was edited"
+            )
+    return averaged
+
+
+def _complete(values: dict[str, Any], accuracy: dict[str, float]) -> dict[str, float | None]:
+    return {model: values.get(model) for model in accuracy}
+
+
+def _require_values(values: dict[str, Any], accuracy: dict[str, float], context: str) -> None:
+    for model, value in values.items():
+        if model not in accuracy:
+            raise InputError(f"{context} has an unknown model {model!r}")
+        if value is not None and not _is_number(value):
+            raise InputError(
+                f"{context}: the value of {model!r} must be a number or null, got {value!r}"
+            )
 
 
 def _left_out(content: dict[str, Any], context: str) -> dict[str, dict[str, str]]:
-    reasons = _mapping(content, "left_out", context) if "left_out" in content else {}
+    reasons = _optional_mapping(content, "left_out", context)
     for name, why in reasons.items():
         if not isinstance(why, dict) or not all(isinstance(text, str) for text in why.values()):
             raise InputError(
@@ -125,6 +191,10 @@ def _mapping(content: dict[str, Any], key: str, context: str) -> dict[str, Any]:
     return value
 
 
+def _optional_mapping(content: dict[str, Any], key: str, context: str) -> dict[str, Any]:
+    return _mapping(content, key, context) if key in content else {}
+
+
 def _count(content: dict[str, Any], key: str, default: int, context: str) -> int:
     value = content.get(key, default)
     least = 1 if key == "resamples" else 0
@@ -136,10 +206,11 @@ def _count(content: dict[str, Any], key: str, default: int, context: str) -> int
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    numeric = isinstance(value, int | float) and not isinstance(value, bool)
+    return numeric and abs(value) <= _LARGEST  # NaN is not
 
 
 def _agree(stated: Any, follows: float | None) -> bool:
     if stated is None or follows is None:
         return stated is follows
-    return _is_number(stated) and abs(stated - follows) <= _TOLERANCE
+    return _is_number(stated) and abs(stated - follows) <= _TOLERANCE * max(1.0, abs(follows))

@@ -1,0 +1,192 @@
+"""Everything that a test bed compares: accuracies of heads, and scores of all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from oodzoo import scores
+from oodzoo.errors import InputError
+from oodzoo.events import Progress
+from oodzoo.features.source import FeatureSource
+from oodzoo.ranking.folds import Stability
+from oodzoo.ranking.ranker import rank, rank_for_test_domains
+from oodzoo.ranking.terms import FOLD_SCORES
+from oodzoo.scores import Score
+from oodzoo.scores.compute import compute_score, is_own
+from oodzoo.testbed.bed import Column
+from oodzoo.testbed.remembering import Remembering
+from oodzoo.testbed.truth import head_accuracy
+
+Protocol = Literal["unseen", "all"]
+Reasons = dict[str, dict[str, str]]
+
+BASELINES = ("parameters", "feature_dim")
+PAPER = "zood_paper"
+TITLES = {
+    "unseen": "Score for an unseen domain",
+    "transfer": "Transfer between domains",
+    "zood": "ZooD",
+    PAPER: "ZooD, as printed in the paper",
+    "discriminability": "Discriminability",
+    "stability": "Stability",
+    "accuracy": "Expected accuracy on an unseen domain",
+    "balanced_accuracy": "Expected class-balanced accuracy on an unseen domain",
+    "parameters": "Number of parameters",
+    "feature_dim": "Number of features",
+    "source_accuracy": "Published accuracy on ImageNet",
+}
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Accuracies and scores of all models.
+
+    Attributes
+    ----------
+    accuracy : dict
+        Accuracy of each model on each test domain, in percent.
+    columns : dict
+        Scores by name.
+    left_out : dict
+        For each score, the models that lack it and the reason.
+    """
+
+    accuracy: dict[str, dict[str, float]]
+    columns: dict[str, Column]
+    left_out: Reasons
+
+    @property
+    def mean_accuracy(self) -> dict[str, float]:
+        """Accuracy of each model, averaged over test domains."""
+        models = next(iter(self.accuracy.values()))
+        return {m: float(np.mean([there[m] for there in self.accuracy.values()])) for m in models}
+
+
+def measure(
+    source: FeatureSource,
+    protocol: Protocol = "unseen",
+    *,
+    tested: FeatureSource | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+) -> Measurement:
+    """Compute the accuracies of heads and every score, or read them from the cache of the source.
+
+    Parameters
+    ----------
+    source : FeatureSource
+        What the scores are computed on, and the heads are trained on.
+    protocol : {"unseen", "all"}
+        Compute scores for each test domain on the other domains, or once on all domains.
+    tested : FeatureSource, optional
+        What the heads are tested on, if it is another source.
+    device : str, optional
+        Compute with NumPy if None, else with PyTorch on this device ("cuda").
+    progress : callable, optional
+        Called with the numbers of steps done and in total.
+    """
+    remembering = Remembering(source)
+    own = (*FOLD_SCORES, PAPER)
+    steps = _steps(len(source.models) + len(own), progress)
+    accuracy: dict[str, dict[str, float]] = {domain: {} for domain in source.domains}
+    peers = _Peers(source, protocol, device)
+    for model in source.models:
+        next(steps)
+        for domain, accuracies in accuracy.items():
+            accuracies[model] = head_accuracy(source, model, domain, tested=tested)
+        peers.compute(model)
+    columns = {}
+    for score in own:
+        next(steps)
+        columns[score] = _own_column(remembering, score, protocol, device)
+    columns |= peers.columns() | _baselines(source)
+    return Measurement(accuracy, columns, peers.left_out)
+
+
+def _own_column(
+    source: FeatureSource, score: str, protocol: Protocol, device: str | None
+) -> Column:
+    """Compute a score of a ranking for all models at once: it may depend on all of them."""
+    stability: Stability = "paper" if score == PAPER else "robust"
+    name = "zood" if score == PAPER else score
+    title = TITLES.get(score, score)
+    if protocol == "all":
+        ranking = rank(source, score=name, stability=stability, device=device)
+        return Column({row.model: row.score for row in ranking.rows}, title)
+    rankings = rank_for_test_domains(source, score=name, stability=stability, device=device)
+    by_domain = {t: {row.model: row.score for row in r.rows} for t, r in rankings.items()}
+    return Column.averaged(by_domain, title)
+
+
+class _Peers:
+    """Registered scores of one model after the other."""
+
+    def __init__(self, source: FeatureSource, protocol: Protocol, device: str | None) -> None:
+        self._source = source
+        self._device = device
+        self._unseen = protocol == "unseen"
+        # the domains that scores are computed on, for each test domain or for all of them
+        self._training = {"": tuple(source.domains)}
+        if self._unseen:
+            self._training = {t: tuple(d for d in source.domains if d != t) for t in source.domains}
+        self._scores = [scores.get(name) for name in scores.names()]
+        self._values: dict[str, dict[str, dict[str, float | None]]] = {
+            score.name: {test: {} for test in self._training} for score in self._scores
+        }
+        self.left_out: Reasons = {}
+
+    def compute(self, model: str) -> None:
+        """Compute all scores of a model, or note why one cannot be computed."""
+        for score in self._scores:
+            found: dict[str, float | None]
+            try:
+                found = {t: self._value(score, model, d) for t, d in self._training.items()}
+            except InputError as error:
+                self.left_out.setdefault(score.name, {})[model] = str(error)
+                found = dict.fromkeys(self._training)
+            for test, value in found.items():
+                self._values[score.name][test][model] = value
+
+    def columns(self) -> dict[str, Column]:
+        """Return all scores that at least one model has."""
+        columns = {}
+        for score in self._scores:
+            title = score.title or score.name
+            column = Column.averaged(self._values[score.name], title)
+            if not self._unseen:
+                column = Column(column.values, title)
+            if any(value is not None for value in column.values.values()):
+                columns[score.name] = column
+        return columns
+
+    def _value(self, score: Score, model: str, domains: Sequence[str]) -> float:
+        def compute() -> dict[str, Any]:
+            value = compute_score(self._source, score, model, domains, self._device)
+            return {"value": np.array(value)}
+
+        if not is_own(score):  # its code may change from one run to the next
+            return float(compute()["value"])
+        kind = f"testbed-{score.name}"
+        return float(self._source.cached(kind, [model], compute, domains=domains)["value"])
+
+
+def _baselines(source: FeatureSource) -> dict[str, Column]:
+    columns = {}
+    for name in BASELINES:
+        facts = {model: getattr(source.facts(model), name) for model in source.models}
+        values = {model: None if n is None else float(n) for model, n in facts.items()}
+        if any(value is not None for value in values.values()):
+            columns[name] = Column(values, TITLES[name])
+    return columns
+
+
+def _steps(total: int, progress: Progress | None) -> Iterator[None]:
+    """Report progress at each step."""
+    for done in range(total):
+        if progress is not None:
+            progress(done, total)
+        yield
