@@ -235,6 +235,24 @@ class Moments:
             class_counts=part.class_counts,
         )
 
+    def products_about(self, shift: Array, weights: Array) -> tuple[Array, Array, Array]:
+        r"""Compute :math:`\Psi^\top\Psi W`, :math:`\Psi^\top 1` and :math:`\Psi^\top Y`.
+
+        :math:`\Psi` are the features minus the shift (d,), W are weights (d, k). This needs no
+        other d × d matrix, unlike :meth:`about`.
+        """
+        part, change = (self, shift)
+        if self.shifted is not None:
+            part, change = self.shifted, shift - self.shift
+        sums = part.feature_sum - part.n * change
+        along, total = change @ weights, part.feature_sum @ weights
+        products = (
+            part.gram @ weights
+            - part.feature_sum[:, None] * along[None, :]
+            - change[:, None] * (total - part.n * along)[None, :]
+        )
+        return products, sums, part.class_sums - change[:, None] * part.class_counts[None, :]
+
     def __add__(self, other: Moments) -> Moments:
         """Combine the moments of two sets of samples."""
         if not isinstance(other, Moments):

@@ -182,11 +182,9 @@ def leave_one_domain_out(
     """
     table = _Domains(domains, shards, training, n_features, stability, device, least=2)
     union = table.union(table.names)
-    paths = {name: table.path([name]) for name in table.names}
-    ridge = table.best_ridge([(paths[name], name) for name in table.names])
-    return [
-        table.fold(table.train([name]), union, name, paths[name], ridge) for name in table.names
-    ]
+    trained = {name: table.train([name]) for name in table.names}
+    ridge = table.best_ridge(trained)
+    return [table.fold(trained[name], union, name, ridge) for name in table.names]
 
 
 def leave_two_domains_out(
@@ -202,29 +200,22 @@ def leave_two_domains_out(
 
     This is how the paper evaluates a score (Appendix A.1): the score is to predict the accuracy on
     an unseen test domain. Swapping test domain and held-out domain leaves the training domains the
-    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions. At least three domains are
-    needed; other parameters are those of :func:`leave_one_domain_out`.
+    same, so m (m - 1) folds take m (m - 1) / 2 + m eigendecompositions, which are held in memory
+    together. At least three domains are needed; other parameters are those of
+    :func:`leave_one_domain_out`.
     """
     table = _Domains(domains, shards, training, n_features, stability, device, least=3)
     others = {test: [name for name in table.names if name != test] for test in table.names}
     unions = {test: table.union(others[test]) for test in table.names}
-    paths = {pair: table.path(pair) for pair in combinations(table.names, 2)}
-
-    def path(test: str, left_out: str) -> RidgePath:
-        return paths[test, left_out] if (test, left_out) in paths else paths[left_out, test]
-
-    ridges = {
-        test: table.best_ridge([(path(test, name), name) for name in others[test]])
-        for test in table.names
-    }
-    folds: dict[tuple[str, str], Fold] = {}
-    for pair in combinations(table.names, 2):
-        trained = table.train(pair)
-        for test, left_out in (pair, pair[::-1]):
-            folds[test, left_out] = table.fold(
-                trained, unions[test], left_out, paths[pair], ridges[test]
-            )
-    return {test: [folds[test, name] for name in others[test]] for test in table.names}
+    pairs = {frozenset(pair): table.train(pair) for pair in combinations(table.names, 2)}
+    folds = {}
+    for test in table.names:
+        trained = {name: pairs[frozenset((test, name))] for name in others[test]}
+        ridge = table.best_ridge(trained)
+        folds[test] = [
+            table.fold(trained[name], unions[test], name, ridge) for name in others[test]
+        ]
+    return folds
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,6 +227,7 @@ class _Training:
     precisions: Precisions
     evidence: float
     model: LinearModel
+    path: RidgePath
     density: Density
     classes: Array
     """Indices of the classes present in the training domains."""
@@ -302,12 +294,9 @@ class _Domains:
             return merge(self.moments[name] for name in names)
         return merge(self.training(name, held_out).to(self.device) for name in names)
 
-    def path(self, held_out: Sequence[str]) -> RidgePath:
-        return RidgePath.of(self.without(held_out), self.n_features)
-
-    def best_ridge(self, folds: Sequence[tuple[RidgePath, str]]) -> int:
+    def best_ridge(self, trained: Mapping[str, _Training]) -> int:
         """The ridge with the highest mean skill over held-out domains."""
-        skills = np.stack([path.skills(self.moments[name]) for path, name in folds])
+        skills = np.stack([t.path.skills(self.moments[name]) for name, t in trained.items()])
         known = skills[~np.isnan(skills[:, 0])]
         return int(np.argmax(known.mean(axis=0))) if len(known) else 0
 
@@ -320,19 +309,18 @@ class _Domains:
             if self.stability == "paper"
             else RelativeDensity.of(kept, spectrum, eigenvectors, self.n_features)
         )
+        path = RidgePath.of_spectrum(kept, spectrum, eigenvectors, self.n_features)
         (classes,) = xp.nonzero(kept.class_counts)
         spectrum = spectrum.take(classes)
         precisions = maximise_evidence(spectrum)
         model = LinearModel.of(spectrum, precisions)
         evidence = _evidence_per_sample(spectrum, precisions)
-        return _Training(spectrum, eigenvectors, precisions, evidence, model, density, classes)
-
-    def fold(
-        self, training: _Training, union: _Union, name: str, path: RidgePath, ridge: int
-    ) -> Fold:
-        labels, predicted, label_density, feature_density = self._second_pass(
-            training, name, path, ridge
+        return _Training(
+            spectrum, eigenvectors, precisions, evidence, model, path, density, classes
         )
+
+    def fold(self, training: _Training, union: _Union, name: str, ridge: int) -> Fold:
+        labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
         correct = predicted == labels
         classes = to_numpy(training.classes)
         stability, slope = training.density.stability(float(feature_density.mean()))
@@ -364,9 +352,7 @@ class _Domains:
             feature_log_density=feature_density,
         )
 
-    def _second_pass(
-        self, training: _Training, name: str, path: RidgePath, ridge: int
-    ) -> tuple[NDArray[Any], ...]:
+    def _second_pass(self, training: _Training, name: str, ridge: int) -> tuple[NDArray[Any], ...]:
         """Per sample: label, predicted label, log-density of the label and of the features."""
         xp = self.backend.xp
         parts = []
@@ -384,7 +370,7 @@ class _Domains:
             one_hot = xp.astype(labels[:, None] == training.classes[None, :], xp.float64)
             outcome = (
                 labels,
-                path.predict(features, ridge),
+                training.path.predict(features, ridge),
                 training.model.label_log_density(predicted, squared, one_hot),
                 training.density.log_density(features, projected, squared),
             )

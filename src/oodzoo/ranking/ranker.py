@@ -53,6 +53,9 @@ from oodzoo.scores import Score
 
 ScoreFunction = Callable[..., float]
 
+_Results = tuple[list[Fold], Transfer]
+"""Folds of a model, and its transfer between all domains."""
+
 
 def rank(
     features: Features,
@@ -127,12 +130,12 @@ def rank(
     if images is not None and chosen != "unseen":
         name = chosen if isinstance(chosen, str) else chosen.name
         raise InputError(f"images of the target are for the score 'unseen' only, got {name!r}")
-    folds = {}
+    results = {}
     for number, model in enumerate(models):
         if progress is not None:
             progress(number, len(models))
-        folds[model] = _folds(source, model, stability, device)
-    terms = _terms(source, folds, stability, source.domains, device)
+        results[model] = _folds(source, model, stability, device)
+    terms = _terms(source, results, stability, source.domains)
     predicted = None
     if images is not None:
         predicted = np.stack(
@@ -166,14 +169,14 @@ def rank_for_test_domains(
     require_classes_to_tell_apart(source)
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
-    folds: dict[str, dict[str, list[Fold]]] = {test: {} for test in source.domains}
+    results: dict[str, dict[str, _Results]] = {test: {} for test in source.domains}
     for model in source.models:
         for test, each in _folds_by_test(source, model, stability, device).items():
-            folds[test][model] = each
+            results[test][model] = each
     rankings = {}
-    for test, found in folds.items():
+    for test, found in results.items():
         others = [domain for domain in source.domains if domain != test]
-        terms = _terms(source, found, stability, others, device)
+        terms = _terms(source, found, stability, others)
         kept = {domain: given[domain] for domain in others if domain in given}
         weights = normalised_weights(others, kept)
         rankings[test] = build_ranking(source, terms, chosen, weights, {}, device)
@@ -198,27 +201,16 @@ def as_score(score: str | ScoreFunction) -> str | Score:
 
 def _terms(
     source: FeatureSource,
-    folds: Mapping[str, list[Fold]],
+    results: Mapping[str, _Results],
     stability: Stability,
     domains: Sequence[str],
-    device: str | None,
 ) -> dict[str, Terms]:
     # Count only classes of these domains: classes found only in a test domain must not leak.
     n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
     return {
-        model: Terms(each, _transfer(source, model, device), n_classes, stability)
-        for model, each in folds.items()
+        model: Terms(folds, transfer, n_classes, stability)
+        for model, (folds, transfer) in results.items()
     }
-
-
-def _transfer(source: FeatureSource, model: str, device: str | None) -> Transfer:
-    def compute() -> dict[str, NDArray[Any]]:
-        read = read_inputs(source, model, device)
-        return {"skills": Transfer.of(read.moments, read.training, read.n_features).skills}
-
-    settings = MOMENTS_VERSION + SharedGroups(source).settings
-    arrays = source.cached("transfer", [model], compute, settings=settings)
-    return Transfer(source.domains, arrays["skills"])
 
 
 def _predicted(
@@ -237,9 +229,7 @@ def _predicted(
     return source.cached("target", [model], compute, settings=settings)["labels"]
 
 
-def _folds(
-    source: FeatureSource, model: str, stability: Stability, device: str | None
-) -> list[Fold]:
+def _folds(source: FeatureSource, model: str, stability: Stability, device: str | None) -> _Results:
     def compute(read: Inputs) -> list[Fold]:
         return leave_one_domain_out(
             read.moments,
@@ -250,12 +240,12 @@ def _folds(
             device=device,
         )
 
-    return _cached_folds(source, model, compute, stability, device)
+    return _cached(source, model, compute, stability, device)
 
 
 def _folds_by_test(
     source: FeatureSource, model: str, stability: Stability, device: str | None
-) -> dict[str, list[Fold]]:
+) -> dict[str, _Results]:
     def compute(read: Inputs) -> list[Fold]:
         both = leave_two_domains_out(
             read.moments,
@@ -267,30 +257,37 @@ def _folds_by_test(
         )
         return [fold for folds in both.values() for fold in folds]
 
-    folds = _cached_folds(source, model, compute, stability, device, settings="by test, ")
+    folds, transfer = _cached(source, model, compute, stability, device, settings="by test, ")
     each = len(source.domains) - 1
-    return {test: folds[at * each :][:each] for at, test in enumerate(source.domains)}
+    return {test: (folds[at * each :][:each], transfer) for at, test in enumerate(source.domains)}
 
 
-def _cached_folds(
+def _cached(
     source: FeatureSource,
     model: str,
     compute: Callable[[Inputs], list[Fold]],
     stability: Stability,
     device: str | None,
     settings: str = "",
-) -> list[Fold]:
-    """Compute folds or read them from the cache; what gives a warning is computed each time."""
+) -> _Results:
+    """Compute folds and transfer, or read them from the cache.
+
+    What gives a warning is computed each time.
+    """
     warned: list[str] = []
 
     def packed() -> dict[str, NDArray[Any]]:
         read = read_inputs(source, model, device, compact=stability == "robust")
         warned.extend(_warn_of_offset(model, read.moments))
-        return pack(compute(read))
+        transfer = Transfer.of(read.moments, read.training, read.n_features)
+        return pack(compute(read)) | {"skills": transfer.skills}
 
     settings += f"{stability}, {MOMENTS_VERSION}{SharedGroups(source).settings}"
-    arrays = source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
-    return unpack(arrays)
+    arrays = dict(
+        source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
+    )
+    transfer = Transfer(tuple(source.domains), arrays.pop("skills"))
+    return unpack(arrays), transfer
 
 
 def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:

@@ -23,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.backend import Array, backend_of, to_numpy
+from oodzoo.evidence import Spectrum
 from oodzoo.moments import Moments
 
-RIDGES = tuple(10.0**power for power in range(-3, 5))
+RIDGES = tuple(10.0**power for power in range(-2, 4))
 """Values of the ridge, relative to the mean eigenvalue of the centred Gram matrix."""
 
 
@@ -70,24 +71,63 @@ class RidgePath:
             ]
         return cls(moments.mean, moments.class_counts / moments.n, weights)
 
+    @classmethod
+    def of_spectrum(
+        cls, moments: Moments, spectrum: Spectrum, eigenvectors: Array, n_features: int
+    ) -> RidgePath:
+        r"""Do the same as :meth:`of`, given the decomposed Gram matrix :math:`G = VSV^\top`.
+
+        The centred Gram matrix is :math:`G - n\mu\mu^\top`; with
+        :math:`K = (S + \delta)^{-1}` and :math:`u = V^\top\mu` the Sherman–Morrison formula gives
+
+        .. math::
+
+            V^\top(G - n\mu\mu^\top + \delta I)^{-1}V
+            = K + \frac{n}{1 - n u^\top K u} K u u^\top K.
+
+        Features with a large offset are trained on by :meth:`of`: here, they would cancel.
+        """
+        if moments.centred is not None:
+            return cls.of(moments, n_features)
+        backend = backend_of(moments.gram)
+        xp = backend.xp
+        n, mean = moments.n, moments.mean
+        total = float(xp.linalg.trace(moments.gram)) - n * float(xp.sum(mean**2))
+        u = mean @ eigenvectors
+        targets = spectrum.projections.T - u[:, None] * moments.class_counts[None, :]
+        weights = [xp.zeros_like(targets) for _ in RIDGES]
+        for number, ridge in enumerate(RIDGES if total > 0 else ()):
+            kernel = 1 / (spectrum.eigenvalues + ridge * total / min(n, n_features))
+            scaled = kernel * u
+            correction = n / (1 - n * float(xp.sum(scaled * u)))
+            weights[number] = kernel[:, None] * targets + scaled[:, None] * (
+                correction * (scaled @ targets)
+            )
+        unrotated = eigenvectors @ xp.concat(weights, axis=1)
+        C = targets.shape[1]
+        split = [unrotated[:, number * C : (number + 1) * C] for number in range(len(RIDGES))]
+        return cls(mean, moments.class_counts / n, split)
+
     def skills(self, target: Moments) -> NDArray[np.float64]:
         """Compute the skill on other samples for each value of the ridge, (R,).
 
         NaN if these have a single class, since their labels do not vary.
         """
-        moved = target.about(self.mean)
-        xp = backend_of(moved.gram).xp
-        counts, n = moved.class_counts, target.n
+        xp = backend_of(target.gram).xp
+        counts, n = target.class_counts, target.n
         variance = n - float(xp.sum(counts**2)) / n
         if variance <= 0:
             return np.full(len(self.weights), np.nan)
         shares = self.frequencies
-        # ‖Y - 1ȳᵀ‖² and (Φ - 1μᵀ)ᵀ(Y - 1ȳᵀ)
+        # ‖Y - 1ȳᵀ‖², then with Ψ = Φ - 1μᵀ for all weights at once: ΨᵀΨW, and Ψᵀ(Y - 1ȳᵀ)
         squares = n + n * xp.sum(shares**2) - 2 * xp.sum(shares * counts)
-        products = moved.class_sums - moved.feature_sum[:, None] * shares[None, :]
-        errors = [
-            squares - 2 * xp.sum(W * products) + xp.sum(W * (moved.gram @ W)) for W in self.weights
-        ]
+        stacked = xp.concat(self.weights, axis=1)
+        products, sums, class_sums = target.products_about(self.mean, stacked)
+        cross = class_sums - sums[:, None] * shares[None, :]
+        errors = []
+        for number, W in enumerate(self.weights):
+            quadratic = products[:, number * len(shares) : (number + 1) * len(shares)]
+            errors.append(squares - 2 * xp.sum(W * cross) + xp.sum(W * quadratic))
         skills: NDArray[np.float64] = np.clip(1 - to_numpy(xp.stack(errors)) / variance, 0.0, 1.0)
         return skills
 
