@@ -324,7 +324,10 @@ class _Domains:
         correct = predicted == labels
         classes = to_numpy(training.classes)
         stability, slope = training.density.stability(float(feature_density.mean()))
-        recalls = [correct[labels == label].mean() for label in np.unique(labels)]
+        counts = np.bincount(labels)
+        recalls = (
+            np.bincount(labels[correct], minlength=len(counts))[counts > 0] / counts[counts > 0]
+        )
         stopped = to_numpy(training.precisions.converged)
         return Fold(
             domain=name,
