@@ -81,7 +81,7 @@ class Backend:
     def solve_positive(self, matrix: Array, ridge: float, right: Array) -> Array:
         """Solve (A + ridge I) x = right for a positive semi-definite matrix A, by Cholesky."""
         if self.is_numpy:
-            shifted = np.array(matrix, order="F")
+            shifted = np.array(matrix.T, order="F")  # of a symmetric matrix, a plain copy
             shifted.reshape(-1, order="F")[:: len(shifted) + 1] += ridge
             factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
             return scipy.linalg.cho_solve(factor, right, check_finite=False)

@@ -364,15 +364,16 @@ def _checked_features(features: Array, be: Backend, context: str, start: int) ->
     if not xp.isdtype(features.dtype, ("real floating", "integral", "bool")):
         raise InputError(f"{context}: features must be real numbers, got {features.dtype}")
     block = be.float64(features)
-    finite = xp.isfinite(block)
-    if not bool(xp.all(finite)):
-        row, column = np.argwhere(~to_numpy(finite))[0]
+    # NaN and infinite values show in the extremes, so that one more pass is needed for errors only.
+    largest = max(float(xp.max(block)), -float(xp.min(block)))
+    if not math.isfinite(largest):
+        row, column = np.argwhere(~to_numpy(xp.isfinite(block)))[0]
         value = "NaN" if bool(xp.isnan(block[int(row), int(column)])) else "infinite"
         raise InputError(
             f"{context}: feature {column} of sample {start + row} is {value}; remove the sample "
             "or check the model"
         )
-    require_size(float(xp.max(xp.abs(block))), context)
+    require_size(largest, context)
     return block
 
 

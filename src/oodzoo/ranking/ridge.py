@@ -26,7 +26,7 @@ from oodzoo.backend import Array, backend_of, to_numpy
 from oodzoo.evidence import Spectrum
 from oodzoo.moments import Moments
 
-RIDGES = tuple(10.0**power for power in range(-2, 4))
+RIDGES = tuple(10.0**power for power in range(-2, 3))
 """Values of the ridge, relative to the mean eigenvalue of the centred Gram matrix."""
 
 
