@@ -27,7 +27,7 @@ GROUP = "oodzoo.scores"
 """Entry-point group of score plugins."""
 
 RESERVED = (
-    *("unseen", "transfer", "zood", "discriminability", "stability"),
+    *("unseen", "transfer", "zood", "zood_paper", "discriminability", "stability"),
     *("accuracy", "balanced_accuracy", "parameters", "feature_dim", "source_accuracy"),
 )
 """Reserved names: scores and columns of rankings and test beds."""
