@@ -210,12 +210,13 @@ def _show_wide(
 ) -> None:
     """Print columns in as many tables as needed to fit 80 columns, each with those on the left."""
     rest = list(columns)
+    terminal.line(f"{title}:")  # a title of the table would be wrapped to its width
     while rest:
         table = [*left, rest.pop(0)]
         while rest and _width([*table, rest[0]]) <= WIDTH:
             table.append(rest.pop(0))
         head, *rows = zip(*table, strict=True)
-        terminal.table(head, rows, title=title)
+        terminal.table(head, rows)
 
 
 def _width(columns: Iterable[Sequence[str]]) -> int:
