@@ -102,3 +102,25 @@ def pareto_optimal(accuracy: Mapping[str, float], cost: Mapping[str, float | Non
             for b in known
         )
     }
+
+
+def new_domain_interval(
+    values: Sequence[float],
+    image_variances: Sequence[float],
+    weights: Sequence[float] | None = None,
+) -> tuple[float, float]:
+    """Where the value on one more domain lies in 90 % of cases."""
+    m = len(values)
+    w = [1 / m] * m if weights is None else list(weights)
+    squares = sum(x * x for x in w)
+    mean = sum(w[i] * values[i] for i in range(m))
+    between = sum(w[i] * (values[i] - mean) ** 2 for i in range(m)) / (1 - squares)
+    images = sum(w[i] * image_variances[i] for i in range(m))
+    form = [
+        [((w[i] if i == j else 0) - w[i] * w[j]) / (1 - squares) for j in range(m)]
+        for i in range(m)
+    ]
+    freedom = 1 / sum(form[i][j] * form[j][i] for i in range(m) for j in range(m))
+    spread = max(between, images)
+    margin = float(stats.t.isf(0.05, freedom)) * math.sqrt(spread + squares * spread)
+    return mean - margin, mean + margin

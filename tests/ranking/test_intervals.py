@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
+from tests.oracles import intervals as oracle
 from tests.oracles.intervals import probability_of_largest_t, t_statistics
 
 from oodzoo.ranking.intervals import (
@@ -15,6 +16,7 @@ from oodzoo.ranking.intervals import (
     covariance_of_means,
     largest_t_quantile,
     mean_interval,
+    new_domain_interval,
 )
 
 Floats = NDArray[np.float64]
@@ -274,3 +276,88 @@ def test_interval_of_a_weighted_mean_holds_it() -> None:
     weights = np.array([0.5, 0.3, 0.1, 0.1])
     intervals = [mean_interval(rng.normal(size=4), np.zeros(4), weights) for _ in range(2000)]
     assert np.mean([low <= 0 <= high for low, high in intervals]) == pytest.approx(0.9, abs=0.03)
+
+
+# --- a new domain ------------------------------------------------------------------------------
+
+
+@given(
+    seed=st.integers(0, 10_000),
+    m=st.integers(2, 6),
+    weighted=st.booleans(),
+    image_noise=st.sampled_from([0.0, 0.1, 2.0]),
+)
+def test_interval_of_a_new_domain_is_the_formula(
+    seed: int, m: int, weighted: bool, image_noise: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    values, variances = rng.normal(size=m), image_noise * rng.random(m)
+    weights = rng.dirichlet(np.ones(m)) if weighted else None
+    shares = None if weights is None else weights.tolist()
+    expected = oracle.new_domain_interval(values.tolist(), variances.tolist(), shares)
+    found = new_domain_interval(values, variances, weights)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def covered(m: int, weights: Floats | None = None, repeats: int = 4000) -> float:
+    """How often the value on one more domain of the same normal distribution is inside."""
+    rng = np.random.default_rng(m)
+    hits = []
+    for _ in range(repeats):
+        values = 3 + 2 * rng.normal(size=m + 1)
+        low, high = new_domain_interval(values[:m], np.zeros(m), weights)
+        hits.append(low <= values[m] <= high)
+    return float(np.mean(hits))
+
+
+ERROR = 3.5 * np.sqrt(0.9 * 0.1 / 4000)
+"""Of a share of 0.9 in 4000 repeats."""
+
+
+@pytest.mark.parametrize("m", [3, 4, 6])
+def test_interval_of_a_new_domain_holds_it(m: int) -> None:
+    assert covered(m) == pytest.approx(0.9, abs=ERROR)
+
+
+@pytest.mark.parametrize("weights", [(0.4, 0.3, 0.3), (0.5, 0.3, 0.1, 0.1), (0.5, 0.25, 0.25, 0)])
+def test_interval_of_a_new_domain_holds_it_with_weights(weights: tuple[float, ...]) -> None:
+    """Degrees of freedom of a weighted variance are an approximation."""
+    assert covered(len(weights), np.array(weights)) == pytest.approx(0.9, abs=0.025)
+
+
+def test_interval_of_a_new_domain_holds_it_where_images_are_few() -> None:
+    """Domains do not differ; what is measured on each differs by its images alone."""
+    rng = np.random.default_rng(0)
+    hits = []
+    for _ in range(4000):
+        correct = rng.random((5, 30)) < 0.7
+        values, variances = correct.mean(axis=1), correct.var(axis=1, ddof=1) / 30
+        low, high = new_domain_interval(values[:4], variances[:4])
+        hits.append(low <= values[4] <= high)
+    assert np.mean(hits) >= 0.9
+
+
+@given(seed=st.integers(0, 10_000), m=st.integers(2, 5))
+def test_a_new_domain_is_less_certain_than_the_mean(seed: int, m: int) -> None:
+    rng = np.random.default_rng(seed)
+    values, variances, weights = rng.normal(size=m), rng.random(m), rng.dirichlet(np.ones(m))
+    low, high = mean_interval(values, variances, weights)
+    lowest, highest = new_domain_interval(values, variances, weights)
+    assert lowest < low < high < highest
+    assert lowest + highest == pytest.approx(2 * values @ weights, abs=1e-6 * (highest - lowest))
+
+
+def test_a_domain_of_no_weight_says_nothing_about_a_new_one() -> None:
+    values, variances = np.array([0.5, 0.7, 0.6, 9.0]), np.full(4, 0.01)
+    weights = np.array([1.0, 1.0, 1.0, 0.0]) / 3
+    np.testing.assert_allclose(
+        new_domain_interval(values, variances, weights),
+        new_domain_interval(values[:3], variances[:3]),
+    )
+
+
+def test_one_domain_says_nothing_about_a_new_one() -> None:
+    nothing = (-np.inf, np.inf)
+    assert new_domain_interval(np.array([0.7]), np.zeros(1)) == nothing
+    weights = np.array([0.0, 1.0])
+    assert new_domain_interval(np.array([0.7, 0.9]), np.zeros(2), weights) == nothing
