@@ -226,6 +226,61 @@ def test_moments_about_the_mean_survive_a_large_offset(parts: int, device: str |
         np.testing.assert_allclose(to_numpy(moments.gram), Phi.T @ Phi, rtol=1e-12)
 
 
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_moments_about_a_shift(sample: Any, device: str | None) -> None:
+    if device is not None:
+        torch_or_skip()
+    Phi, y = sample
+    shift = np.linspace(-3, 4, 7)
+    moments = Moments.of(Phi, y, 3, device=device)
+    moved = moments.about(backend(device).float64(shift))
+    assert_same(moved, Moments.of(Phi - shift, y, 3))
+    assert_same(moments, Moments.of(Phi, y, 3), rtol=0)  # not changed
+    back = moved.about(backend(device).float64(-shift))
+    assert_same(back, moments)
+    zero = moments.about(moments.mean)
+    np.testing.assert_allclose(to_numpy(zero.feature_sum), 0, atol=1e-12)
+    np.testing.assert_allclose(to_numpy(zero.gram) / 50, to_numpy(moments.covariance), atol=1e-12)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_moments_about_a_shift_survive_a_large_offset(parts: int, device: str | None) -> None:
+    """About the mean of other samples that have the same offset, too."""
+    if device is not None:
+        torch_or_skip()
+    for ratio in (1e4, 1e6, 1e8):
+        Phi, y, spread = offset(ratio)
+        other, _, other_spread = offset(ratio, seed=1)
+        pieces = np.array_split(np.arange(60), parts)
+        moments = merge(Moments.of(Phi[p], y[p], 3, device=device) for p in pieces)
+        mean = Moments.of(other, y, 3, device=device).mean
+        exact = Moments.of(spread - other_spread.mean(axis=0), y, 3)
+        moved = moments.about(mean)
+        for name in FIELDS:
+            np.testing.assert_allclose(
+                to_numpy(getattr(moved, name)), getattr(exact, name), atol=1e-12 * ratio
+            )
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+@pytest.mark.parametrize("ratio", [1.0, 1e4, 1e8])
+def test_products_about_a_shift(ratio: float, device: str | None) -> None:
+    """The same as from all moments about the shift, without the loss at a large offset."""
+    if device is not None:
+        torch_or_skip()
+    Phi, y, spread = offset(ratio)
+    other, _, other_spread = offset(ratio, seed=1)
+    moments, mean = Moments.of(Phi, y, 3, device=device), other.mean(axis=0)
+    Psi = spread - other_spread.mean(axis=0)
+    weights = np.random.default_rng(2).normal(size=(5, 4))
+    float64 = backend(device).float64
+    found = moments.products_about(float64(mean), float64(weights))
+    expected = (Psi.T @ (Psi @ weights), Psi.sum(axis=0), Psi.T @ np.eye(3)[y])
+    for one, other_one in zip(found, expected, strict=True):
+        np.testing.assert_allclose(to_numpy(one), other_one, atol=1e-11 + 3e-12 * ratio)
+
+
 def test_ordinary_features_are_not_centred() -> None:
     """Not even if each block is a single sample, which has no spread."""
     Phi, y, _ = offset(3.0)
