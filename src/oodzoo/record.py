@@ -16,7 +16,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
 from oodzoo.testbed.bed import TestBed
 
-SCHEMA = 2
+SCHEMA = 3
 NAME = "run.json"
 LOCAL = "local.json"
 

@@ -59,7 +59,7 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
     outcome = run(*arguments(digits, tmp_path / "run"))
     assert outcome.code == 0, outcome.err
     assert len(calls) == 1
-    for words in ("90 images, 3 domains", "discr.", "F. Selection", "w. tau"):
+    for words in ("90 images, 3 domains", "evid.", "F. Selection", "w. tau"):
         assert words in outcome.out
     assert str(tmp_path / "run" / "model") in outcome.out
 

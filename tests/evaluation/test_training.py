@@ -23,8 +23,9 @@ def test_a_view_has_the_training_domains_only() -> None:
 
 
 def grouped(data: Any) -> list[str | None]:
-    """Eight groups, which occur in all domains, and a sample without one."""
-    groups = np.random.default_rng(0).integers(0, 8, len(data[1])).astype(str).tolist()
+    """Four groups of each domain, four that occur in all, and a sample without one."""
+    numbers = np.random.default_rng(0).integers(0, 8, len(data[1])).tolist()
+    groups = [f"{d} {n}" if n < 4 else str(n) for n, d in zip(numbers, data[2], strict=True)]
     return [None, *groups[1:]]
 
 

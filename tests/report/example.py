@@ -12,6 +12,7 @@ from oodzoo.evaluation.metrics import Measures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation
 from oodzoo.evaluation.result import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
+from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.record import DataSummary, Run, Stage
 from oodzoo.selection.select import ClassSelection, ModelSelection, SelectionSummary
 from oodzoo.testbed.bed import ScoreResult, TestBed
@@ -29,14 +30,16 @@ def example_run(
     domains: Sequence[str] = DOMAINS,
     classes: Sequence[str] = CLASSES,
     models: Sequence[str] | None = None,
+    score: str = "unseen",
+    target: bool = False,
 ) -> Run:
-    """A run with all parts that the report shows."""
+    """A run with all parts that the report shows; with `target`, ranked for images of a target."""
     rng = random.Random(0)
     names = list(models or [f"model_{at:03d}_imagenet" for at in range(n_models)])
-    ranking = _ranking(rng, names, domains)
+    ranking = _ranking(rng, names, domains, score, target)
     return Run(
         command="oodzoo run photos/ --zoo zoo.toml --out job/",
-        settings={"top_k": [1, 2, 3, 5], "score": "zood", "protocol": "fast", "seed": 0},
+        settings={"top_k": [1, 2, 3, 5], "score": score, "protocol": "fast", "seed": 0},
         versions={"oodzoo": "0.2.0", "python": "3.11.2", "numpy": "2.3.4", "onnxruntime": "1.23.2"},
         machine={"cores": 2, "system": "Linux-6.1-x86_64"},
         stages=(
@@ -64,15 +67,17 @@ def without(run: Run, part: str) -> Run:
     return replace(run, **absent)
 
 
-def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -> Ranking:
+def _ranking(
+    rng: random.Random, names: Sequence[str], domains: Sequence[str], score: str, target: bool
+) -> Ranking:
     rows = []
     for at, model in enumerate(names):
         skill = 1 - at / max(len(names), 2)
         folds = tuple(
             FoldRow(
                 domain,
-                score=0.3 * skill - 0.3 + rng.gauss(0, 0.05),
-                transfer=10 + 40 * skill,
+                score=0.3 * skill - 0.3 + rng.gauss(0, 0.05) if score in FOLD_SCORES else None,
+                transfer=min(100.0, max(0.0, 60 * skill + rng.gauss(0, 8))),
                 discriminability=0.35 * skill - 0.3 + rng.gauss(0, 0.05),
                 stability=-1.5 * rng.random(),
                 accuracy=min(100.0, max(5.0, 30 + 45 * skill + rng.gauss(0, 12))),
@@ -83,27 +88,32 @@ def _ranking(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -
         accuracy = fmean(fold.accuracy for fold in folds)
         discriminability = fmean(fold.discriminability for fold in folds)
         stability = fmean(fold.stability for fold in folds)
+        zood = discriminability + stability / 21
         rows.append(
             Row(
                 rank=at + 1,
                 model=model,
-                score=discriminability + stability / 21,
-                evidence=0.2 * skill,
-                transfer=10 + 40 * skill,
+                score=zood if score == "zood" else 2 * skill - 1,
+                evidence=0.6 * skill - 0.8 + rng.gauss(0, 0.05),
+                transfer=fmean(fold.transfer or 0.0 for fold in folds),
                 discriminability=discriminability,
                 stability=stability,
                 expected_accuracy=accuracy,
                 accuracy_interval=(accuracy - 14.25, accuracy + 14.25),
-                rank_interval=(max(1, at - 5), min(len(names), at + 6)),
+                rank_interval=(
+                    (max(1, at - 5), min(len(names), at + 6)) if score in FOLD_SCORES else None
+                ),
                 tied=tuple(name for name in names[max(0, at - 3) : at + 4] if name != model),
                 pareto_optimal=at % 5 == 0,
                 folds=folds,
                 feature_dim=1280,
                 parameters=2_974_377 + at,
                 milliseconds=17.929435617142776 / (at + 1),
+                licence="apache-2.0",
+                agreement=95 * skill if target else None,
             )
         )
-    return Ranking("zood", tuple(rows))
+    return Ranking(score, tuple(rows))
 
 
 def _selection(
@@ -150,7 +160,7 @@ def _evaluation(rng: random.Random, names: Sequence[str], domains: Sequence[str]
     ratio = dict.fromkeys(domains, 0.213)
     return Evaluation(
         protocol="fast",
-        score="zood",
+        score="unseen",
         top_k=3,
         trials=3,
         domains=tuple(domains),

@@ -63,6 +63,9 @@ RUNS: dict[str, Callable[[], Run]] = {
         classes=["<i>", '"', "'", "a,b", "=1+1"],
     ),
     "alike": _alike_run,
+    "target": lambda: example_run(target=True),
+    "zood": lambda: example_run(score="zood"),
+    "other": lambda: example_run(score="regularized_h_score"),
     "many": lambda: example_run(
         200,
         [f"domain number {at} of many" for at in range(20)],
@@ -180,7 +183,7 @@ def test_no_grid_line_crosses_a_name_on_a_phone(view: Callable[..., Any]) -> Non
 
 def test_scores_are_on_the_first_screen_of_a_phone(view: Callable[..., Any]) -> None:
     cell = view(width=390).locator("#table-scores tbody td").first
-    assert cell.inner_text() == "0.90"
+    assert cell.inner_text() == "0.0"  # regret
     box = cell.bounding_box()
     assert box["x"] + box["width"] <= 390
 
@@ -238,7 +241,7 @@ def test_csv_downloads_equal_the_run(view: Callable[..., Any], tmp_path: Path) -
         rows = list(csv.DictReader(file))
     for row, given in zip(rows, ranking.rows, strict=True):
         assert row["model"] == given.model
-        assert float(row["discriminability"]) == given.discriminability
+        assert float(row["evidence"]) == given.evidence
         interval = (float(row["accuracy_low"]), float(row["accuracy_high"]))
         assert interval == given.accuracy_interval
 
@@ -256,14 +259,14 @@ def test_dark_mode_follows_the_system_and_the_button(view: Callable[..., Any]) -
 
 def test_marks_have_tooltips(view: Callable[..., Any]) -> None:
     shown = view()
-    mark = shown.locator("#ranking .wide .bar.discriminability").last
+    mark = shown.locator("#ranking .wide .bar.evidence").last
     mark.scroll_into_view_if_needed()
     # a scroll hides the tip, so let it end first
     shown.evaluate("new Promise((go) => requestAnimationFrame(() => requestAnimationFrame(go)))")
     mark.hover()
     tip = shown.locator("#tip")
     assert tip.is_visible()
-    assert tip.inner_text().startswith("model_026_imagenet\ndiscriminability \N{MINUS SIGN}0.")
+    assert tip.inner_text().startswith("model_026_imagenet\nevidence \N{MINUS SIGN}0.")
     shown.keyboard.press("Escape")
     assert tip.is_hidden()
 

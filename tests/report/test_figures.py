@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,20 +30,21 @@ from oodzoo.report.figures import (
 from oodzoo.testbed import Column, compare, judge, paper
 
 ALL = {
-    "ranking", "discriminability-by-domain", "stability-by-domain", "held-out-domains", "accuracy",
+    "ranking", "transfer-by-domain", "accuracy-by-domain", "held-out-domains", "accuracy",
     "accuracy-over-k", "inclusion-probabilities", "scores",
 }  # fmt: skip
 START = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
 
 
-def ranking(score: str = "zood") -> oodzoo.Ranking:
+def ranking(score: str = "unseen", *, target: bool = False) -> oodzoo.Ranking:
     rng = np.random.default_rng(0)
     y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
     features = {
         name: np.stack([y, 1 - y], 1) + noise * rng.normal(size=(120, 2))
         for name, noise in (("good", 0.3), ("fair", 1.0), ("poor", 3.0))
     }
-    return oodzoo.rank(features, y, domains, score=score)
+    images = {name: array[:40] + 0.1 for name, array in features.items()}
+    return oodzoo.rank(features, y, domains, score=score, target=images if target else None)
 
 
 def widths(ax: Axes) -> list[float]:
@@ -65,16 +67,48 @@ def test_a_ranking_is_drawn_from_the_best_down() -> None:
     figure = shown.plot()
     first, second, accuracy = figure.axes
     assert [name.split()[0] for name in row_names(first)] == [row.model for row in shown.rows]
-    assert widths(first) == [row.discriminability for row in shown.rows]
-    assert widths(second) == [row.stability for row in shown.rows]
+    assert widths(first) == [row.evidence for row in shown.rows]
+    assert widths(second) == [row.transfer for row in shown.rows]
+    ticks = [abscissas(line) for line in second.lines[:3]]
+    assert ticks == [[fold.transfer for fold in row.folds] for row in shown.rows]
     assert first.get_ylim()[0] > first.get_ylim()[1]
     intervals = [tuple(x) for x in (abscissas(line) for line in accuracy.lines) if len(x) == 2]
     assert intervals == [row.accuracy_interval for row in shown.rows]
 
 
-def test_another_score_has_a_panel_of_its_own() -> None:
-    panels = [ax.get_title() for ax in ranking("logme").plot().axes]
-    assert panels == ["logme", "discriminability", "stability", "expected accuracy, %"]
+def panels(shown: oodzoo.Ranking) -> list[str]:
+    *terms, last = [ax.get_title() for ax in shown.plot().axes]
+    assert last == "expected accuracy, %"
+    return terms
+
+
+def test_panels_are_the_terms_of_the_score() -> None:
+    assert panels(ranking()) == ["evidence", "transfer, %"]
+    assert panels(ranking(target=True)) == ["evidence", "transfer, %", "agreement, %"]
+    assert panels(ranking("zood")) == ["discriminability", "stability"]
+    assert panels(ranking("knn")) == ["knn", "evidence", "transfer, %"]
+
+
+def caption(shown: oodzoo.Ranking) -> str:
+    return str(shown.plot().get_supxlabel())
+
+
+def test_the_caption_says_what_the_dots_are() -> None:
+    shown = caption(ranking())
+    assert "accuracy expected on an unseen domain, with the 90 % interval for a new domain" in shown
+    assert "the choice is repeated" in shown
+    assert "the choice is repeated" not in caption(ranking("knn"))
+    assert "accuracy expected on the target" in caption(ranking(target=True))
+
+
+def test_a_heat_map_leaves_out_what_is_not_known() -> None:
+    shown = ranking()
+    first, *others = shown.rows
+    folds = (replace(first.folds[0], transfer=None), *first.folds[1:])
+    less = replace(shown, rows=(replace(first, folds=folds), *others))
+    assert less.plot()._repr_png_()  # type: ignore[attr-defined]
+    (image,) = plot_term(less, "transfer").axes[0].images
+    assert np.isnan(np.asarray(image.get_array(), np.float64)).sum() == 1
 
 
 def test_a_heat_map_shows_the_folds(run: Run) -> None:

@@ -24,14 +24,18 @@ def with_first(run: Run, **changes: Any) -> Run:
 def test_the_top_model_is_recommended(run: Run, read: Reader) -> None:
     assert run.ranking is not None
     best = run.ranking.rows[0]
-    expected = f"expect about {best.expected_accuracy:.0f} % on an unseen domain."
+    low, high = best.accuracy_interval
+    interval = f"({low:.0f}–{high:.0f} %)"
+    expected = f"expect about {best.expected_accuracy:.0f} % {interval} on an unseen domain."
     assert f"Use {best.model}: {expected}" in read.text
 
 
 def test_no_model_is_recommended_if_it_may_rank_last(run: Run) -> None:
-    unsure = with_first(run, rank_interval=(1, 27), expected_accuracy=53.2)
+    changes = {"expected_accuracy": 53.2, "accuracy_interval": (40.0, 66.4)}
+    unsure = with_first(run, rank_interval=(1, 27), **changes)
     text = Reader(page(unsure)).text
-    assert "No clear winner: model_000_imagenet leads with about 53 % on an unseen domain" in text
+    expected = "leads with about 53 % (40–66 %) on an unseen domain."
+    assert f"No clear winner: model_000_imagenet {expected}" in text
     assert "Use model" not in text
     assert not headline(unsure).clear
     assert headline(with_first(run, rank_interval=(1, 26))).clear
@@ -72,10 +76,24 @@ def test_the_first_finding_of_the_evaluation(run: Run) -> None:
     assert len(headline(replace(run, evaluation=None)).remarks) == 1
 
 
+def test_with_images_of_the_target_the_accuracy_is_expected_there() -> None:
+    shown = headline(example_run(3, target=True))
+    assert shown.sentence.endswith("on the target.")
+    assert shown.tiles[0].label == "expected accuracy on the target"
+
+
+def test_the_choice_is_part_of_the_estimate_only_if_it_is_repeated() -> None:
+    words = "the choice of the model is part of the estimate"
+    assert headline(example_run(3)).tiles[0].note.endswith(words)
+    assert words not in headline(example_run(3, score="knn")).tiles[0].note
+    assert words not in headline(example_run(1)).tiles[0].note
+
+
 def test_tiles(run: Run) -> None:
     assert run.evaluation is not None
+    interval = "90 % interval for a new domain: 69–98 %"
     assert [(tile.value, tile.note) for tile in headline(run).tiles] == [
-        ("71.2 %", "90 % interval of the mean: 57–85 %"),
+        ("83.7 %", f"{interval}; the choice of the model is part of the estimate"),
         ("1st of 27", "90 % interval of the rank: 1–6"),
         (f"{run.evaluation.selection.average:.1f} %", "with 21 % of the features"),
         ("1,400", "4 domains, 7 classes"),

@@ -96,7 +96,7 @@ def test_both_ends_of_a_range_stay_together(run: Run) -> None:
     assert run.ranking is not None
     low, high = run.ranking.rows[0].accuracy_interval
     together = f'<span class="together">{low:.0f}–{high:.0f}\N{NO-BREAK SPACE}%</span>'
-    assert f"interval of the mean: {together}" in page(run)
+    assert f"interval for a new domain: {together}" in page(run)
 
 
 def test_size_of_27_models(run: Run) -> None:
@@ -127,14 +127,22 @@ def test_optional_numbers_may_be_missing(run: Run) -> None:
     assert run.evaluation is not None
     assert run.testbed is not None
     rows = [
-        replace(row, rank_interval=None, parameters=None, milliseconds=None, tied=())
+        replace(
+            row,
+            rank_interval=None,
+            parameters=None,
+            milliseconds=None,
+            licence=None,
+            tied=(),
+            folds=tuple(replace(fold, score=None, transfer=None) for fold in row.folds),
+        )
         for row in run.ranking.rows
     ]
     top_k = dict(zip(DOMAINS, (1, 2, 3, 3), strict=True))
     undefined = replace(run.testbed.scores["leep"], weighted_tau=None, interval=None, tau=None)
     less = replace(
         run,
-        ranking=replace(run.ranking, score="logme", rows=tuple(rows)),
+        ranking=replace(run.ranking, score="knn", rows=tuple(rows)),
         evaluation=replace(run.evaluation, top_k=top_k, baselines={}, ablation={}),
         testbed=replace(run.testbed, scores=run.testbed.scores | {"leep": undefined}),
     )
@@ -153,11 +161,12 @@ def test_one_model_one_domain_one_class() -> None:
 
 def test_constant_values(run: Run) -> None:
     assert run.ranking is not None
-    zero: dict[str, Any] = {"discriminability": 0.0, "stability": 0.0}
+    zero: dict[str, Any] = {"transfer": 0.0, "discriminability": 0.0, "stability": 0.0}
     rows = [
         replace(
             row,
             **zero,
+            evidence=0.0,
             score=0.0,
             expected_accuracy=0.0,
             accuracy_interval=(0.0, 0.0),

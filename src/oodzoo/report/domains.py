@@ -1,4 +1,4 @@
-"""The section "Results by domain": accuracy and score terms on each held-out domain.
+"""The section "Results by domain": accuracy and terms of the score on each domain.
 
 :func:`domain_accuracies` and :func:`term_by_domain` prepare what the page and
 :mod:`oodzoo.report.figures` draw.
@@ -23,8 +23,10 @@ from oodzoo.report.chart import (
     mark,
     percent,
 )
-from oodzoo.report.numbers import number, shortened, text_width
+from oodzoo.report.expected import choice_is_repeated
+from oodzoo.report.numbers import is_number, number, shortened, text_width
 from oodzoo.report.svg import Drawing
+from oodzoo.report.terms import TERMS, Term, domain_terms
 
 
 @dataclass(frozen=True)
@@ -41,16 +43,12 @@ class DomainAccuracy:
 
 @dataclass(frozen=True)
 class TermByDomain:
-    """A term of the score: one row of values per model, one column per held-out domain."""
+    """A term: one row of values per model, one column per domain; None where it is not known."""
 
-    term: str
+    term: Term
     models: tuple[str, ...]
     domains: tuple[str, ...]
-    values: tuple[tuple[float, ...], ...]
-
-    @property
-    def title(self) -> str:
-        return f"{self.term.capitalize()} on each held-out domain"
+    values: tuple[tuple[float | None, ...], ...]
 
 
 def domain_accuracies(ranking: Ranking) -> list[DomainAccuracy]:
@@ -63,9 +61,9 @@ def domain_accuracies(ranking: Ranking) -> list[DomainAccuracy]:
 
 
 def term_by_domain(ranking: Ranking, term: str) -> TermByDomain:
-    """The values of "discriminability" or "stability" for each model and held-out domain."""
+    """The values of a term ("transfer", "accuracy", …) for each model and domain."""
     return TermByDomain(
-        term,
+        TERMS[term],
         tuple(row.model for row in ranking.rows),
         tuple(fold.domain for fold in ranking.rows[0].folds),
         tuple(tuple(getattr(fold, term) for fold in row.folds) for row in ranking.rows),
@@ -73,12 +71,12 @@ def term_by_domain(ranking: Ranking, term: str) -> TermByDomain:
 
 
 def domains_section(ranking: Ranking) -> Section:
-    """The accuracy on each held-out domain, and heat maps of both terms."""
+    """The accuracy on each held-out domain, and heat maps of terms."""
     lead = (
-        "The same quantities for each held-out domain. A model that is good on average can fail "
-        "on one domain, and a domain can be hard for all models."
+        "Each domain on its own. A model that is good on average can fail on one domain, and a "
+        "domain can be hard for all models."
     )
-    terms = [term_by_domain(ranking, term) for term in ("discriminability", "stability")]
+    terms = [term_by_domain(ranking, term.name) for term in domain_terms(ranking)]
     blocks = [_accuracy_figure(ranking), *map(_term_figure, terms)]
     return Section("domains", "Results by domain", lead, blocks, short="Domains")
 
@@ -111,9 +109,15 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
         lowest, highest = min(each.models.values()), each.models[best]
         deficit = overall - each.mean
         rows.append([each.domain, each.mean, deficit, lowest, highest, best, each.models[first]])
+    note = " Deficit: percentage points below that mean."
+    if choice_is_repeated(ranking):
+        note += (
+            f" {first} was chosen with the results on all of these domains; its expected accuracy, "
+            "for which the choice is repeated, may differ from the mean of its results here."
+        )
     return Figure(
         title="Accuracy on each held-out domain",
-        text=f"{summary} Deficit: percentage points below that mean.",
+        text=summary + note,
         chart=_accuracy_chart(domains, first, summary),
         legend=[
             Key("stroke", "line", "one model"),
@@ -131,7 +135,7 @@ def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: 
 
     def draw(size: Size) -> Drawing:
         height, top = (52, 44) if size.narrow else (36, 44)
-        left, right = (10, size.width - 76) if size.narrow else (200, size.width - 90)
+        left, right = (16, size.width - 76) if size.narrow else (200, size.width - 90)
         bottom = top + height * len(domains)
         title = "Accuracy on each held-out domain"
         drawing = Drawing(size.width, bottom + 8, title, description)
@@ -176,27 +180,37 @@ NAME = 18
 """Height of a name above its cells on narrow screens."""
 
 
+NOTES = {
+    "transfer": "How well the other domains, each on its own, predict the labels of a domain, on "
+    "average: the share of their variance. ",
+    "accuracy": "Accuracy in percent of a linear model trained on the other domains. ",
+}
+"""What a term means for a single domain, where the page does not say it before."""
+
+
 def _term_figure(data: TermByDomain) -> Figure:
+    term, digits = data.term, min(data.term.digits, 2)
     cells = [
         (value, model, domain)
         for model, line in zip(data.models, data.values, strict=True)
         for domain, value in zip(data.domains, line, strict=True)
+        if is_number(value)
     ]
     (low, low_model, low_domain), (high, high_model, high_domain) = min(cells), max(cells)
-    summary = (
-        f"From {number(low, 2)} ({low_model} on {low_domain}) "
-        f"to {number(high, 2)} ({high_model} on {high_domain})."
+    summary = NOTES.get(term.name, "") + (
+        f"From {number(low, digits)}{term.unit} ({low_model} on {low_domain}) "
+        f"to {number(high, digits)}{term.unit} ({high_model} on {high_domain})."
     )
     more = len(data.models) > MOST_ROWS
     note = f" The chart shows the first {MOST_ROWS} models; the table lists all." if more else ""
     columns = [Column("Model", "model", text=True)]
-    columns += [Column(domain, domain, 3) for domain in data.domains]
+    columns += [Column(domain, domain, term.digits) for domain in data.domains]
     rows = [[model, *line] for model, line in zip(data.models, data.values, strict=True)]
     return Figure(
-        title=data.title,
+        title=term.by_domain,
         text=summary + note,
         chart=_heat_map(data, summary),
-        table=Table(f"{data.term}-by-domain", data.title, columns, rows),
+        table=Table(f"{term.name}-by-domain", term.by_domain, columns, rows),
     )
 
 
@@ -207,9 +221,10 @@ def _heat_map(data: TermByDomain, description: str) -> Chart:
     other cells in one shade. Rows are numbered, as shortened names may look alike.
     """
     models, domains, values = data.models[:MOST_ROWS], data.domains, data.values[:MOST_ROWS]
-    known = sorted(value for line in values for value in line)
+    known = sorted(value for line in values for value in line if is_number(value)) or [0.0]
     beyond = len(known) // 20
     low, high = known[beyond], known[-1 - beyond]
+    digits = min(data.term.digits, 2)
 
     def draw(size: Size) -> Drawing:
         left, above = (0, NAME) if size.narrow else (286, 0)
@@ -220,7 +235,8 @@ def _heat_map(data: TermByDomain, description: str) -> Chart:
         )
         longest = max(text_width(shortened(name, 100, 11), 11) for name in domains)
         top = longest + 14 if upright else 30
-        drawing = Drawing(size.width, top + height * len(models) + 34, data.title, description)
+        bottom = top + height * len(models)
+        drawing = Drawing(size.width, bottom + 34, data.term.by_domain, description)
         for at, name in enumerate(domains):
             _draw_domain(drawing, left + width * at, top, width, name, upright)
         for line, model in enumerate(models):
@@ -229,16 +245,17 @@ def _heat_map(data: TermByDomain, description: str) -> Chart:
             drawing.text(20, baseline, str(line + 1), "rank", end="end")
             drawing.name(28, baseline, model, (left or size.width) - 38)
             for at, value in enumerate(values[line]):
-                x, shown = left + width * at, number(value, 2)
-                share = min(max((value - low) / (high - low), 0), 1) if high > low else 0.5
-                tip = f"{model}\n{domains[at]}: {shown}"
-                _draw_cell(drawing, x + 0.5, y + 0.5, width - 1, ROW - 1, share, data_tip=tip)
+                x, shown = left + width * at, number(value, digits)
+                if is_number(value):
+                    share = min(max((value - low) / (high - low), 0), 1) if high > low else 0.5
+                    tip = f"{model}\n{domains[at]}: {shown}{data.term.unit}"
+                    _draw_cell(drawing, x + 0.5, y + 0.5, width - 1, ROW - 1, share, data_tip=tip)
                 if width >= 40:
                     drawing.text(x + width / 2, y + 15, shown, "cell", end="middle")
-        ends = (f"≤ {number(low, 2)}", f"≥ {number(high, 2)}")
+        ends = (f"≤ {number(low, digits)}", f"≥ {number(high, digits)}")
         if not beyond:
-            ends = (number(low, 2), number(high, 2))
-        _draw_key(drawing, left, top + height * len(models) + 12, *ends)
+            ends = (number(low, digits), number(high, digits))
+        _draw_key(drawing, left, bottom + 12, *ends)
         return drawing
 
     return in_both_sizes(draw)

@@ -26,7 +26,9 @@ from oodzoo.errors import InputError
 from oodzoo.report.chart import MOST_ROWS
 from oodzoo.report.combination import comparison, curves
 from oodzoo.report.domains import domain_accuracies, term_by_domain
+from oodzoo.report.expected import choice_is_repeated, interval_words, where
 from oodzoo.report.numbers import number, shortened
+from oodzoo.report.terms import Term, domain_terms, terms_of
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.result import Evaluation
@@ -81,8 +83,8 @@ def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:
     if ranking := run.ranking:
         top = dataclasses.replace(ranking, rows=ranking.rows[:MOST_ROWS])
         figures["ranking"] = partial(plot_ranking, top)
-        for term in ("discriminability", "stability"):
-            figures[f"{term}-by-domain"] = partial(plot_term, top, term)
+        for term in domain_terms(top):
+            figures[f"{term.name}-by-domain"] = partial(plot_term, top, term.name)
         figures["held-out-domains"] = partial(plot_domains, ranking)
     if evaluation := run.evaluation:
         figures["accuracy"] = partial(plot_comparison, evaluation)
@@ -105,16 +107,16 @@ def plot_ranking(ranking: Ranking) -> Figure:
     """
     rows = ranking.rows
     places = np.arange(len(rows))
-    terms = ["discriminability", "stability"]
-    names = terms if ranking.score in ("zood", "accuracy", *terms) else ["score", *terms]
-    width = 2.4 * (len(names) + 1) + 2.6
-    figure, axes = _figure(width, 0.27 * len(rows) + 1.5, 1, len(names) + 1, sharey=True)
-    for ax, name in zip(axes, names, strict=False):
-        ax.barh(places, [getattr(row, name) for row in rows], height=0.7, color=BLUE, alpha=0.6)
-        if name in terms:
+    terms = terms_of(ranking)
+    width = 2.4 * (len(terms) + 1) + 2.6
+    figure, axes = _figure(width, 0.27 * len(rows) + 1.7, 1, len(terms) + 1, sharey=True)
+    for ax, term in zip(axes, terms, strict=False):
+        values = np.array([getattr(row, term.name) for row in rows], np.float64)
+        ax.barh(places, values, height=0.7, color=BLUE, alpha=0.6)
+        if term.by_domain:
             for place, row in enumerate(rows):
-                _ticks(ax, place, [getattr(fold, name) for fold in row.folds])
-        _title(ax, ranking.score if name == "score" else name)
+                _ticks(ax, place, [getattr(fold, term.name) for fold in row.folds])
+        _title(ax, ranking.score if term.name == "score" else _panel(term))
         ax.axvline(0, color=INK, linewidth=0.6)
     for place, row in enumerate(rows):
         axes[-1].plot(row.accuracy_interval, [place] * 2, color=ORANGE, linewidth=2, alpha=0.7)
@@ -125,14 +127,23 @@ def plot_ranking(ranking: Ranking) -> Figure:
     _names(axes[0], [_label(row.rank, row.rank_interval, row.model) for row in rows])
     axes[0].set_ylim(len(rows) - 0.4, -0.6)
     figure.suptitle(f"Models by {ranking.score}, best first", fontsize=11, parse_math=False)
-    figure.supxlabel(
-        "ticks: single held-out domains; dots: their mean, with its 90 % interval", fontsize=8
+    caption = (
+        f"ticks: single held-out domains; dots: accuracy expected {where(ranking)}, with the "
+        f"{interval_words(ranking)}"
     )
+    if choice_is_repeated(ranking):
+        caption += "\nrank 1: the choice is repeated for each domain, without the results on it"
+    figure.supxlabel(caption, fontsize=8)
     return figure
 
 
-def _ticks(ax: Axes, place: float, values: Sequence[float]) -> None:
-    ax.plot(values, [place] * len(values), "|", color=INK, markersize=6, alpha=0.8)
+def _panel(term: Term) -> str:
+    return term.title.lower() + (", %" if term.unit else "")
+
+
+def _ticks(ax: Axes, place: float, values: Sequence[float | None]) -> None:
+    known = [value for value in values if value is not None]
+    ax.plot(known, [place] * len(known), "|", color=INK, markersize=6, alpha=0.8)
 
 
 def _label(rank: int, interval: tuple[int, int] | None, model: str) -> str:
@@ -141,16 +152,20 @@ def _label(rank: int, interval: tuple[int, int] | None, model: str) -> str:
 
 
 def plot_term(ranking: Ranking, term: str) -> Figure:
-    """A heat map of "discriminability" or "stability" by model and held-out domain."""
+    """A heat map of a term by model and domain.
+
+    The term is "transfer", "accuracy", "discriminability" or "stability"; cells that are not known
+    are empty.
+    """
     data = term_by_domain(ranking, term)
     width, height = 4 + 0.8 * len(data.domains), 1.4 + 0.26 * len(data.models)
     figure, (ax,) = _figure(width, height)
-    image = ax.imshow(data.values, cmap="Blues", aspect="auto")
+    image = ax.imshow(np.array(data.values, np.float64), cmap="Blues", aspect="auto")
     figure.colorbar(image, ax=ax)
     _names(ax, [_short(model) for model in data.models])
     domains = [_short(domain) for domain in data.domains]
     ax.set_xticks(range(len(domains)), domains, rotation=45, ha="right", parse_math=False)
-    _title(ax, data.title)
+    _title(ax, data.term.by_domain + (", %" if data.term.unit else ""))
     return figure
 
 

@@ -10,6 +10,7 @@ from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, Run
 from oodzoo.report.data import dimensions
+from oodzoo.report.expected import choice_is_repeated, interval_text, where
 from oodzoo.report.numbers import listed, number, span
 
 
@@ -42,7 +43,8 @@ def headline(run: Run) -> Headline:
         return Headline("This run has no ranking yet.", tiles=data_tiles)
     first, n_models = run.ranking.rows[0], len(run.ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
-    expected = f"about {number(first.expected_accuracy)} % on an unseen domain."
+    interval = span(*first.accuracy_interval)
+    expected = f"about {number(first.expected_accuracy)} % ({interval} %) {where(run.ranking)}."
     remarks = [_certainty(run.ranking)] if first.rank_interval and n_models > 1 else []
     tiles = _ranking_tiles(run.ranking)
     if run.evaluation:
@@ -68,11 +70,14 @@ def _ranking_tiles(ranking: Ranking) -> list[Tile]:
     note = ""
     if first.rank_interval and len(ranking) > 1:
         note = f"90 % interval of the rank: {span(*first.rank_interval)}"
+    estimate = interval_text(ranking, first)
+    if choice_is_repeated(ranking):
+        estimate += "; the choice of the model is part of the estimate"
     return [
         Tile(
             f"{number(first.expected_accuracy, 1)} %",
-            "expected accuracy",
-            f"90 % interval of the mean: {span(*first.accuracy_interval)} %",
+            f"expected accuracy {where(ranking)}",
+            estimate,
         ),
         Tile(f"1st of {len(ranking)}", "rank", note),
     ]

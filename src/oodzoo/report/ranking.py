@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from oodzoo.ranking.result import Ranking, Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -15,52 +13,105 @@ from oodzoo.report.chart import (
     in_both_sizes,
     whisker,
 )
-from oodzoo.report.numbers import number, span
+from oodzoo.report.expected import choice_is_repeated, interval_text, interval_words, where
+from oodzoo.report.numbers import listed, number, span
 from oodzoo.report.svg import Drawing
+from oodzoo.report.terms import Term, has_target, terms_of
 
 
 def ranking_section(ranking: Ranking) -> Section:
     """The order of the models and the uncertainty of their ranks."""
-    first = ranking.rows[0]
-    summary = (
-        f"{first.model} ranks first of {len(ranking)} with a score of {number(first.score, 3)}: "
-        f"discriminability {number(first.discriminability, 3)}, "
-        f"stability {number(first.stability, 2)}, "
-        f"expected accuracy {number(first.expected_accuracy, 1)} % "
-        f"(90 % interval {span(*first.accuracy_interval)} %)."
-    )
+    summary = _summary(ranking)
     figure = Figure(
-        title="Score breakdown",
+        title=_title(ranking),
         text=summary + _notes(ranking),
         chart=in_both_sizes(lambda size: _draw(ranking, summary, size)),
         legend=_legend(ranking),
         table=_table(ranking),
         folded=False,
     )
-    lead = (
-        "Each domain is held out in turn, and a Bayesian linear model is fitted to the features "
-        "of the others. Discriminability measures how well it predicts the labels of the held-out "
-        "domain; stability, how little the features shift there. Higher is better for both."
+    return Section("ranking", "Ranking", _lead(ranking) + _left_out(ranking), (figure,))
+
+
+def _title(ranking: Ranking) -> str:
+    if ranking.score in ("unseen", "zood"):
+        return "Score breakdown"
+    return f"Models by {ranking.score}"
+
+
+def _summary(ranking: Ranking) -> str:
+    first = ranking.rows[0]
+    terms = [term for term in terms_of(ranking) if term.name != "score"]
+    values = ", ".join(f"{term.title.lower()} {term.show(_value(first, term))}" for term in terms)
+    return (
+        f"{first.model} ranks first of {len(ranking)} with a score of {number(first.score, 3)}: "
+        f"{values}, expected accuracy {number(first.expected_accuracy, 1)} % "
+        f"({interval_text(ranking, first)})."
     )
-    if ranking.left_out:
-        reasons = "; ".join(f"{model}: {reason}" for model, reason in ranking.left_out.items())
-        lead += f" Not ranked, because this score is not available: {reasons}."
-    return Section("ranking", "Ranking", lead, (figure,))
+
+
+def _lead(ranking: Ranking) -> str:
+    if ranking.score in ("zood", "discriminability", "stability"):
+        return (
+            "Each domain is held out in turn, and a Bayesian linear model is fitted to the "
+            "features of the others. Discriminability measures how well it predicts the labels of "
+            "the held-out domain; stability, how little the features shift there. Higher is better "
+            "for both."
+        )
+    lead = (
+        "Evidence (LogME) measures how well the labels can be learned from the features of all "
+        "domains together. Transfer measures how well each domain alone predicts the labels of "
+        "every other one: the share of their variance, in percent. Higher is better for both."
+    )
+    if has_target(ranking):
+        return lead + (
+            " Agreement is the share of the unlabelled images of the target on which the "
+            "prediction from the features of a model equals the vote of the other models, where "
+            "better models count more. It makes up two thirds of the score, evidence and transfer "
+            "the rest. The target is assumed to have the classes of the labelled domains."
+        )
+    if ranking.score == "unseen":
+        lead += (
+            " The score combines both. It compares these models: their mean score is 0. The less "
+            "pairs of domains agree on the order of the models, the less transfer counts."
+        )
+    return lead
+
+
+def _left_out(ranking: Ranking) -> str:
+    reasons = dict.fromkeys(ranking.left_out.values())
+    groups = [
+        f"{listed([model for model, why in ranking.left_out.items() if why == reason])} ({reason})"
+        for reason in reasons
+    ]
+    return f" Not ranked: {'; '.join(groups)}." if groups else ""
 
 
 def _notes(ranking: Ranking) -> str:
     text = ""
+    if choice_is_repeated(ranking):
+        text += (
+            f" Since {ranking.best} was chosen for its results, they are optimistic. Its expected "
+            "accuracy is therefore estimated with the choice repeated: on each held-out domain, it "
+            "is that of the model that ranks first if predictions for this domain do not count."
+        )
+    if has_target(ranking):
+        text += (
+            " Accuracies on held-out domains are corrected by the difference between the agreement "
+            "on the target and that on the domain."
+        )
     if any(row.rank_interval for row in ranking.rows):
         text += " The line under “Rank” is the 90 % interval of the rank."
-    if ranking.score != "zood":
-        text += f" Models are ordered by the score {ranking.score}, next to the two terms of ZooD."
+    if ranking.score not in ("unseen", "zood"):
+        text += f" Models are ordered by the score {ranking.score}, not by the default score."
     if len(ranking) > MOST_ROWS:
         text += f" The chart shows the first {MOST_ROWS} models; the table lists all."
     return text
 
 
 def _legend(ranking: Ranking) -> list[Key]:
-    keys = [Key("accuracy", "circle", "expected accuracy on an unseen domain, 90 % interval")]
+    text = f"expected accuracy {where(ranking)}, with the {interval_words(ranking)}"
+    keys = [Key("accuracy", "circle", text)]
     if ranking.score == "zood":
         text = "score: discriminability + stability / (3 × number of classes)"
         keys.insert(0, Key("score", "line", text))
@@ -71,13 +122,13 @@ def _legend(ranking: Ranking) -> list[Key]:
 
 
 def _table(ranking: Ranking) -> Table:
+    terms = [term for term in terms_of(ranking) if term.name != "score"]
     columns = [
         Column("Rank", "rank", 0),
         Column("Model", "model", text=True),
         Column("Rank 90 %", "rank", 0, interval=True),
         Column(f"Score ({ranking.score})", "score", 3),
-        Column("Discrimin\N{SOFT HYPHEN}ability", "discriminability", 3),
-        Column("Stability", "stability", 2),
+        *(Column(_HYPHENATED.get(t.name, t.heading), t.name, t.digits) for t in terms),
         Column("Accuracy %", "expected_accuracy", 1),
         Column("90 %", "accuracy", 0, interval=True),
         Column("Features", "feature_dim", 0),
@@ -85,6 +136,7 @@ def _table(ranking: Ranking) -> Table:
         Column("ms / image", "milliseconds", 1),
         Column("Pareto-optimal", "pareto_optimal"),
         Column("Tied with", "tied", text=True, shown=False),
+        Column("Licence", "licence", text=True, shown=False),
     ]
     rows = [
         [
@@ -92,8 +144,7 @@ def _table(ranking: Ranking) -> Table:
             row.model,
             row.rank_interval,
             row.score,
-            row.discriminability,
-            row.stability,
+            *(_value(row, term) for term in terms),
             row.expected_accuracy,
             row.accuracy_interval,
             row.feature_dim,
@@ -101,13 +152,30 @@ def _table(ranking: Ranking) -> Table:
             row.milliseconds,
             row.pareto_optimal,
             row.tied,
+            row.licence,
         ]
         for row in ranking.rows
     ]
     return Table("ranking", "Ranking of the models", columns, rows, head=1)
 
 
+_HYPHENATED = {"discriminability": "Discrimin\N{SOFT HYPHEN}ability"}
+
+
+def _value(row: Row, term: Term) -> float | None:
+    value: float | None = getattr(row, term.name)
+    return value
+
+
 # --- the chart -----------------------------------------------------------------------------------
+
+PLACES = {
+    (3, False): ((414, 596), (626, 724), (760, 946)),
+    (3, True): ((4, 108), (126, 190), (216, 326)),
+    (4, False): ((414, 516), (548, 650), (682, 784), (816, 946)),
+    (4, True): ((4, 66), (88, 150), (172, 234), (258, 330)),
+}
+"""Start and end of each panel, by their number and whether the chart is narrow."""
 
 
 def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
@@ -115,22 +183,19 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
     height, top = (44.0, 62.0) if size.narrow else (24.0, 66.0)
     bottom = top + height * len(rows)
     drawing = Drawing(size.width, bottom + 6, "Ranking of the models", description)
-    scales = discriminability, stability, accuracy = _scales(ranking, rows, size)
-    titles = ("Discriminability", "Stability", "Expected accuracy %")
-    starts, most = [scale.start for scale in scales], (5, 3, 6)
-    if size.narrow:
-        titles = ("Discriminability", "Stability", "Accuracy %")
-        starts, most = [0, 124, 212], (4, 2, 3)
-    else:
+    terms = terms_of(ranking)
+    *scales, accuracy = _scales(ranking, terms, size)
+    if not size.narrow:
         drawing.text(34, 24, "Model", "head")
+    if not size.narrow and any(row.rank_interval for row in rows):
         drawing.text(292, 24, "Rank", "head")
         drawing.text(292, 44, f"1–{n_models}", "tick")
-    for title, x in zip(titles, starts, strict=True):
-        drawing.text(x, 22 if size.narrow else 24, title, "head")
+    _draw_heads(drawing, terms, [*scales, accuracy], size)
     # the grid leaves room for the names
     tops = [top + height * at for at in range(len(rows))] if size.narrow else []
     pieces = [(start + 21, start + height - 3) for start in tops]
-    for scale, ticks in zip(scales, most, strict=True):
+    for scale in (*scales, accuracy):
+        ticks = max(3, round((scale.end - scale.start) / 31))
         axis_above(drawing, scale, top - 6, bottom, most=ticks, pieces=pieces)
     for at, row in enumerate(rows):
         with drawing.group("row"):
@@ -138,28 +203,39 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
             drawing.rect(0, y, size.width, height, "band")
             middle = y + (30 if size.narrow else height / 2)
             _draw_label(drawing, row, y, n_models, size)
-            _draw_bar(drawing, discriminability, row, "discriminability", 3, middle)
-            _draw_bar(drawing, stability, row, "stability", 2, middle)
+            for term, scale in zip(terms, scales, strict=True):
+                _draw_bar(drawing, scale, row, term, middle)
             if ranking.score == "zood":
-                x = discriminability(row.score)
+                x = scales[0](row.score)
                 tip = f"{row.model}\nscore {number(row.score, 3)}"
                 drawing.rect(x - 1, middle - 7, 2, 14, "score", data_tip=tip)
-            _draw_accuracy(drawing, accuracy, row, middle)
+            tip = (
+                f"{row.model}\nexpected accuracy {number(row.expected_accuracy, 1)} %"
+                f"\n{interval_text(ranking, row, digits=1)}"
+            )
+            _draw_accuracy(drawing, accuracy, row, middle, tip)
     return drawing
 
 
-def _scales(ranking: Ranking, rows: Sequence[Row], size: Size) -> tuple[Scale, Scale, Scale]:
-    terms = [row.discriminability for row in rows]
-    if ranking.score == "zood":
-        terms += [row.score for row in rows]
-    left, middle, right = (
-        ((4, 108), (126, 190), (216, 326)) if size.narrow else ((414, 596), (626, 724), (760, 946))
-    )
-    return (
-        covering(terms, *left, zero=True),
-        covering([row.stability for row in rows], *middle, zero=True),
-        Scale(0, 100, *right),
-    )
+def _scales(ranking: Ranking, terms: list[Term], size: Size) -> list[Scale]:
+    """The scale of each term, and of the expected accuracy."""
+    rows = ranking.rows[:MOST_ROWS]
+    *places, last = PLACES[len(terms) + 1, size.narrow]
+    values = [[getattr(row, term.name) for row in rows] for term in terms]
+    if ranking.score == "zood":  # it has the scale of discriminability
+        values[0] += [row.score for row in rows]
+    scales = [covering(each, *ends, zero=True) for each, ends in zip(values, places, strict=True)]
+    return [*scales, Scale(0, 100, *last)]
+
+
+def _draw_heads(drawing: Drawing, terms: list[Term], scales: list[Scale], size: Size) -> None:
+    crowded = size.narrow and len(terms) > 2
+    heads = [term.title if crowded else term.heading for term in terms]
+    heads.append("Accuracy %" if size.narrow else "Expected accuracy %")
+    starts = [scale.start - (4 if size.narrow else 0) for scale in scales]
+    ends = [*(start - 2 for start in starts[1:]), size.width]
+    for head, start, end in zip(heads, starts, ends, strict=True):
+        drawing.name(start, 22 if size.narrow else 24, head, end - start, "head")
 
 
 def _draw_label(drawing: Drawing, row: Row, y: float, n_models: int, size: Size) -> None:
@@ -180,19 +256,19 @@ def _draw_label(drawing: Drawing, row: Row, y: float, n_models: int, size: Size)
         drawing.circle(scale(row.rank), y + 12, 3, "neutral-dot", data_tip=tip)
 
 
-def _draw_bar(drawing: Drawing, scale: Scale, row: Row, term: str, digits: int, y: float) -> None:
-    value = getattr(row, term)
+def _draw_bar(drawing: Drawing, scale: Scale, row: Row, term: Term, y: float) -> None:
+    value = _value(row, term)
+    if value is None:
+        return
     start, end = sorted((scale(0), scale(value)))
-    tip = f"{row.model}\n{term} {number(value, digits)}"
-    drawing.rect(start, y - 5, max(end - start, 1), 10, f"bar {term}", data_tip=tip)
-
-
-def _draw_accuracy(drawing: Drawing, scale: Scale, row: Row, y: float) -> None:
-    low, high = row.accuracy_interval
-    tip = (
-        f"{row.model}\nexpected accuracy {number(row.expected_accuracy, 1)} %"
-        f"\n90 % interval {span(low, high, digits=1)} %"
+    tip = f"{row.model}\n{term.title if term.name == 'score' else term.title.lower()} "
+    drawing.rect(
+        start, y - 5, max(end - start, 1), 10, f"bar {term.name}", data_tip=tip + term.show(value)
     )
+
+
+def _draw_accuracy(drawing: Drawing, scale: Scale, row: Row, y: float, tip: str) -> None:
+    low, high = row.accuracy_interval
     whisker(drawing, y, scale(low), scale(high), "accuracy", tip)
     kind = "dot accuracy front" if row.pareto_optimal else "dot accuracy"
     drawing.circle(scale(row.expected_accuracy), y, 4, kind, data_tip=tip)
