@@ -135,6 +135,21 @@ def test_folds_of_a_test_domain_are_trained_without_its_groups(seed: int, d: int
         assert_regressions(folds, data)
 
 
+def test_groups_are_those_of_all_shards_together() -> None:
+    data = grouped()
+    read = inputs(data)
+
+    def pieces(domain: str) -> Any:
+        features, labels = whole(data, "a", domain)
+        return zip(np.array_split(features, 4), np.array_split(labels, 4), strict=True)
+
+    for held_out in ("d0", "d1", "d2"):
+        for domain, rows in trained_on(data, "a", [held_out]).items():
+            found = replace(read, shards=pieces).training(domain, [held_out])
+            np.testing.assert_allclose(found.gram, rows[0].T @ rows[0], atol=1e-12)
+            assert found.class_counts.tolist() == np.bincount(rows[1], minlength=3).tolist()
+
+
 @pytest.mark.xfail(strict=True, reason="the labels of the rows that are left out count, too")
 @pytest.mark.parametrize("both", [False, True])
 def test_discriminability_is_that_of_the_held_out_labels(both: bool) -> None:
