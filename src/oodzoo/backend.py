@@ -83,8 +83,10 @@ class Backend:
         if self.is_numpy:
             shifted = np.array(matrix.T, order="F")  # of a symmetric matrix, a plain copy
             shifted.reshape(-1, order="F")[:: len(shifted) + 1] += ridge
-            factor = scipy.linalg.cho_factor(shifted, overwrite_a=True, check_finite=False)
-            return scipy.linalg.cho_solve(factor, right, check_finite=False)
+            factor, info = scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)
+            if info:
+                raise np.linalg.LinAlgError(f"the matrix is not positive definite (info {info})")
+            return scipy.linalg.lapack.dpotrs(factor, right, lower=1)[0]
         shifted = matrix.clone()
         shifted.diagonal().add_(ridge)
         return self.xp.cholesky_solve(right, self.xp.linalg.cholesky(shifted))

@@ -40,6 +40,9 @@ rounding of moments about zero is 1e-10 of the variance."""
 _CONSTANT = 8 * float(np.finfo(np.float64).eps)
 """Spread relative to the mean up to which features are constant: it is rounding."""
 
+CONSTANT = 1e-12
+"""Features whose variance relative to their mean square is at most this are constant."""
+
 SIZES = (1e-70, 1e70)
 """Sizes of features whose fourth powers, which shrinkage needs, are represented in float64."""
 
@@ -196,6 +199,15 @@ class Moments:
         """
         square, spread = self._mean_and_spread()
         return square > 0 and spread <= square / LARGE_OFFSET**2
+
+    @property
+    def varies(self) -> bool:
+        """Whether the features vary between samples by more than rounding."""
+        if self.centred is not None:
+            return True
+        xp = backend_of(self.gram).xp
+        mean_square = float(xp.linalg.trace(self.gram)) / self.n
+        return mean_square - float(xp.sum(self.mean**2)) > CONSTANT * mean_square
 
     @property
     def offset_ratio(self) -> float:

@@ -9,12 +9,12 @@ from tests.oracles.unseen import standardised
 
 
 def vote_weights(scores: Sequence[float]) -> list[Fraction]:
-    """Square of the share of the other models that each model beats; ties count half."""
+    """Square of the rank of each model from below; ties count half."""
     weights = []
     for at, score in enumerate(scores):
         others = [other for number, other in enumerate(scores) if number != at]
         halves = sum(2 if other < score else int(other == score) for other in others)
-        weights.append(Fraction(halves, 2 * len(others)) ** 2)
+        weights.append((1 + Fraction(halves, 2)) ** 2)
     return weights
 
 

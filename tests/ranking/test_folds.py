@@ -93,7 +93,6 @@ def test_a_domain_with_one_class_has_no_say_in_the_ridge() -> None:
     assert_ridge(folds_of(data), data)
 
 
-@pytest.mark.xfail(strict=True, reason="the rounding of constant features is divided by")
 @given(
     value=st.sampled_from([0.1, 1 / 3, 7.7, 1e5 / 3]),
     sizes=st.lists(st.integers(1, 30), min_size=2, max_size=3),

@@ -150,7 +150,6 @@ def test_groups_are_those_of_all_shards_together() -> None:
             assert found.class_counts.tolist() == np.bincount(rows[1], minlength=3).tolist()
 
 
-@pytest.mark.xfail(strict=True, reason="the labels of the rows that are left out count, too")
 @pytest.mark.parametrize("both", [False, True])
 def test_discriminability_is_that_of_the_held_out_labels(both: bool) -> None:
     data = grouped(n_domains=4)
@@ -159,7 +158,6 @@ def test_discriminability_is_that_of_the_held_out_labels(both: bool) -> None:
         assert_trained_on(fold, rows, data, ["discriminability"])
 
 
-@pytest.mark.xfail(strict=True, reason="groups of the test domain count in the evidence")
 def test_evidence_does_not_contain_the_groups_of_the_test_domain() -> None:
     data = grouped(n_domains=4)
     for test, folds in two_out(data).items():
@@ -225,7 +223,6 @@ def test_rankings_for_test_domains_are_made_of_these_folds() -> None:
             assert found.stability == pytest.approx(fold.stability)
 
 
-@pytest.mark.xfail(strict=True, reason="groups of the test domain are trained on")
 def test_transfer_for_a_test_domain_is_trained_without_its_groups() -> None:
     data = grouped(n_domains=4)
     features, y, domains, groups = data
@@ -381,7 +378,6 @@ def test_cache_does_not_outlive_the_groups(ranked: Callable[..., Any], tmp_path:
     assert found == before
 
 
-@pytest.mark.xfail(strict=True, reason="the key of the cache lacks the ridge")
 def test_cached_predictions_for_a_target_do_not_outlive_the_groups(tmp_path: Path) -> None:
     """Their ridge is chosen on the held-out domains."""
     rng = np.random.default_rng(0)

@@ -170,7 +170,7 @@ def test_second_ranking_reads_the_cache(tmp_path: Path) -> None:
     before = [file.stat().st_mtime_ns for file in files]
     assert oodzoo.rank(store) == first
     assert [file.stat().st_mtime_ns for file in files] == before
-    assert {file.parent.name for file in files} == {"folds", "moments", "transfer"}
+    assert {file.parent.name for file in files} == {"folds", "moments"}
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a zip file"])

@@ -208,7 +208,6 @@ def test_a_domain_with_one_class(score: str) -> None:
         assert table.totals == pytest.approx(list(expected.values()), abs=1e-7)
 
 
-@pytest.mark.xfail(reason="score_table counts a domain with one class as a skill of zero")
 def test_transfer_leaves_out_a_domain_with_one_class() -> None:
     """Its labels cannot be predicted better or worse, so it counts for no model."""
     models = simulate()

@@ -367,7 +367,6 @@ def test_a_test_domain_has_no_effect_on_its_ranking() -> None:
     assert scores[0] != pytest.approx(scores[1], abs=1e-3)
 
 
-@pytest.mark.xfail(reason="1 - n u'Ku is rounding", raises=ZeroDivisionError)
 @pytest.mark.parametrize("noise", [0.0, 1e-15])
 def test_constant_features_are_ranked(noise: float) -> None:
     """Also if they vary by rounding. They have no skill."""

@@ -2,9 +2,9 @@ r"""Unlabelled images of the target: agreement with the vote of the other models
 
 A linear model on the features of each network, trained on all labelled domains, predicts the class
 of every image of the target. The *agreement* of a model is the share of images on which its
-prediction equals the vote of the other models, in which a model counts by the square of the share
-of models that it beats by the score from the labelled domains. Where most models are right, it
-estimates the accuracy up to a constant.
+prediction equals the vote of the other models, in which a model counts by the square of its rank
+from below by the score from the labelled domains. Where most models are right, it estimates the
+accuracy up to a constant.
 
 - Ranking: the score from the labelled domains and the agreement are standardised over the models;
   the score is one third of the former and two thirds of the latter.
@@ -21,9 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from oodzoo.ranking.terms import ScoreTable
-from oodzoo.ranking.unseen import Floats, shares_beaten, standardised
+from oodzoo.ranking.unseen import Floats, standardised
 
 Labels = NDArray[np.int64]
 
@@ -51,7 +52,7 @@ class Agreement:
 
         `scores` (M,) are those from the labelled domains; there are at least two models.
         """
-        weights = shares_beaten(scores) ** 2
+        weights = rankdata(scores) ** 2
         each = np.stack([agreement_with_vote(labels, weights) for labels in folds], axis=1)
         return cls(agreement_with_vote(target, weights), each)
 
@@ -77,7 +78,8 @@ def agreement_with_vote(labels: Labels, weights: Floats) -> Floats:
     labels : array of int (M, n)
         Predicted classes.
     weights : array (M,)
-        Weights of the models in the vote; of tied classes the first wins.
+        Weights of the models in the vote; of tied classes the first wins. Sums of squared ranks
+        are exact, so that rounding breaks no tie.
 
     Examples
     --------

@@ -181,7 +181,7 @@ def leave_one_domain_out(
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
     table = _Domains(domains, shards, training, n_features, stability, device, least=2)
-    union = table.union(table.names)
+    union = table.union([])
     trained = {name: table.train([name]) for name in table.names}
     ridge = table.best_ridge(trained)
     return [table.fold(trained[name], union, name, ridge) for name in table.names]
@@ -206,7 +206,7 @@ def leave_two_domains_out(
     """
     table = _Domains(domains, shards, training, n_features, stability, device, least=3)
     others = {test: [name for name in table.names if name != test] for test in table.names}
-    unions = {test: table.union(others[test]) for test in table.names}
+    unions = {test: table.union([test]) for test in table.names}
     pairs = {frozenset(pair): table.train(pair) for pair in combinations(table.names, 2)}
     folds = {}
     for test in table.names:
@@ -222,6 +222,7 @@ def leave_two_domains_out(
 class _Training:
     """Linear model and density of the training domains, in the basis of their Gram matrix."""
 
+    held_out: tuple[str, ...]
     spectrum: Spectrum
     eigenvectors: Array
     precisions: Precisions
@@ -280,8 +281,9 @@ class _Domains:
         self.stability = stability
         self.n_classes = self.moments[self.names[0]].n_classes
 
-    def union(self, names: list[str]) -> _Union:
-        together = merge(self.moments[name] for name in names)
+    def union(self, unseen: Sequence[str]) -> _Union:
+        """All domains together but the unseen ones, without the groups of these."""
+        together = self.without(unseen)
         spectrum, _ = self._decompose(together)
         (classes,) = self.backend.xp.nonzero(together.class_counts)
         present = spectrum.take(classes)
@@ -290,7 +292,7 @@ class _Domains:
     def without(self, held_out: Sequence[str]) -> Moments:
         """Moments of all domains but some, without the groups of these."""
         names = [name for name in self.names if name not in held_out]
-        if self.training is None:
+        if self.training is None or not held_out:
             return merge(self.moments[name] for name in names)
         return merge(self.training(name, held_out).to(self.device) for name in names)
 
@@ -316,7 +318,15 @@ class _Domains:
         model = LinearModel.of(spectrum, precisions)
         evidence = _evidence_per_sample(spectrum, precisions)
         return _Training(
-            spectrum, eigenvectors, precisions, evidence, model, path, density, classes
+            tuple(held_out),
+            spectrum,
+            eigenvectors,
+            precisions,
+            evidence,
+            model,
+            path,
+            density,
+            classes,
         )
 
     def fold(self, training: _Training, union: _Union, name: str, ridge: int) -> Fold:
@@ -329,11 +339,14 @@ class _Domains:
             np.bincount(labels[correct], minlength=len(counts))[counts > 0] / counts[counts > 0]
         )
         stopped = to_numpy(training.precisions.converged)
+        together = union.spectrum
+        if self.training is not None:  # the union has groups that the training domains lack
+            together, _ = self._decompose(self.without(training.held_out) + self.moments[name])
         return Fold(
             domain=name,
             n=self.moments[name].n,
             discriminability=discriminability(
-                training.spectrum, union.spectrum.take(training.classes), training.precisions
+                training.spectrum, together.take(training.classes), training.precisions
             ),
             stability=stability,
             stability_slope=slope,

@@ -32,10 +32,14 @@ class SharedGroups:
             (d, other): names[d] & names[other] for d in names for other in names if d != other
         }
 
+    def __bool__(self) -> bool:
+        """Whether any group is in two domains."""
+        return any(self._shared.values())
+
     @property
     def settings(self) -> str:
         """Identify the groups in the key of a cache; empty if no group is in two domains."""
-        if not any(self._shared.values()):
+        if not self:
             return ""
         content = json.dumps({d: list(g) if g else None for d, g in self._groups.items()})
         return f", groups {hashlib.sha256(content.encode()).hexdigest()}"

@@ -53,8 +53,8 @@ class Inputs:
         if not rows.any():
             raise InputError(
                 f"all samples of domain {domain!r} belong to groups that occur in "
-                f"{' or '.join(map(repr, held_out))}, too; merge these domains, or leave the "
-                "groups out"
+                f"{' or '.join(map(repr, sorted(held_out)))}, too; merge these domains, or leave "
+                "the groups out"
             )
         return Moments.stream(
             _taken(self.shards(domain), rows),

@@ -225,7 +225,7 @@ def _predicted(
         labels = [to_numpy(path.predict(on.float64(x), 0)) for x in target.blocks(model)]
         return {"labels": np.concatenate(labels)}
 
-    settings = f"{MOMENTS_VERSION}, {target.digest(model)}"
+    settings = f"{MOMENTS_VERSION}, {target.digest(model)}, ridge {terms.folds[0].ridge}"
     return source.cached("target", [model], compute, settings=settings)["labels"]
 
 
@@ -234,13 +234,14 @@ def _folds(source: FeatureSource, model: str, stability: Stability, device: str 
         return leave_one_domain_out(
             read.moments,
             read.shards,
-            training=read.training,
+            training=read.training if read.groups else None,
             n_features=read.n_features,
             stability=stability,
             device=device,
         )
 
-    return _cached(source, model, compute, stability, device)
+    folds, (transfer,) = _cached(source, model, compute, stability, device)
+    return folds, transfer
 
 
 def _folds_by_test(
@@ -250,16 +251,19 @@ def _folds_by_test(
         both = leave_two_domains_out(
             read.moments,
             read.shards,
-            training=read.training,
+            training=read.training if read.groups else None,
             n_features=read.n_features,
             stability=stability,
             device=device,
         )
         return [fold for folds in both.values() for fold in folds]
 
-    folds, transfer = _cached(source, model, compute, stability, device, settings="by test, ")
+    folds, transfers = _cached(source, model, compute, stability, device, by_test=True)
     each = len(source.domains) - 1
-    return {test: (folds[at * each :][:each], transfer) for at, test in enumerate(source.domains)}
+    return {
+        test: (folds[at * each :][:each], transfers[at if len(transfers) > 1 else 0])
+        for at, test in enumerate(source.domains)
+    }
 
 
 def _cached(
@@ -268,26 +272,36 @@ def _cached(
     compute: Callable[[Inputs], list[Fold]],
     stability: Stability,
     device: str | None,
-    settings: str = "",
-) -> _Results:
+    *,
+    by_test: bool = False,
+) -> tuple[list[Fold], list[Transfer]]:
     """Compute folds and transfer, or read them from the cache.
 
+    There is one transfer for all test domains, unless groups of a test domain are in others, too.
     What gives a warning is computed each time.
     """
+    groups = SharedGroups(source).settings
     warned: list[str] = []
 
     def packed() -> dict[str, NDArray[Any]]:
         read = read_inputs(source, model, device, compact=stability == "robust")
         warned.extend(_warn_of_offset(model, read.moments))
-        transfer = Transfer.of(read.moments, read.training, read.n_features)
-        return pack(compute(read)) | {"skills": transfer.skills}
+        unseen: list[list[str]] = (
+            [[test] for test in source.domains] if by_test and groups else [[]]
+        )
+        transfers = [
+            Transfer.of(read.moments, read.training, read.n_features, unseen=each)
+            for each in unseen
+        ]
+        return pack(compute(read)) | {"skills": np.stack([t.skills for t in transfers])}
 
-    settings += f"{stability}, {MOMENTS_VERSION}{SharedGroups(source).settings}"
+    settings = f"{'by test, ' if by_test else ''}{stability}, {MOMENTS_VERSION}{groups}"
     arrays = dict(
         source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
     )
-    transfer = Transfer(tuple(source.domains), arrays.pop("skills"))
-    return unpack(arrays), transfer
+    names = tuple(source.domains)
+    transfers = [Transfer(names, skills) for skills in arrays.pop("skills")]
+    return unpack(arrays), transfers
 
 
 def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:

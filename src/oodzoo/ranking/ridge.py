@@ -24,10 +24,10 @@ from numpy.typing import NDArray
 
 from oodzoo.backend import Array, backend_of, to_numpy
 from oodzoo.evidence import Spectrum
-from oodzoo.moments import Moments
+from oodzoo.moments import LARGE_OFFSET, Moments
 
 RIDGES = tuple(10.0**power for power in range(-2, 3))
-"""Values of the ridge, relative to the mean eigenvalue of the centred Gram matrix."""
+"""Values of the ridge, relative to the mean non-zero eigenvalue of the centred Gram matrix."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class RidgePath:
         xp = backend.xp
         total = float(xp.linalg.trace(centred.gram))
         weights = [xp.zeros_like(centred.class_sums) for _ in ridges]
-        if total > 0:
+        if moments.varies:
             unit = total / min(moments.n, n_features or moments.n_features)
             weights = [
                 backend.solve_positive(centred.gram, ridge * unit, centred.class_sums)
@@ -87,21 +87,21 @@ class RidgePath:
 
         Features with a large offset are trained on by :meth:`of`: here, they would cancel.
         """
-        if moments.centred is not None:
-            return cls.of(moments, n_features)
-        backend = backend_of(moments.gram)
-        xp = backend.xp
+        xp = backend_of(moments.gram).xp
         n, mean = moments.n, moments.mean
-        total = float(xp.linalg.trace(moments.gram)) - n * float(xp.sum(mean**2))
+        squares = float(xp.linalg.trace(moments.gram))
+        total = squares - n * float(xp.sum(mean**2))
+        if moments.centred is not None or total <= squares / LARGE_OFFSET**2:
+            return cls.of(moments, n_features)
         u = mean @ eigenvectors
         targets = spectrum.projections.T - u[:, None] * moments.class_counts[None, :]
-        weights = [xp.zeros_like(targets) for _ in RIDGES]
-        for number, ridge in enumerate(RIDGES if total > 0 else ()):
+        weights = []
+        for ridge in RIDGES:
             kernel = 1 / (spectrum.eigenvalues + ridge * total / min(n, n_features))
             scaled = kernel * u
             correction = n / (1 - n * float(xp.sum(scaled * u)))
-            weights[number] = kernel[:, None] * targets + scaled[:, None] * (
-                correction * (scaled @ targets)
+            weights.append(
+                kernel[:, None] * targets + scaled[:, None] * (correction * (scaled @ targets))
             )
         unrotated = eigenvectors @ xp.concat(weights, axis=1)
         C = targets.shape[1]

@@ -23,9 +23,6 @@ from oodzoo.moments import Moments, oas_shrinkage
 COVARIANCE_FLOOR = 1e-6
 """Lower bound of the eigenvalues of the paper's covariance, relative to the largest."""
 
-CONSTANT = 1e-12
-"""Features whose variance relative to their mean square is at most this are constant."""
-
 
 class Density(Protocol):
     """Density of features under a Gaussian fitted to the training domains."""
@@ -61,7 +58,7 @@ class PaperDensity:
         """Fit the Gaussian to the training domains."""
         backend = backend_of(kept.gram)
         xp = backend.xp
-        if not _varies(kept):
+        if not kept.varies:
             return cls(kept.mean, xp.zeros_like(kept.gram), 0.0)
         eigenvalues, eigenvectors = backend.eigh(kept.covariance)
         eigenvalues = xp.clip(eigenvalues, min=COVARIANCE_FLOOR * float(eigenvalues[-1]))
@@ -145,7 +142,7 @@ class RelativeDensity:
         xp = backend_of(kept.gram).xp
         d = n_features or kept.n_features
         mean = kept.mean @ eigenvectors
-        if not _varies(kept):
+        if not kept.varies:
             return cls(xp.zeros_like(mean), mean, 0.0, 0.0, 1.0, d)
         covariance = kept.covariance
         shrinkage = oas_shrinkage(covariance, kept.n, n_features=d)
@@ -185,13 +182,3 @@ class RelativeDensity:
         if ratio <= 1:
             return 0.0, 0.0
         return -0.5 * math.log(ratio), per_dimension / ratio
-
-
-def _varies(moments: Moments) -> bool:
-    """Whether the features vary between samples by more than rounding."""
-    if moments.centred is not None:
-        return True
-    xp = backend_of(moments.gram).xp
-    mean_square = float(xp.linalg.trace(moments.gram)) / moments.n
-    variance = mean_square - float(xp.sum(moments.mean**2))
-    return variance > CONSTANT * mean_square

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from oodzoo.features.source import FeatureSource
 from oodzoo.ranking.folds import Fold, Stability
 from oodzoo.ranking.intervals import covariance_of_means
-from oodzoo.ranking.transfer import Transfer, into
+from oodzoo.ranking.transfer import Transfer, into, mean_into
 from oodzoo.ranking.unseen import unseen_scores
 
 STABILITY_SHARE = 1 / 3
@@ -103,7 +103,10 @@ def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTab
         return _unseen_table(terms, weights)
     if score == "transfer":
         pairs = [t.transfer.pairs(t.domains, weights) for t in terms]
-        values = np.stack([np.nan_to_num(into(skills)) for skills in pairs])
+        # a domain whose labels do not vary does not count: it gets the mean of the others
+        means = [mean_into(skills, weights) for skills in pairs]
+        values = np.stack([into(skills) for skills in pairs])
+        values = np.where(np.isnan(values), np.array(means)[:, None], values)
     else:
         values = np.stack([t.values(score) for t in terms])
     rest = np.stack([_mean_without(values, weights, i) for i in range(len(weights))], axis=1)

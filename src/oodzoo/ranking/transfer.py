@@ -2,8 +2,8 @@ r"""Transfer between domains: how well each domain alone predicts the labels of 
 
 A ridge regression (:mod:`oodzoo.ranking.ridge`) is trained on each domain and applied to each other
 domain. m domains give m (m - 1) pairs, each with the largest shift that the data contain; leaving
-one domain out gives m. One ridge, relative to the mean eigenvalue of each training domain, is used
-for all pairs of a model: the one with the highest mean skill.
+one domain out gives m. One ridge, relative to the mean non-zero eigenvalue of each training domain,
+is used for all pairs of a model: the one with the highest mean skill.
 """
 
 from __future__ import annotations
@@ -42,20 +42,26 @@ class Transfer:
         moments: Mapping[str, Moments],
         training: TrainingMoments | None = None,
         n_features: int | None = None,
+        *,
+        unseen: Sequence[str] = (),
     ) -> Transfer:
         """Compute all pairs from the moments of the domains.
 
-        `training(source, [target])` returns the moments to train on, if not those of the domain;
-        `n_features` is the number of features, if the moments are of fewer coordinates.
+        `training(source, [target, *unseen])` returns the moments to train on, if not those of the
+        domain; pairs with an `unseen` domain are NaN. `n_features` is the number of features, if
+        the moments are of fewer coordinates.
         """
         names = tuple(moments)
         skills = np.full((len(names), len(names), len(RIDGES)), np.nan)
         for row, source in enumerate(names):
+            if source in unseen:
+                continue
             whole = RidgePath.of(moments[source], n_features)
             for column, target in enumerate(names):
-                if column == row:
+                if column == row or target in unseen:
                     continue
-                part = moments[source] if training is None else training(source, [target])
+                held_out = [target, *unseen]
+                part = moments[source] if training is None else training(source, held_out)
                 path = whole if part is moments[source] else RidgePath.of(part, n_features)
                 skills[row, column] = path.skills(moments[target])
         return cls(names, skills)

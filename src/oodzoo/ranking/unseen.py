@@ -78,15 +78,6 @@ def reliability(ranks: Floats) -> float:
     return float((between - within) / (between + (k - 1) * within))
 
 
-def shares_beaten(values: Floats) -> Floats:
-    """Return the share of the other models that each of at least two models beats.
-
-    Ties count half.
-    """
-    shares: Floats = (rankdata(values) - 1) / (len(values) - 1)
-    return shares
-
-
 def standardised(values: Floats) -> Floats:
     """Shift and scale values to mean 0 and variance 1; zeros if they are all equal."""
     deviations: Floats = values - values.mean()
