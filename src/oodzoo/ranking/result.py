@@ -56,8 +56,8 @@ class Row:
     expected_accuracy : float
         Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
         features, averaged over held-out domains. For the first model the choice is repeated for
-        each held-out domain without the results on it, since a model that was chosen for its
-        results promises too much.
+        each held-out domain without the results on it: a model that was chosen for its results
+        promises too much.
     accuracy_interval : (float, float)
         90 % interval of the accuracy on a single new domain.
     rank_interval : (int, int) or None
@@ -66,8 +66,8 @@ class Row:
     tied : tuple of str
         Models that are statistically tied with this one.
     pareto_optimal : bool
-        No other model is at least as accurate and cheaper. The cost is milliseconds per image
-        where known for all models, otherwise the number of parameters.
+        No other model is at least as accurate and cheaper. The cost is milliseconds per image or
+        the number of parameters, whichever is known for more models.
     folds : tuple of FoldRow
     feature_dim, parameters, milliseconds, licence
         Cost and licence of the model, where known.

@@ -156,7 +156,7 @@ def _expected_accuracies(
 
     found = {m: expected(m, [at] * len(weights)) for at, m in enumerate(models)}
     if table is not None:
-        chosen = [int(np.lexsort((models, -column))[0]) for column in table.rest.T]
+        chosen = [int(np.lexsort((models, -column.round(12)))[0]) for column in table.rest.T]
         found[first] = expected(first, chosen)
     return found
 

@@ -148,7 +148,7 @@ def _mean_without(values: Floats, weights: Floats, at: int) -> Floats:
     """Weighted mean over all domains but one; plain, if the others have no weight."""
     kept, shares = np.delete(values, at, axis=1), np.delete(weights, at)
     shares = shares if shares.sum() > 0 else np.ones_like(shares)
-    mean: Floats = kept @ (shares / shares.sum())
+    mean: Floats = (kept * (shares / shares.sum())).sum(axis=1)
     return mean
 
 

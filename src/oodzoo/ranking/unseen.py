@@ -36,6 +36,8 @@ Floats = NDArray[np.float64]
 _DIGITS = 9
 """Skills that are equal to this number of decimals are tied: the rest is rounding."""
 
+_SCORE_DIGITS = 12
+
 _ROUNDING = 1e-9
 """Values whose standard deviation, relative to their size, is at most this are equal."""
 
@@ -63,7 +65,8 @@ def unseen_scores(evidence: Floats, skills: Floats, weights: Floats | None = Non
     ranks = np.apply_along_axis(rankdata, 0, skills.round(_DIGITS))
     r = reliability(ranks)
     mean = np.average(ranks, axis=1, weights=weights)
-    return (standardised(evidence) + r * standardised(mean)) / (1 + r)
+    scores = (standardised(evidence) + r * standardised(mean)) / (1 + r)
+    return scores.round(_SCORE_DIGITS)  # so that equal scores are equal
 
 
 def reliability(ranks: Floats) -> float:
