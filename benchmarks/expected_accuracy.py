@@ -1,4 +1,4 @@
-"""How well the expected accuracy of the first-ranked model predicts its accuracy.
+"""Rankings with and without images of the target, and the accuracy that they promise.
 
     python benchmarks/expected_accuracy.py STORE [STORE ...] [--markdown]
 
@@ -8,17 +8,19 @@ each ranking, the expected accuracy is compared with the accuracy on the test do
 head that was trained on the other domains. The reference is the mean accuracy of heads of the same
 model on the other domains, each trained without the domain that it is tested on.
 
-Printed for each store: mean accuracy measured and expected, mean absolute error per test domain,
-that of the reference, and the share of test domains in the 90 % interval, with its width.
+Printed for each store: regret and weighted tau of the ranking, averaged over test domains; mean
+accuracy of the first model, measured and expected; mean absolute error per test domain, and that of
+the reference; the number of test domains in the 90 % interval, and its mean width.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+from scipy.stats import weightedtau
 from threadpoolctl import threadpool_limits
 
 import oodzoo
@@ -26,11 +28,12 @@ from oodzoo.backend import to_numpy
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.features.target import Target
 from oodzoo.ranking.ranker import rank_for_test_domains
-from oodzoo.ranking.result import Row
+from oodzoo.ranking.result import Ranking
 from oodzoo.testbed.truth import head_accuracy
 
 HEADER = [
-    "store", "images", "measured", "expected", "error", "reference", "in interval", "width"
+    "store", "images", "regret", "w. tau", "measured", "expected", "error", "reference",
+    "in interval", "width",
 ]  # fmt: skip
 
 
@@ -44,19 +47,27 @@ def as_target(source: FeatureSource, domain: str) -> Target:
 
 
 def line(
-    name: str, images: str, firsts: Sequence[tuple[str, Row]], source: FeatureSource
+    name: str, images: str, rankings: Mapping[str, Ranking], source: FeatureSource
 ) -> list[str]:
-    measured = [head_accuracy(source, row.model, test) for test, row in firsts]
-    reference = [
-        np.mean([head_accuracy(source, row.model, d) for d in source.domains if d != test])
-        for test, row in firsts
-    ]
-    expected = [row.expected_accuracy for _, row in firsts]
-    ends = np.array([row.accuracy_interval for _, row in firsts])
+    """One row of the table, from the ranking for each test domain."""
+    regrets, taus, measured, reference = [], [], [], []
+    for test, ranking in rankings.items():
+        accuracy = {row.model: head_accuracy(source, row.model, test) for row in ranking.rows}
+        scores = [row.score for row in ranking.rows]
+        taus.append(weightedtau(scores, list(accuracy.values())).statistic)
+        measured.append(accuracy[ranking.best])
+        regrets.append(max(accuracy.values()) - measured[-1])
+        others = [domain for domain in source.domains if domain != test]
+        reference.append(np.mean([head_accuracy(source, ranking.best, d) for d in others]))
+    firsts = [ranking.rows[0] for ranking in rankings.values()]
+    expected = [row.expected_accuracy for row in firsts]
+    ends = np.array([row.accuracy_interval for row in firsts])
     inside = (ends[:, 0] <= measured) & (measured <= ends[:, 1])
     return [
         name,
         images,
+        f"{np.mean(regrets):.1f}",
+        f"{np.mean(taus):.3f}",
         f"{np.mean(measured):.1f}",
         f"{np.mean(expected):.1f}",
         f"{np.mean(np.abs(np.subtract(expected, measured))):.1f}",
@@ -78,14 +89,12 @@ def main() -> None:
     with threadpool_limits(1):
         for path in options.stores:
             source = StoreSource(oodzoo.FeatureStore(path))
-            rankings = rank_for_test_domains(source)
-            firsts = [(test, ranking.rows[0]) for test, ranking in rankings.items()]
-            rows.append(line(path.name, "labelled", firsts, source))
-            firsts = []
+            rows.append(line(path.name, "labelled", rank_for_test_domains(source), source))
+            rankings = {}
             for test in source.domains:
                 others = source.only([d for d in source.domains if d != test])
-                firsts.append((test, oodzoo.rank(others, target=as_target(source, test)).rows[0]))
-            rows.append(line(path.name, "and target", firsts, source))
+                rankings[test] = oodzoo.rank(others, target=as_target(source, test))
+            rows.append(line(path.name, "and target", rankings, source))
     if options.markdown:
         rows.insert(1, ["---"] * len(HEADER))
         print("\n".join(f"| {' | '.join(row)} |" for row in rows))

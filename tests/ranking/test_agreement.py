@@ -18,9 +18,11 @@ from tests.oracles import unseen as scores_oracle
 from tests.ranking.data import Arrays, simulate_models
 
 import oodzoo
+from oodzoo.features.columns import Samples
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import open_unlabelled, run_extraction
-from oodzoo.ranking.agreement import Agreement, Labels, agreement_with_vote
+from oodzoo.heads.linear import fit_head
+from oodzoo.ranking.agreement import Agreement, Labels, Predictions, agreement_with_vote
 from oodzoo.ranking.ridge import RIDGES
 from oodzoo.ranking.terms import ScoreTable
 from oodzoo.zoo import ModelSpec
@@ -36,6 +38,10 @@ def voted(scores: Sequence[float], labels: NDArray[np.int64]) -> list[float]:
     return [float(share) for share in oracle.agreement(labels.tolist(), weights)]
 
 
+def both(labels: NDArray[np.int64]) -> Predictions:
+    return Predictions(labels, labels)
+
+
 # --- formula ------------------------------------------------------------------------------------
 
 
@@ -46,7 +52,7 @@ def test_agreement_equals_its_definition(seed: int, n_models: int, n: int, n_cla
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 6, n_models).astype(float)
     target, *folds = rng.integers(0, n_classes, (3, n_models, n))
-    found = Agreement.of(scores, target, folds)
+    found = Agreement.of(scores, both(target), folds)
     np.testing.assert_allclose(found.target, voted(scores.tolist(), target))
     assert found.folds.shape == (n_models, 2)
     for at, labels in enumerate(folds):
@@ -59,14 +65,17 @@ def test_agreement_is_that_of_any_number_of_models(seed: int, n_models: int) -> 
     rng = np.random.default_rng(seed)
     scores = rng.integers(0, 6, n_models).astype(float)
     target, fold = rng.integers(0, 3, (2, n_models, 20))
-    found = Agreement.of(scores, target, [fold])
+    found = Agreement.of(scores, both(target), [fold])
     np.testing.assert_allclose(found.target, voted(scores.tolist(), target))
     np.testing.assert_allclose(found.folds[:, 0], voted(scores.tolist(), fold))
 
 
 def test_two_models_agree_alike() -> None:
     labels = np.array([[1, 1, 2, 0], [1, 2, 2, 0]])
-    assert Agreement.of(np.array([2.0, 1.0]), labels, [labels]).target.tolist() == [0.75, 0.75]
+    assert Agreement.of(np.array([2.0, 1.0]), both(labels), [labels]).target.tolist() == [
+        0.75,
+        0.75,
+    ]
 
 
 def test_images_of_different_number() -> None:
@@ -74,7 +83,7 @@ def test_images_of_different_number() -> None:
     rng = np.random.default_rng(0)
     parts = [rng.integers(0, high, (3, n)) for n, high in ((7, 2), (30, 4), (1, 1))]
     scores = np.array([0.1, 0.9, 0.5])
-    found = Agreement.of(scores, parts[0], parts[1:])
+    found = Agreement.of(scores, both(parts[0]), parts[1:])
     np.testing.assert_allclose(found.target, voted(scores.tolist(), parts[0]))
     np.testing.assert_allclose(found.folds[:, 0], voted(scores.tolist(), parts[1]))
     np.testing.assert_allclose(found.folds[:, 1], [1, 1, 1])
@@ -85,7 +94,7 @@ def test_combination_equals_its_definition(seed: int, n_models: int, m: int) -> 
     rng = np.random.default_rng(seed)
     totals, target = rng.normal(size=n_models), rng.random(n_models)
     values, rest = rng.normal(size=(2, n_models, m))
-    agreement = Agreement(target, rng.random((n_models, m)))
+    agreement = Agreement(target, rng.random(n_models), rng.random((n_models, m)))
     found = agreement.combine(ScoreTable(totals, values, rest))
     names = [str(model) for model in range(n_models)]
     of = dict(zip(names, target.tolist(), strict=True))
@@ -101,17 +110,17 @@ def test_combination_equals_its_definition(seed: int, n_models: int, m: int) -> 
 def test_the_mean_of_the_combined_values_is_the_combined_score(seed: int) -> None:
     rng = np.random.default_rng(seed)
     values, weights = rng.normal(size=(5, 3)), rng.dirichlet(np.ones(3))
-    agreement = Agreement(rng.random(5), rng.random((5, 3)))
+    agreement = Agreement(rng.random(5), rng.random(5), rng.random((5, 3)))
     found = agreement.combine(ScoreTable(values @ weights, values, values))
     np.testing.assert_allclose(found.values @ weights, found.totals, atol=1e-12)
 
 
 def test_models_of_equal_scores_are_ordered_by_agreement() -> None:
     equal = ScoreTable(np.zeros(3), np.zeros((3, 2)), np.zeros((3, 2)))
-    found = Agreement(np.array([0.2, 0.9, 0.4]), np.zeros((3, 2))).combine(equal)
+    found = Agreement(np.array([0.2, 0.9, 0.4]), np.zeros(3), np.zeros((3, 2))).combine(equal)
     assert found.totals.argsort().tolist() == [0, 2, 1]
     assert np.isfinite(found.values).all()
-    same = Agreement(np.full(3, 0.7), np.zeros((3, 2))).combine(equal)
+    same = Agreement(np.full(3, 0.7), np.zeros(3), np.zeros((3, 2))).combine(equal)
     assert same.totals.tolist() == [0, 0, 0]
 
 
@@ -124,11 +133,11 @@ def test_order_of_images_and_models_does_not_matter(seed: int, n_models: int) ->
     scores = rng.integers(0, 6, n_models).astype(float)
     labels = rng.integers(0, 3, (n_models, 20))
     images, models = rng.permutation(20), rng.permutation(n_models)
-    expected = Agreement.of(scores, labels, [labels])
+    expected = Agreement.of(scores, both(labels), [labels])
     np.testing.assert_array_equal(
-        Agreement.of(scores, labels[:, images], [labels]).target, expected.target
+        Agreement.of(scores, both(labels[:, images]), [labels]).target, expected.target
     )
-    found = Agreement.of(scores[models], labels[models], [labels[models]])
+    found = Agreement.of(scores[models], both(labels[models]), [labels[models]])
     np.testing.assert_array_equal(found.target, expected.target[models])
     np.testing.assert_array_equal(found.folds, expected.folds[models])
 
@@ -147,7 +156,7 @@ def test_names_of_classes_do_not_matter_without_ties(seed: int, n_models: int) -
 def test_only_the_order_of_the_scores_matters(seed: int, n_models: int) -> None:
     rng = np.random.default_rng(seed)
     scores, labels = rng.normal(size=n_models), rng.integers(0, 3, (n_models, 20))
-    one, two = (Agreement.of(s, labels, [labels]) for s in (scores, np.exp(7 * scores) - 3))
+    one, two = (Agreement.of(s, both(labels), [labels]) for s in (scores, np.exp(7 * scores) - 3))
     np.testing.assert_array_equal(one.target, two.target)
 
 
@@ -173,7 +182,7 @@ def test_a_copy_of_the_majority_of_good_models_agrees_most(seed: int) -> None:
     majority = np.array([np.bincount(column).argmax() for column in labels[:5].T])
     labels = np.vstack([labels, majority])
     scores = np.append(shares, 0.8) + 0.01 * rng.normal(size=8)
-    found = Agreement.of(scores, labels, [labels]).target
+    found = Agreement.of(scores, both(labels), [labels]).target
     assert found.argmax() == 7
     assert found[5:7].max() < found[:5].min()
 
@@ -230,6 +239,13 @@ def literal(
         )
         for model in data
     ]
+    by_ridges = dict(zip(data, map(float, oracle.agreement(predicted, vote)), strict=True))
+    codes = np.unique(domains, return_inverse=True)[1]
+    heads = [fit_head(Samples(X.astype(np.float32), y, codes), 3) for X in features.values()]
+    predicted = [
+        head.logits(X).argmax(axis=1).tolist()
+        for head, X in zip(heads, target.values(), strict=True)
+    ]
     agreed = dict(zip(data, map(float, oracle.agreement(predicted, vote)), strict=True))
     known = {}
     for d in weights:
@@ -246,7 +262,7 @@ def literal(
     for model in data:
         of = choices if model == first else dict.fromkeys(weights, model)
         expected[model] = 100 * (
-            agreed[model]
+            by_ridges[model]
             + sum(w * (folds[of[d]][d].accuracy - known[d][of[d]]) for d, w in weights.items())
         )
     return scores, agreed, expected

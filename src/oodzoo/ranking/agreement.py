@@ -1,15 +1,17 @@
 r"""Unlabelled images of the target: agreement with the vote of the other models.
 
-A linear model on the features of each network, trained on all labelled domains, predicts the class
-of every image of the target. The *agreement* of a model is the share of images on which its
-prediction equals the vote of the other models, in which a model counts by the square of its rank
-from below by the score from the labelled domains. Where most models are right, it estimates the
-accuracy up to a constant.
+Linear models on the features of each network, trained on all labelled domains, predict the class of
+every image of the target. The *agreement* of a model is the share of images on which its prediction
+equals the vote of the other models, in which a model counts by the square of its rank from below by
+the score from the labelled domains. Where most models are right, it estimates the accuracy up to a
+constant.
 
-- Ranking: the score from the labelled domains and the agreement are standardised over the models;
-  the score is one third of the former and two thirds of the latter.
-- Expected accuracy: on the held-out domains both the agreement and the accuracy are known. Their
-  mean difference is added to the agreement on the target.
+- Ranking: the linear models are the heads that :func:`oodzoo.fit` trains. The score from the
+  labelled domains and the agreement are standardised over the models; the score is one third of the
+  former and two thirds of the latter.
+- Expected accuracy: the linear models are the ridge regressions of the folds. On the held-out
+  domains both their agreement and their accuracy are known. The mean difference is added to the
+  agreement on the target.
 
 It is assumed that the target has the classes of the labelled domains.
 """
@@ -32,29 +34,41 @@ AGREEMENT_WEIGHT = 2 / 3
 
 
 @dataclass(frozen=True)
+class Predictions:
+    """Predicted classes (M, n) of the images of the target, by heads and by ridge regressions."""
+
+    heads: Labels
+    ridges: Labels
+
+
+@dataclass(frozen=True)
 class Agreement:
     """Agreement of each model with the vote of the others, in [0, 1].
 
     Attributes
     ----------
     target : array (M,)
-        On the images of the target.
+        Of heads, on the images of the target.
+    ridges : array (M,)
+        Of ridge regressions, on the images of the target.
     folds : array (M, m)
-        On the images of each held-out domain.
+        Of ridge regressions, on the images of each held-out domain.
     """
 
     target: Floats
+    ridges: Floats
     folds: Floats
 
     @classmethod
-    def of(cls, scores: Floats, target: Labels, folds: Sequence[Labels]) -> Agreement:
-        """Compute the agreement from predicted classes (M, n), on the target and on each fold.
+    def of(cls, scores: Floats, target: Predictions, folds: Sequence[Labels]) -> Agreement:
+        """Compute the agreement from predicted classes, on the target and on each fold (M, n).
 
         `scores` (M,) are those from the labelled domains; there are at least two models.
         """
         weights = rankdata(scores) ** 2
         each = np.stack([agreement_with_vote(labels, weights) for labels in folds], axis=1)
-        return cls(agreement_with_vote(target, weights), each)
+        heads, ridges = (agreement_with_vote(x, weights) for x in (target.heads, target.ridges))
+        return cls(heads, ridges, each)
 
     def combine(self, table: ScoreTable) -> ScoreTable:
         """Combine the score from the labelled domains with the agreement on the target."""

@@ -27,12 +27,15 @@ from oodzoo._text import did_you_mean
 from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import Features, FeatureSource, as_source
 from oodzoo.features.target import Target, TargetImages, as_target
 from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.heads.linear import C_GRID, fit_head
 from oodzoo.moments import VERSION as MOMENTS_VERSION
 from oodzoo.moments import Moments, domain_moments, merge
 from oodzoo.ranking import constraints as constraint
+from oodzoo.ranking.agreement import Predictions
 from oodzoo.ranking.folds import (
     Fold,
     Stability,
@@ -138,9 +141,9 @@ def rank(
     terms = _terms(source, results, stability, source.domains)
     predicted = None
     if images is not None:
-        predicted = np.stack(
-            [_predicted(source, model, images, terms[model], device) for model in models]
-        )
+        each = [_predicted(source, model, images, terms[model], device) for model in models]
+        heads, ridges = (np.stack([labels[name] for labels in each]) for name in ("head", "ridge"))
+        predicted = Predictions(heads, ridges)
     return build_ranking(source, terms, chosen, weights, left_out, device, predicted)
 
 
@@ -215,18 +218,25 @@ def _terms(
 
 def _predicted(
     source: FeatureSource, model: str, target: Target, terms: Terms, device: str | None
-) -> NDArray[np.int64]:
-    """Classes that a linear model of all domains predicts for the images of the target."""
+) -> dict[str, NDArray[np.int64]]:
+    """Classes that linear models of all domains predict for the images of the target."""
 
     def compute() -> dict[str, NDArray[Any]]:
         together = merge(domain_moments(source, model, device).values()).to(device)
         path = RidgePath.of(together, ridges=[RIDGES[terms.folds[0].ridge]])
-        on = backend(device)
-        labels = [to_numpy(path.predict(on.float64(x), 0)) for x in target.blocks(model)]
-        return {"labels": np.concatenate(labels)}
+        samples = Columns.all_of(source, [model]).samples(source, source.domains)
+        groups: list[str | None] = []
+        for domain in source.domains:
+            groups += source.groups(domain) or [None] * len(source.labels(domain))
+        head, on = fit_head(samples, len(source.classes), groups=groups), backend(device)
+        labels: dict[str, list[NDArray[Any]]] = {"ridge": [], "head": []}
+        for features in target.blocks(model):
+            labels["ridge"].append(to_numpy(path.predict(on.float64(features), 0)))
+            labels["head"].append(head.logits(to_numpy(features)).argmax(axis=1))
+        return {name: np.concatenate(parts) for name, parts in labels.items()}
 
-    settings = f"{MOMENTS_VERSION}, {target.digest(model)}, ridge {terms.folds[0].ridge}"
-    return source.cached("target", [model], compute, settings=settings)["labels"]
+    settings = f"{MOMENTS_VERSION}, {target.digest(model)}, ridge {terms.folds[0].ridge}, {C_GRID}"
+    return source.cached("target", [model], compute, settings=settings)
 
 
 def _folds(source: FeatureSource, model: str, stability: Stability, device: str | None) -> _Results:

@@ -10,7 +10,7 @@ import numpy as np
 
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
-from oodzoo.ranking.agreement import Agreement, Labels
+from oodzoo.ranking.agreement import Agreement, Predictions
 from oodzoo.ranking.folds import Fold
 from oodzoo.ranking.intervals import Comparison, covariance_of_means, new_domain_interval
 from oodzoo.ranking.pareto import costs, pareto_front
@@ -28,7 +28,7 @@ def build_ranking(
     weights: Floats,
     left_out: Mapping[str, str],
     device: str | None,
-    predicted: Labels | None = None,
+    target: Predictions | None = None,
 ) -> Ranking:
     """Order the models by a score, and collect what is known about each.
 
@@ -44,7 +44,7 @@ def build_ranking(
     left_out : mapping
         Models that are not ranked, each with the reason.
     device : str or None
-    predicted : array of int (M, n), optional
+    target : Predictions, optional
         Predicted classes of the images of the target.
     """
     models, each = list(terms), list(terms.values())
@@ -54,9 +54,9 @@ def build_ranking(
     agreement: Agreement | None = None
     if isinstance(score, str):
         table = score_table(each, score, weights)
-        if predicted is not None and len(each) > 1:
+        if target is not None and len(each) > 1:
             held_out = [np.stack([t.folds[i].predicted for t in each]) for i in range(len(weights))]
-            agreement = Agreement.of(table.totals, predicted, held_out)
+            agreement = Agreement.of(table.totals, target, held_out)
             table = agreement.combine(table)
         totals = dict(zip(models, table.totals.tolist(), strict=True))
         comparison = Comparison.of(table.values, image_covariances(source, terms, score), weights)
@@ -150,7 +150,7 @@ def _expected_accuracies(
         corrections = None
         if agreement is not None:
             known = agreement.folds[chosen, np.arange(len(chosen))]
-            corrections = agreement.target[models.index(model)] - known
+            corrections = agreement.ridges[models.index(model)] - known
         folds = [each[at].folds[i] for i, at in enumerate(chosen)]
         return _Expected.of(source, folds, weights, corrections)
 
