@@ -21,7 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 import oodzoo
-from oodzoo.ranking.ranker import STABILITY_SHARE
+from oodzoo.ranking.terms import STABILITY_SHARE
 
 SHARES = (0, 1 / 10, 1 / 5, 1 / 3, 1 / 2, 1)
 PEERS = ("logme", "knn", "h_score", "lda", "transrate", "leep", "nce")
