@@ -132,7 +132,7 @@ def plot_ranking(ranking: Ranking) -> Figure:
         f"{interval_words(ranking)}"
     )
     if choice_is_repeated(ranking):
-        caption += "\nrank 1: the choice is repeated for each domain, without the results on it"
+        caption += "\nrank 1: the choice is repeated for each domain, without predictions for it"
     figure.supxlabel(caption, fontsize=8)
     return figure
 

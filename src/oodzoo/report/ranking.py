@@ -91,9 +91,10 @@ def _notes(ranking: Ranking) -> str:
     text = ""
     if choice_is_repeated(ranking):
         text += (
-            f" Since {ranking.best} was chosen for its results, they are optimistic. Its expected "
-            "accuracy is therefore estimated with the choice repeated: on each held-out domain, it "
-            "is that of the model that ranks first if predictions for this domain do not count."
+            f" Since {ranking.best} was chosen for its results, they tend to be optimistic. Its "
+            "expected accuracy is therefore estimated with the choice repeated: on each held-out "
+            "domain, it is that of the model that ranks first if predictions for this domain do "
+            "not count."
         )
     if has_target(ranking):
         text += (
