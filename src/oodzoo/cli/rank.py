@@ -146,11 +146,13 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
+    per_domain = ranking.rows[0].folds[0].score is not None
+    repeated = "; for the first model the choice is repeated for each one" if per_domain else ""
     explained = "\n".join(_EXPLAINED[name] for name in terms if name in _EXPLAINED)
     terminal.lines(
         f"{interval}{explained}\n"
         "acc.: accuracy to expect on an unseen domain, with the 90 % interval for a new\n"
-        "domain; for the first model the choice is repeated for each held-out domain.\n"
+        f"domain{repeated}.\n"
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )

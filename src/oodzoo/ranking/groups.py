@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,9 +47,29 @@ class SharedGroups:
         return f", groups {hashlib.sha256(content.encode()).hexdigest()}"
 
     def rows(self, domain: str, held_out: Sequence[str]) -> NDArray[np.bool_] | None:
-        """Return which samples of a domain may be trained on; None for all."""
+        """Return which samples of a domain may be trained on; None for all.
+
+        If none may, all are used: see :meth:`warn`.
+        """
         shared = set().union(*(self._shared[domain, other] for other in held_out))
         groups = self._groups[domain]
         if not shared or groups is None:
             return None
-        return np.array([group not in shared for group in groups])
+        rows = np.array([group not in shared for group in groups])
+        return rows if rows.any() else None
+
+    def warn(self, held_out_together: int) -> None:
+        """Warn of domains that cannot be held out without leaving nothing of another one."""
+        for domain, groups in self._groups.items():
+            others = [other for other in self._groups if other != domain]
+            for held_out in combinations(others, held_out_together):
+                shared = set().union(*(self._shared[domain, other] for other in held_out))
+                if groups is not None and shared.issuperset(groups):
+                    names = " or ".join(map(repr, held_out))
+                    warnings.warn(
+                        f"all samples of domain {domain!r} belong to groups that occur in {names}, "
+                        f"too; they are trained on although {names} is held out, so accuracies may "
+                        "be too high",
+                        stacklevel=3,
+                    )
+                    return

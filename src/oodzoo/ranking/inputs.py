@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.backend import backend
-from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, Shard
 from oodzoo.moments import Moments, blocks, domain_moments, is_large_offset
 from oodzoo.ranking.groups import SharedGroups
@@ -50,12 +49,6 @@ class Inputs:
         rows = self.groups.rows(domain, held_out)
         if rows is None:
             return self.moments[domain]
-        if not rows.any():
-            raise InputError(
-                f"all samples of domain {domain!r} belong to groups that occur in "
-                f"{' or '.join(map(repr, sorted(held_out)))}, too; merge these domains, or leave "
-                "the groups out"
-            )
         return Moments.stream(
             _taken(self.shards(domain), rows),
             self.moments[domain].n_classes,

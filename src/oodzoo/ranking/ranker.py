@@ -127,6 +127,7 @@ def rank(
     limits = constraint.Constraints(max_ms, max_parameters, licence)
     source = as_source(features, y, domains, groups)
     require_classes_to_tell_apart(source)
+    SharedGroups(source).warn(held_out_together=1)
     weights = normalised_weights(source.domains, domain_weights)
     models, left_out = constraint.apply(source, limits)
     images = None if target is None else as_target(source, target)
@@ -170,6 +171,7 @@ def rank_for_test_domains(
     backend(device)
     source = as_source(features, y, domains, groups)
     require_classes_to_tell_apart(source)
+    SharedGroups(source).warn(held_out_together=2)
     given = dict(domain_weights or {})
     normalised_weights(source.domains, given)
     results: dict[str, dict[str, _Results]] = {test: {} for test in source.domains}

@@ -55,9 +55,9 @@ class Row:
         features agrees with the vote of the other models (see :mod:`oodzoo.ranking.agreement`).
     expected_accuracy : float
         Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
-        features, averaged over held-out domains. For the first model the choice is repeated for
-        each held-out domain without the results on it: a model that was chosen for its results
-        promises too much.
+        features, averaged over held-out domains. A model that was chosen for its results promises
+        too much: for the first model, and a score that is computed per domain, the choice is
+        repeated for each held-out domain without the predictions for it.
     accuracy_interval : (float, float)
         90 % interval of the accuracy on a single new domain.
     rank_interval : (int, int) or None
