@@ -13,7 +13,14 @@ from tests.store.data import FEATURE_DIM, compute, letters, record
 
 from oodzoo.errors import InputError
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, Facts, FeatureSource, StoreSource, as_source
+from oodzoo.features.source import (
+    ArraySource,
+    Facts,
+    FeatureSource,
+    StoreSource,
+    as_source,
+    groups_of,
+)
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.store.writer import writing
@@ -145,3 +152,10 @@ def test_facts_of_stored_models(tmp_path: Path) -> None:
     assert source.facts("other") == Facts(FEATURE_DIM)
     arrays = ArraySource({"net": np.zeros((2, 3))}, [0, 1], ["a", "b"])
     assert arrays.facts("net") == Facts(3)
+
+
+def test_groups_of_several_domains() -> None:
+    X, y, domains = np.ones((5, 1)), [0, 1, 0, 1, 0], ["a", "b", "a", "c", "b"]
+    grouped = ArraySource({"net": X}, y, domains, ["p", "q", None, "p", "r"])
+    assert groups_of(grouped, ["b", "a"]) == ["q", "r", "p", None]
+    assert groups_of(ArraySource({"net": X}, y, domains), ["a", "c"]) == [None] * 3

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.domainbed.protocol import Split, split
 from oodzoo.heads.domainbed.sweep import sweep
 from oodzoo.heads.linear import LinearHead, fit_head
@@ -35,11 +35,7 @@ class TrainingView:
 
     def groups(self) -> list[str | None]:
         """The group of each sample of the training domains."""
-        groups: list[str | None] = []
-        for domain in self.source.domains:
-            known = self.source.groups(domain)
-            groups += [None] * len(self.source.labels(domain)) if known is None else list(known)
-        return groups
+        return groups_of(self.source, self.source.domains)
 
     def test_split(self, trial: int) -> Split:
         """Split the test domain in a trial."""

@@ -288,6 +288,15 @@ def as_source(
     )
 
 
+def groups_of(source: FeatureSource, domains: Sequence[str]) -> list[str | None]:
+    """Return the group of each sample of some domains together; None for those without one."""
+    groups: list[str | None] = []
+    for domain in domains:
+        known = source.groups(domain)
+        groups += [None] * len(source.labels(domain)) if known is None else list(known)
+    return groups
+
+
 def _digest(content: Any) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -28,7 +28,7 @@ from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import Features, FeatureSource, as_source
+from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
 from oodzoo.features.target import Target, TargetImages, as_target
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.linear import C_GRID, fit_head
@@ -227,9 +227,7 @@ def _predicted(
         together = merge(domain_moments(source, model, device).values()).to(device)
         path = RidgePath.of(together, ridges=[RIDGES[terms.folds[0].ridge]])
         samples = Columns.all_of(source, [model]).samples(source, source.domains)
-        groups: list[str | None] = []
-        for domain in source.domains:
-            groups += source.groups(domain) or [None] * len(source.labels(domain))
+        groups = groups_of(source, source.domains)
         head, on = fit_head(samples, len(source.classes), groups=groups), backend(device)
         labels: dict[str, list[NDArray[Any]]] = {"ridge": [], "head": []}
         for features in target.blocks(model):

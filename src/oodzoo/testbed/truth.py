@@ -6,7 +6,7 @@ import numpy as np
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.linear import C_GRID, fit_head
 
 HEAD = "logistic regression, C chosen on the training domains"
@@ -46,10 +46,7 @@ def _measure(source: FeatureSource, model: str, test: str, tested: FeatureSource
             f"the domains other than {test!r} have only the class {source.classes[present[0]]!r}; "
             "a head needs at least two classes to train on"
         )
-    groups: list[str | None] = []
-    for domain in training:
-        groups += source.groups(domain) or [None] * len(source.labels(domain))
-    head = fit_head(samples, len(source.classes), groups=groups)
+    head = fit_head(samples, len(source.classes), groups=groups_of(source, training))
     unseen = columns.samples(tested, [test])
     right = head.logits(unseen.features).argmax(axis=1) == unseen.labels
     return 100 * float(np.mean(right))
