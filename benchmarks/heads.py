@@ -30,7 +30,8 @@ from threadpoolctl import threadpool_limits
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.heads.domainbed import cell, sweep
 from oodzoo.heads.domainbed.protocol import Hyperparameters, folds, hyperparameters
-from oodzoo.heads.linear import C_GRID, fit_head
+from oodzoo.heads.linear import fit_head
+from oodzoo.heads.paths import C_GRID
 
 DIM, N_CLASSES, N_DOMAINS, EACH = 1_280, 7, 4, 350
 DRAWS, TRIALS, STEPS = 10, 3, 5001

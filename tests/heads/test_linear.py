@@ -10,24 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.heads.planted import planted
 from tests.oracles.logistic import minimum, objective
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads import linear
-from oodzoo.heads.linear import C_GRID, TOLERANCE, LinearHead, fit_head, left_out_accuracies
+from oodzoo.heads.linear import TOLERANCE, LinearHead, fit_head, left_out_accuracies
 from oodzoo.heads.logistic import minimise
-
-
-def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Samples:
-    """Classes around centres of their own, each domain moved a little, in odd units."""
-    rng = np.random.default_rng(seed)
-    labels, domains = np.arange(n) % n_classes, np.arange(n) * n_domains // n
-    features = rng.normal(size=(n, d)) + rng.normal(size=(n_classes, d))[labels]
-    features += 0.5 * rng.normal(size=(n_domains, d))[domains]
-    units = 10.0 ** rng.integers(-2, 3, d)
-    return Samples((features * units + 3).astype(np.float32), labels, domains)
+from oodzoo.heads.paths import C_GRID
 
 
 def standardised(samples: Samples) -> NDArray[np.float64]:
@@ -272,7 +264,7 @@ def test_small_problems_use_one_blas_thread(
         seen.update(pool["num_threads"] for pool in _blas_pools())
         return minimise(*arguments)
 
-    monkeypatch.setattr(linear, "_LARGE", large)
+    monkeypatch.setattr(linear, "LARGE", large)
     monkeypatch.setattr(linear, "minimise", observed)
     with threadpool_limits(2, user_api="blas"):
         if any(pool["num_threads"] != 2 for pool in _blas_pools()):

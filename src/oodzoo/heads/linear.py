@@ -10,33 +10,23 @@ to the weakest is computed, each initialised with the previous one.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
-from oodzoo._text import count
-from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
-from oodzoo.moments import require_size
+from oodzoo.heads.paths import C_GRID, LARGE, PATH_TOLERANCE, check_Cs
+from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
-C_GRID = tuple(10.0**power for power in range(-5, 2))
 TOLERANCE = 1e-4
 """A fit ends when the norm of the gradient, relative to zero weights, falls below this."""
-
-PATH_TOLERANCE = 1e-3
-"""The same for the fits that compare values of C, which need less precision."""
-
-_LARGE = 2**25
-"""Number of feature values from which BLAS threads pay off; on fewer they mostly wait."""
 
 _FOLDS = 5
 _ROWS = 4096
@@ -111,15 +101,13 @@ def fit_head(
     check_samples(samples, n_classes)
     require_two_classes(samples.labels)
     numbers = group_numbers(groups, len(samples.labels))
-    values = Cs if C is None else (C,)
-    if not values or not all(math.isfinite(value) and value > 0 for value in values):
-        raise InputError(f"C must be one or more numbers above 0, got {list(values)}")
+    check_Cs(Cs if C is None else (C,))
     with _blas_threads(samples):
         return _fit_head(samples, n_classes, C, Cs, numbers)
 
 
 def _blas_threads(samples: Samples) -> threadpool_limits:
-    return threadpool_limits(1 if samples.features.size < _LARGE else None, user_api="blas")
+    return threadpool_limits(1 if samples.features.size < LARGE else None, user_api="blas")
 
 
 def _fit_head(
@@ -129,8 +117,8 @@ def _fit_head(
     Cs: tuple[float, ...] = (),
     groups: NDArray[np.int64] | None = None,
 ) -> LinearHead:
-    mean, std = _mean_and_std(samples.features)
-    features = _standardised(samples.features, mean, std)
+    mean, std = mean_and_std(samples.features)
+    features = standardised(samples.features, mean, std)
     wide = len(features) < features.shape[1]
     problem = _DualProblem(features) if wide else _PrimalProblem(features)
     start = None
@@ -300,53 +288,3 @@ def _targets(
     """One-hot labels of the training samples (classes, n), and the classes among them."""
     present = np.unique(labels[train])
     return ((labels == present[:, None]) & train).astype(np.float32), present
-
-
-def _mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation in float64, without converting all rows at once."""
-    mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    for top in range(0, len(features), _ROWS):
-        mean += features[top : top + _ROWS].sum(axis=0, dtype=np.float64)
-    mean /= len(features)
-    for top in range(0, len(features), _ROWS):
-        square += np.square(features[top : top + _ROWS] - mean).sum(axis=0)
-    std = np.sqrt(square / len(features))
-    # The deviation of a constant feature is rounding.
-    std[std <= 8 * np.finfo(np.float64).eps * np.abs(mean)] = 0
-    return mean, std
-
-
-def _standardised(
-    features: NDArray[Any], mean: NDArray[np.float64], std: NDArray[np.float64]
-) -> NDArray[np.float32]:
-    result = np.empty(features.shape, np.float32)
-    scale = np.divide(1, std, out=np.zeros_like(std), where=std > 0)
-    for top in range(0, len(features), _ROWS):
-        result[top : top + _ROWS] = (features[top : top + _ROWS] - mean) * scale
-    return result
-
-
-def check_samples(samples: Samples, n_classes: int) -> None:
-    """Raise an InputError for samples that no head can be fitted to."""
-    features, labels, domains = samples
-    if features.ndim != 2 or not features.size or not len(features) == len(labels) == len(domains):
-        raise InputError(
-            "features must be a matrix with one label and one domain per row, got shape "
-            f"{features.shape}, {count(len(labels), 'label')}, {count(len(domains), 'domain')}"
-        )
-    if labels.min() < 0 or labels.max() >= n_classes:
-        raise InputError(
-            f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
-            f"got {labels.min()} to {labels.max()}"
-        )
-    largest = 0.0
-    for top in range(0, len(features), _ROWS):
-        part = features[top : top + _ROWS]
-        largest = max(largest, float(np.abs(part).max()))
-        bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
-        if len(bad):
-            raise InputError(
-                f"features of sample {top + bad[0]} are not finite; "
-                "remove the sample or extract its features again"
-            )
-    require_size(largest, "features")

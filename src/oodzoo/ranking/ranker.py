@@ -31,7 +31,8 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
 from oodzoo.features.target import Target, TargetImages, as_target
 from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.heads.linear import C_GRID, fit_head
+from oodzoo.heads.linear import fit_head
+from oodzoo.heads.paths import C_GRID
 from oodzoo.moments import VERSION as MOMENTS_VERSION
 from oodzoo.moments import Moments, domain_moments, merge
 from oodzoo.ranking import constraints as constraint

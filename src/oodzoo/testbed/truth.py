@@ -7,7 +7,8 @@ import numpy as np
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, groups_of
-from oodzoo.heads.linear import C_GRID, fit_head
+from oodzoo.heads.linear import fit_head
+from oodzoo.heads.paths import C_GRID
 
 HEAD = "logistic regression, C chosen on the training domains"
 

@@ -29,7 +29,8 @@ from oodzoo.heads.domainbed.protocol import (
 from oodzoo.heads.domainbed.rules import RULES, Record, chosen
 from oodzoo.heads.domainbed.training import Checkpoint, Group, Problem, train
 from oodzoo.heads.groups import Groups, group_numbers
-from oodzoo.heads.linear import LinearHead, check_samples
+from oodzoo.heads.linear import LinearHead
+from oodzoo.heads.samples import check_samples
 
 STEPS = 5001
 CHECKPOINT_EVERY = 300

@@ -1,0 +1,165 @@
+r"""Predictions of left-out domains by logistic regressions of the other domains, for many C.
+
+For each set of domains to leave out, L2 logistic regressions with all values of C are fitted to the
+samples of the other domains, and predict the left-out ones. Features are standardised over exactly
+the training samples. The values of C form a path: each solution is the start of the next.
+
+A head that leaves out the domains a and b serves both to choose C for the test domain a, where b is
+left out, and the other way round: singles and pairs of domains are enough for all of these.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from joblib import cpu_count
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from threadpoolctl import threadpool_limits
+
+from oodzoo._threads import Prefetch
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
+from oodzoo.heads.samples import check_samples, mean_and_std, standardised
+
+C_GRID = tuple(10.0**power for power in range(-5, 2))
+PATH_TOLERANCE = 1e-3
+"""A fit of a path ends when the norm of the gradient, relative to zero weights, is below this."""
+
+LARGE = 2**25
+"""Number of feature values from which BLAS threads pay off; on fewer they mostly wait."""
+
+_SINGLE_TOLERANCE = 1e-4
+"""The smallest tolerance that is reached in float32; fits with a smaller one are in float64."""
+
+
+def singles_and_pairs(domains: Iterable[int]) -> list[frozenset[int]]:
+    """All sets of one domain, then all sets of two, except one that would leave out everything."""
+    numbers = sorted(set(domains))
+    sets = [frozenset(chosen) for size in (1, 2) for chosen in combinations(numbers, size)]
+    return [left_out for left_out in sets if len(left_out) < len(numbers)]
+
+
+def left_out_paths(
+    samples: Samples,
+    n_classes: int,
+    left_out: Sequence[AbstractSet[int]],
+    *,
+    Cs: Sequence[float] = C_GRID,
+    tol: float = PATH_TOLERANCE,
+) -> list[NDArray[np.float32]]:
+    """Predict left-out domains by heads fitted to the other domains, for each C.
+
+    Left-out samples have no influence on the fit. All cores are used, so one call at a time is
+    enough. For heads of features centred by domain, pass
+    :func:`~oodzoo.heads.samples.centred_by_domain` of the samples.
+
+    Parameters
+    ----------
+    samples : Samples
+    n_classes : int
+    left_out : sequence of set of int
+        For each head, the domains to leave out: at least one, and not all.
+    Cs : sequence of float
+        Inverse regularisation strengths, as in scikit-learn.
+    tol : float
+        A fit ends when the norm of the gradient, relative to zero weights, is below this.
+
+    Returns
+    -------
+    list of array (n_Cs, n, n_classes)
+        For each set the log-probabilities of its n samples, in their order in `samples`. A class
+        without training samples has log-probability -inf.
+
+    Examples
+    --------
+    >>> labels, domains = np.array([0, 0, 1, 1] * 2), np.repeat([0, 1], 4)
+    >>> features = np.float32([[0], [1], [2], [3], [0], [1], [2], [4]])
+    >>> samples = Samples(features, labels, domains)
+    >>> first, second = left_out_paths(samples, 2, [{0}, {1}])
+    >>> first.shape
+    (7, 4, 2)
+    >>> first[-1].argmax(axis=1).tolist()
+    [0, 0, 1, 1]
+    """
+    check_samples(samples, n_classes)
+    check_Cs(Cs)
+    domains = set(samples.domains.tolist())
+    for some in left_out:
+        if not some or not domains > some:
+            raise InputError(
+                "each set of left_out must have at least one, and not all, of the domains "
+                f"{sorted(domains)}, got {sorted(some)}"
+            )
+    calls = [
+        (samples, np.isin(samples.domains, list(some)), n_classes, Cs, tol) for some in left_out
+    ]
+    small = samples.features.size < LARGE
+    # One thread per set is faster than threads within BLAS for small products.
+    with threadpool_limits(1 if small else None, user_api="blas"):
+        return list(Prefetch(_left_out_path, calls, n_threads=cpu_count() if small else 1))
+
+
+def label_likelihood(
+    log_probabilities: NDArray[np.floating[Any]], labels: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Mean log-probability of the labels whose class was in training, for each C; 0 if none was."""
+    of_labels = log_probabilities[:, np.arange(len(labels)), labels].astype(np.float64)
+    known = np.isfinite(of_labels[0])
+    if not known.any():
+        return np.zeros(len(of_labels))
+    likelihood: NDArray[np.float64] = of_labels[:, known].mean(axis=1)
+    return likelihood
+
+
+def check_Cs(Cs: Sequence[float]) -> None:
+    """Raise an InputError unless there are values of C, all positive."""
+    if not len(Cs) or not all(math.isfinite(C) and C > 0 for C in Cs):
+        raise InputError(f"C must be one or more numbers above 0, got {list(Cs)}")
+
+
+def _left_out_path(
+    samples: Samples,
+    left_out: NDArray[np.bool_],
+    n_classes: int,
+    Cs: Sequence[float],
+    tol: float,
+) -> NDArray[np.float32]:
+    """Log-probabilities (n_Cs, n, n_classes) of left-out samples."""
+    dtype = np.float32 if tol >= _SINGLE_TOLERANCE else np.float64
+    training = samples.features[~left_out]
+    mean, std = mean_and_std(training)
+    targets, present = one_hot(samples.labels[~left_out])
+    weights = _path(standardised(training, mean, std, dtype), targets.astype(dtype), Cs, tol)
+    others = standardised(samples.features[left_out], mean, std, dtype)
+    outputs = weights[:, :, :-1] @ others.T + weights[:, :, -1:]
+    outputs = np.moveaxis(outputs, 1, 2).astype(np.float64)
+    result = np.full((*outputs.shape[:2], n_classes), -np.inf, np.float32)
+    result[:, :, present] = outputs - logsumexp(outputs, axis=2, keepdims=True)
+    return result
+
+
+def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) -> Matrix:
+    """Weights and bias (n_Cs, classes, d + 1), each C starting from the next smaller one."""
+    wide = len(features) < features.shape[1]
+    form: Form = Dual(features @ features.T) if wide else Primal(features)
+    tol = tol * gradient_at_zero(form, targets)
+    solution = np.zeros((len(targets), form.size + 1), features.dtype)
+    solutions = np.empty((len(Cs), *solution.shape), features.dtype)
+    for at in np.argsort(Cs):
+        solutions[at] = solution = minimise(form, targets, Cs[at], solution, tol)
+    if not wide:
+        return solutions
+    return np.concatenate([solutions[:, :, :-1] @ features, solutions[:, :, -1:]], axis=2)
+
+
+def one_hot(labels: NDArray[np.int64]) -> tuple[Matrix, NDArray[np.int64]]:
+    """Labels as a matrix (classes, n) of zeros and ones, and the classes among them."""
+    present = np.unique(labels)
+    return (labels == present[:, None]).astype(np.float32), present

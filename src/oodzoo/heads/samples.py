@@ -1,0 +1,85 @@
+"""Checks, centring and standardisation of the samples that heads are fitted to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.moments import require_size
+
+_ROWS = 4096
+_CONSTANT = 8 * np.finfo(np.float64).eps
+"""A smaller standard deviation relative to the mean is rounding: the feature is constant."""
+
+
+def check_samples(samples: Samples, n_classes: int) -> None:
+    """Raise an InputError for samples that no head can be fitted to."""
+    features, labels, domains = samples
+    if features.ndim != 2 or not features.size or not len(features) == len(labels) == len(domains):
+        raise InputError(
+            "features must be a matrix with one label and one domain per row, got shape "
+            f"{features.shape}, {count(len(labels), 'label')}, {count(len(domains), 'domain')}"
+        )
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise InputError(
+            f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
+            f"got {labels.min()} to {labels.max()}"
+        )
+    largest = 0.0
+    for top in range(0, len(features), _ROWS):
+        part = features[top : top + _ROWS]
+        largest = max(largest, float(np.abs(part).max()))
+        bad = np.flatnonzero(~np.isfinite(part).all(axis=1))
+        if len(bad):
+            raise InputError(
+                f"features of sample {top + bad[0]} are not finite; "
+                "remove the sample or extract its features again"
+            )
+    require_size(largest, "features")
+
+
+def mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation in float64, without converting all rows at once."""
+    mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    for top in range(0, len(features), _ROWS):
+        mean += features[top : top + _ROWS].sum(axis=0, dtype=np.float64)
+    mean /= len(features)
+    for top in range(0, len(features), _ROWS):
+        square += np.square(features[top : top + _ROWS] - mean).sum(axis=0)
+    std = np.sqrt(square / len(features))
+    std[std <= _CONSTANT * np.abs(mean)] = 0
+    return mean, std
+
+
+def standardised(
+    features: NDArray[Any],
+    mean: NDArray[np.float64],
+    std: NDArray[np.float64],
+    dtype: type[np.floating[Any]] = np.float32,
+) -> NDArray[Any]:
+    """Subtract the mean and divide by the standard deviation; a constant feature becomes 0."""
+    result = np.empty(features.shape, dtype)
+    scale = np.divide(1, std, out=np.zeros_like(std), where=std > 0)
+    for top in range(0, len(features), _ROWS):
+        result[top : top + _ROWS] = (features[top : top + _ROWS] - mean) * scale
+    return result
+
+
+def centred_by_domain(samples: Samples) -> Samples:
+    """Subtract from the features of each domain their mean over that domain; labels are not used.
+
+    A head of such features predicts samples of a new domain from which the mean of that domain has
+    been subtracted. A feature that is constant within a domain becomes 0 there.
+    """
+    features = np.empty(samples.features.shape, np.float32)
+    for domain in np.unique(samples.domains):
+        rows = samples.domains == domain
+        part = samples.features[rows]
+        mean, std = mean_and_std(part)
+        features[rows] = np.where(std > 0, part - mean, 0)
+    return samples._replace(features=features)

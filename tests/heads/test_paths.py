@@ -1,0 +1,142 @@
+"""Left-out paths against scikit-learn, and what must not matter."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.heads.planted import planted
+from tests.oracles.paths import left_out_path
+
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.heads.paths import label_likelihood, left_out_paths, singles_and_pairs
+
+CS = (1e-3, 0.1, 1.0)
+SHAPES = [(80, 6), (60, 100), (48, 24)]
+"""More samples than features, fewer, and both, depending on the domains left out."""
+
+
+def some(samples: Samples, rows: object) -> Samples:
+    return Samples(*(array[rows] for array in samples))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_what_scikit_learn_predicts(shape: tuple[int, int], n_classes: int) -> None:
+    samples = planted(*shape, n_classes, 4)
+    sets = singles_and_pairs(range(4))
+    found = left_out_paths(samples, n_classes, sets, Cs=CS, tol=1e-8)
+    for left_out, path in zip(sets, found, strict=True):
+        expected = left_out_path(*samples, left_out, CS, n_classes)
+        np.testing.assert_allclose(path, expected, atol=1e-5)
+        assert path.dtype == np.float32
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_default_tolerance(shape: tuple[int, int]) -> None:
+    samples = planted(*shape, 3, 3)
+    loose = left_out_paths(samples, 3, [{0}], Cs=CS)[0]
+    np.testing.assert_allclose(
+        np.exp(loose), np.exp(left_out_paths(samples, 3, [{0}], Cs=CS, tol=1e-8)[0]), atol=5e-3
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    shape=st.sampled_from(SHAPES),
+    left_out=st.sampled_from([{0}, {2}, {1, 2}]),
+    seed=st.integers(0, 99),
+)
+def test_left_out_samples_have_no_influence(
+    shape: tuple[int, int], left_out: Set[int], seed: int
+) -> None:
+    """Scramble all left-out samples but one: its prediction stays the same."""
+    samples = planted(*shape, 3, 4, seed)
+    rows = np.flatnonzero(np.isin(samples.domains, list(left_out)))
+    rng = np.random.default_rng(seed)
+    features, labels = samples.features.copy(), samples.labels.copy()
+    features[rows[1:]] = 1e3 * rng.normal(size=(len(rows) - 1, shape[1]))
+    labels[rows] = rng.integers(0, 3, len(rows))
+    found = left_out_paths(Samples(features, labels, samples.domains), 3, [left_out], Cs=CS)
+    expected = left_out_paths(samples, 3, [left_out], Cs=CS)
+    np.testing.assert_allclose(found[0][:, 0], expected[0][:, 0], atol=1e-6)
+
+
+@settings(max_examples=15, deadline=None)
+@given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 99))
+def test_order_and_units_do_not_matter(shape: tuple[int, int], seed: int) -> None:
+    samples = planted(*shape, 3, 3, seed)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(samples.labels))
+    units = 2.0 ** rng.integers(-4, 5, shape[1])
+    renamed = np.array([7, 1, 4])
+    other = Samples(
+        (samples.features * units).astype(np.float32)[order],
+        samples.labels[order],
+        renamed[samples.domains][order],
+    )
+    expected = left_out_paths(samples, 3, [{0}, {1, 2}], Cs=CS, tol=1e-8)
+    found = left_out_paths(other, 3, [{7}, {1, 4}], Cs=CS[::-1], tol=1e-8)
+    for one, two, left_out in zip(expected, found, [[0], [1, 2]], strict=True):
+        position = np.cumsum(np.isin(samples.domains, left_out)) - 1
+        rows = position[order[np.isin(samples.domains[order], left_out)]]
+        np.testing.assert_allclose(two[::-1], one[:, rows], atol=1e-5)
+
+
+def test_a_pair_is_fitted_to_the_remaining_domains_alone() -> None:
+    samples = planted(80, 6, 3, 4)
+    with_both = left_out_paths(samples, 3, [{0, 2}], Cs=CS)[0]
+    without = some(samples, samples.domains != 2)
+    np.testing.assert_allclose(
+        with_both[:, :20], left_out_paths(without, 3, [{0}], Cs=CS)[0], atol=1e-6
+    )
+
+
+def test_a_class_without_training_samples() -> None:
+    """Class 2 is in domain 0 only, class 3 nowhere."""
+    samples = planted(60, 5, 3, 3)
+    samples.labels[(samples.labels == 2) & (samples.domains > 0)] = 0
+    first, second = left_out_paths(samples, 4, [{0}, {1}], Cs=CS)
+    assert np.isneginf(first[:, :, 2:]).all()
+    assert np.isneginf(second[:, :, 3]).all()
+    assert np.isfinite(second[:, :, :3]).all()
+    for path in (first, second):
+        np.testing.assert_allclose(np.exp(path).sum(axis=2), 1, atol=1e-6)
+
+
+def test_one_class_to_train_on() -> None:
+    labels = np.array([0, 1, 2, 2])
+    samples = Samples(np.eye(4, dtype=np.float32), labels, np.array([0, 0, 1, 1]))
+    path = left_out_paths(samples, 3, [{0}], Cs=CS)[0]
+    np.testing.assert_array_equal(path, np.tile(np.float32([-np.inf, -np.inf, 0]), (3, 2, 1)))
+
+
+def test_likelihood_of_labels() -> None:
+    """Class 2 was not in training."""
+    path = np.full((2, 3, 3), -np.inf)
+    path[:, :, :2] = np.log([[[0.5, 0.5], [0.2, 0.8], [0.9, 0.1]], [[0.25, 0.75]] * 3])
+    np.testing.assert_allclose(
+        label_likelihood(path, np.array([0, 1, 2])),
+        [np.log(0.5 * 0.8) / 2, np.log(0.25 * 0.75) / 2],
+    )
+    assert label_likelihood(path, np.array([2, 2, 2])).tolist() == [0, 0]
+
+
+def test_singles_and_pairs() -> None:
+    assert singles_and_pairs([2, 0, 1, 1]) == [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}]
+    assert singles_and_pairs([3, 5]) == [{3}, {5}]
+
+
+@pytest.mark.parametrize("left_out", [set(), {0, 1}, {2}])
+def test_domains_that_cannot_be_left_out(left_out: Set[int]) -> None:
+    with pytest.raises(InputError, match=r"not all, of the domains \[0, 1\], got"):
+        left_out_paths(planted(20, 3, 2, 2), 2, [{0}, left_out])
+
+
+def test_bad_Cs() -> None:
+    with pytest.raises(InputError, match=r"C must be one or more numbers above 0, got \[0\]"):
+        left_out_paths(planted(20, 3, 2, 2), 2, [{0}], Cs=[0])
