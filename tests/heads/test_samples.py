@@ -29,7 +29,7 @@ def test_mean_and_standard_deviation(features: NDArray[np.float32]) -> None:
 
 
 def test_standardised_features(features: NDArray[np.float32]) -> None:
-    found = standardised(features, *mean_and_std(features), np.float64)
+    found = standardised(features, *mean_and_std(features), "float64")
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
     assert standardised(features, *mean_and_std(features)).dtype == np.float32

@@ -21,8 +21,10 @@ from numpy.typing import NDArray
 
 Matrix = NDArray[np.floating[Any]]
 
-_MEMORY = 10
-_SLOPE_FRACTION = 0.5
+MEMORY = 20
+"""Number of steps that L-BFGS remembers."""
+
+SLOPE_FRACTION = 0.5
 """The line search ends when the slope has fallen to this fraction."""
 
 
@@ -127,7 +129,7 @@ def minimise(
     outputs = form.outputs(solution, form.metric(solution))
     gradient = form.gradient(_residuals(outputs, targets, counts), solution, penalty)
     metric = form.metric(gradient)
-    pairs: deque[_Pair] = deque(maxlen=_MEMORY)
+    pairs: deque[_Pair] = deque(maxlen=MEMORY)
     for _ in range(max_iter):
         if _dot(gradient, metric) <= tol**2:
             break
@@ -198,7 +200,7 @@ def _line_search(
     for _ in range(40):
         residuals = _residuals(outputs + length * added, targets, counts)
         here = _dot(residuals, added) + along + length * bend
-        if abs(here) <= _SLOPE_FRACTION * abs(slope):
+        if abs(here) <= SLOPE_FRACTION * abs(slope):
             return length, residuals
         if here < 0:
             low, low_slope = length, here

@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 from joblib import cpu_count
 from numpy.typing import NDArray
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
 from oodzoo._threads import Prefetch
+from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
+from oodzoo.heads.batched import Batch, minimise_batch
+from oodzoo.heads.logistic import MEMORY, Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))
@@ -35,6 +37,7 @@ PATH_TOLERANCE = 1e-3
 LARGE = 2**25
 """Number of feature values from which BLAS threads pay off; on fewer they mostly wait."""
 
+_DEVICE_BYTES = 2**32
 _SINGLE_TOLERANCE = 1e-4
 """The smallest tolerance that is reached in float32; fits with a smaller one are in float64."""
 
@@ -53,6 +56,7 @@ def left_out_paths(
     *,
     Cs: Sequence[float] = C_GRID,
     tol: float = PATH_TOLERANCE,
+    device: str | None = None,
 ) -> list[NDArray[np.float32]]:
     """Predict left-out domains by heads fitted to the other domains, for each C.
 
@@ -70,6 +74,8 @@ def left_out_paths(
         Inverse regularisation strengths, as in scikit-learn.
     tol : float
         A fit ends when the norm of the gradient, relative to zero weights, is below this.
+    device : str, optional
+        Compute with NumPy if None, else with PyTorch on this device, as one batched problem.
 
     Returns
     -------
@@ -97,9 +103,11 @@ def left_out_paths(
                 "each set of left_out must have at least one, and not all, of the domains "
                 f"{sorted(domains)}, got {sorted(some)}"
             )
-    calls = [
-        (samples, np.isin(samples.domains, list(some)), n_classes, Cs, tol) for some in left_out
-    ]
+    masks = [np.isin(samples.domains, list(some)) for some in left_out]
+    on = backend(device)
+    if not on.is_numpy:
+        return _on_device(samples, masks, n_classes, Cs, tol, on)
+    calls = [(samples, mask, n_classes, Cs, tol) for mask in masks]
     small = samples.features.size < LARGE
     # One thread per set is faster than threads within BLAS for small products.
     with threadpool_limits(1 if small else None, user_api="blas"):
@@ -132,22 +140,22 @@ def _left_out_path(
     tol: float,
 ) -> NDArray[np.float32]:
     """Log-probabilities (n_Cs, n, n_classes) of left-out samples."""
-    dtype = np.float32 if tol >= _SINGLE_TOLERANCE else np.float64
     training = samples.features[~left_out]
     mean, std = mean_and_std(training)
+    dtype = _dtype(tol)
     targets, present = one_hot(samples.labels[~left_out])
     weights = _path(standardised(training, mean, std, dtype), targets.astype(dtype), Cs, tol)
     others = standardised(samples.features[left_out], mean, std, dtype)
     outputs = weights[:, :, :-1] @ others.T + weights[:, :, -1:]
-    outputs = np.moveaxis(outputs, 1, 2).astype(np.float64)
-    result = np.full((*outputs.shape[:2], n_classes), -np.inf, np.float32)
-    result[:, :, present] = outputs - logsumexp(outputs, axis=2, keepdims=True)
+    result = np.full((len(Cs), len(others), n_classes), -np.inf, np.float32)
+    result[:, :, present] = np.moveaxis(log_softmax(outputs.astype(np.float64), axis=1), 1, 2)
     return result
 
 
 def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) -> Matrix:
     """Weights and bias (n_Cs, classes, d + 1), each C starting from the next smaller one."""
-    wide = len(features) < features.shape[1]
+    # A step takes one product with the Gram matrix (n, n), or two with the features (n, d).
+    wide = len(features) < 1.5 * features.shape[1]
     form: Form = Dual(features @ features.T) if wide else Primal(features)
     tol = tol * gradient_at_zero(form, targets)
     solution = np.zeros((len(targets), form.size + 1), features.dtype)
@@ -157,6 +165,64 @@ def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) ->
     if not wide:
         return solutions
     return np.concatenate([solutions[:, :, :-1] @ features, solutions[:, :, -1:]], axis=2)
+
+
+def _on_device(
+    samples: Samples,
+    left_out: Sequence[NDArray[np.bool_]],
+    n_classes: int,
+    Cs: Sequence[float],
+    tol: float,
+    on: Backend,
+) -> list[NDArray[np.float32]]:
+    """Log-probabilities of left-out samples for each set, in batches that fit into memory."""
+    n, d = samples.features.shape
+    values = n * (d + 1) + len(Cs) * n_classes * (6 * n + (2 * MEMORY + 6) * (d + 1))
+    size = max(1, _DEVICE_BYTES // (values * np.dtype(_dtype(tol)).itemsize))
+    features = on.asarray(np.ascontiguousarray(samples.features, np.float32))
+    results = []
+    for at in range(0, len(left_out), size):
+        masks = left_out[at : at + size]
+        batch = _batch(features, samples.labels, masks, n_classes, Cs, _dtype(tol), on)
+        outputs = batch.absent + batch.outputs(minimise_batch(batch, tol))
+        for mask, each in zip(masks, outputs, strict=True):
+            part = to_numpy(each[:, :, on.asarray(mask)]).astype(np.float64)
+            results.append(np.moveaxis(log_softmax(part, axis=1), 1, 2).astype(np.float32))
+    return results
+
+
+def _batch(
+    features: Array,
+    labels: NDArray[np.int64],
+    left_out: Sequence[NDArray[np.bool_]],
+    n_classes: int,
+    Cs: Sequence[float],
+    dtype: str,
+    on: Backend,
+) -> Batch:
+    """The problems of some sets; left-out samples stay in, without a target."""
+    import torch
+
+    ones = on.asarray(np.ones((len(labels), 1), dtype))
+    standard = []
+    for mask in left_out:
+        moments = mean_and_std(features[on.asarray(~mask)])
+        standard.append(torch.cat([standardised(features, *moments, dtype), ones], dim=1))
+    targets = np.stack([(labels == np.arange(n_classes)[:, None]) & ~mask for mask in left_out])
+    absent = np.where(targets.any(axis=2), 0, -np.inf)
+    penalty = np.repeat(1 / np.asarray(Cs)[:, None, None], features.shape[1] + 1, axis=2)
+    penalty[:, :, -1] = 0
+    return Batch(
+        torch,
+        torch.stack(standard),
+        on.asarray(targets[:, None].astype(dtype)),
+        on.asarray(absent[:, None, :, None].astype(dtype)),
+        on.asarray(penalty.astype(dtype)),
+    )
+
+
+def _dtype(tol: float) -> str:
+    return "float32" if tol >= _SINGLE_TOLERANCE else "float64"
 
 
 def one_hot(labels: NDArray[np.int64]) -> tuple[Matrix, NDArray[np.int64]]:

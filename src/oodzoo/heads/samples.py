@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo._text import count
+from oodzoo.backend import Array, backend_of
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.moments import require_size
@@ -43,30 +41,24 @@ def check_samples(samples: Samples, n_classes: int) -> None:
     require_size(largest, "features")
 
 
-def mean_and_std(features: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mean_and_std(features: Array) -> tuple[Array, Array]:
     """Mean and standard deviation in float64, without converting all rows at once."""
-    mean, square = np.zeros(features.shape[1]), np.zeros(features.shape[1])
-    for top in range(0, len(features), _ROWS):
-        mean += features[top : top + _ROWS].sum(axis=0, dtype=np.float64)
-    mean /= len(features)
-    for top in range(0, len(features), _ROWS):
-        square += np.square(features[top : top + _ROWS] - mean).sum(axis=0)
-    std = np.sqrt(square / len(features))
-    std[std <= _CONSTANT * np.abs(mean)] = 0
-    return mean, std
+    xp, n = backend_of(features).xp, len(features)
+    tops = range(0, n, _ROWS)
+    total = (xp.sum(features[top : top + _ROWS], axis=0, dtype=xp.float64) for top in tops)
+    mean = sum(total, start=0.0) / n
+    square = (xp.sum((features[top : top + _ROWS] - mean) ** 2, axis=0) for top in tops)
+    std = xp.sqrt(sum(square, start=0.0) / n)
+    return mean, xp.where(std <= _CONSTANT * xp.abs(mean), 0.0, std)
 
 
-def standardised(
-    features: NDArray[Any],
-    mean: NDArray[np.float64],
-    std: NDArray[np.float64],
-    dtype: type[np.floating[Any]] = np.float32,
-) -> NDArray[Any]:
+def standardised(features: Array, mean: Array, std: Array, dtype: str = "float32") -> Array:
     """Subtract the mean and divide by the standard deviation; a constant feature becomes 0."""
-    result = np.empty(features.shape, dtype)
-    scale = np.divide(1, std, out=np.zeros_like(std), where=std > 0)
+    xp = backend_of(features).xp
+    result = xp.empty(features.shape, dtype=getattr(xp, dtype), device=features.device)
+    scale = xp.where(std > 0, 1 / xp.where(std > 0, std, 1.0), 0.0)
     for top in range(0, len(features), _ROWS):
-        result[top : top + _ROWS] = (features[top : top + _ROWS] - mean) * scale
+        result[top : top + _ROWS, :] = (features[top : top + _ROWS] - mean) * scale
     return result
 
 
