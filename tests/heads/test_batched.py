@@ -29,7 +29,8 @@ def batch() -> Batch:
     penalty = np.repeat(1 / np.reshape(CS, (3, 1, 1)), D + 1, axis=2)
     penalty[:, :, -1] = 0
     absent = np.where(targets.any(axis=3, keepdims=True), 0, -np.inf)
-    return Batch(torch, *map(torch.asarray, (features, targets, absent, penalty)))
+    counts = targets.sum(axis=2, keepdims=True)
+    return Batch(torch, *map(torch.asarray, (features, targets, counts, absent, penalty)))
 
 
 def gradients(batch: Batch, solution: Any) -> Any:
@@ -73,6 +74,7 @@ def test_a_fit_is_the_same_in_any_batch(batch: Batch) -> None:
                 torch,
                 batch.features[place : place + 1],
                 batch.targets[place : place + 1],
+                batch.counts[place : place + 1],
                 batch.absent[place : place + 1],
                 batch.penalty[at : at + 1],
             )

@@ -1,6 +1,8 @@
-"""Moments, standardisation and centring against NumPy on float64 copies."""
+"""Moments, standardisation and centring against NumPy."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,35 +14,36 @@ from oodzoo.heads.samples import centred_by_domain, mean_and_std, standardised
 
 
 @pytest.fixture
-def features(monkeypatch: pytest.MonkeyPatch) -> NDArray[np.float32]:
+def features(monkeypatch: pytest.MonkeyPatch) -> NDArray[Any]:
     """Seven rows in blocks of three; the last feature is constant."""
     monkeypatch.setattr(module, "_ROWS", 3)
-    rows = np.random.default_rng(0).normal(3, 2, size=(7, 4)).astype(np.float32)
+    rows = np.random.default_rng(0).normal(3, 2, size=(7, 4))
     rows[:, 3] = 0.1
     return rows
 
 
-def test_mean_and_standard_deviation(features: NDArray[np.float32]) -> None:
+def test_mean_and_standard_deviation(features: NDArray[Any]) -> None:
     mean, std = mean_and_std(features)
-    exact = features.astype(np.float64)
-    np.testing.assert_allclose(mean, exact.mean(axis=0))
-    np.testing.assert_allclose(std[:3], exact[:, :3].std(axis=0))
-    assert std[3] == 0  # exactly
+    np.testing.assert_allclose(mean, features.mean(axis=0))
+    np.testing.assert_allclose(std[:3], features[:, :3].std(axis=0))
+    mean, std = mean_and_std(features[:3])
+    assert mean[3] != 0.1  # rounded
+    assert std[3] == 0
 
 
-def test_standardised_features(features: NDArray[np.float32]) -> None:
+def test_standardised_features(features: NDArray[Any]) -> None:
     found = standardised(features, *mean_and_std(features), "float64")
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
     assert standardised(features, *mean_and_std(features)).dtype == np.float32
 
 
-def test_each_domain_is_centred_by_its_own_mean(features: NDArray[np.float32]) -> None:
+def test_each_domain_is_centred_by_its_own_mean(features: NDArray[Any]) -> None:
     domains = np.array([0, 1, 0, 1, 1, 5, 5])
-    features[domains == 1, 2] = 0.7
+    features[domains == 1, 2] = 0.1
     found = centred_by_domain(Samples(features, np.zeros(7, np.int64), domains))
     for domain in (0, 1, 5):
-        part = features[domains == domain].astype(np.float64)
+        part = features[domains == domain]
         np.testing.assert_allclose(
             found.features[domains == domain], part - part.mean(axis=0), atol=1e-6
         )

@@ -40,6 +40,8 @@ class Batch:
         The last feature is 1: its weight is the bias, without a penalty.
     targets : array (sets, 1, classes, n)
         One-hot labels; a sample without a class is ignored.
+    counts : array (sets, 1, 1, n)
+        1 for each sample with a class, else 0.
     absent : array (sets, 1, classes, 1)
         -inf for a class without samples, else 0.
     penalty : array (Cs, 1, d)
@@ -49,6 +51,7 @@ class Batch:
     xp: Any
     features: Array
     targets: Array
+    counts: Array
     absent: Array
     penalty: Array
 
@@ -66,8 +69,7 @@ class Batch:
     def residuals(self, outputs: Array) -> Array:
         """Probabilities minus targets; 0 for an ignored sample."""
         shifted = self.xp.exp(outputs - self.xp.amax(outputs, axis=2, keepdims=True))
-        counts = self.xp.sum(self.targets, axis=2, keepdims=True)
-        return shifted * (counts / self.xp.sum(shifted, axis=2, keepdims=True)) - self.targets
+        return shifted * (self.counts / self.xp.sum(shifted, axis=2, keepdims=True)) - self.targets
 
 
 def minimise_batch(batch: Batch, tol: float, max_iter: int = 1000) -> Array:

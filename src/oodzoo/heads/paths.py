@@ -41,6 +41,9 @@ _DEVICE_BYTES = 2**32
 _SINGLE_TOLERANCE = 1e-4
 """The smallest tolerance that is reached in float32; fits with a smaller one are in float64."""
 
+_SINGLE_ITERATIONS, _DOUBLE_ITERATIONS = 300, 10_000
+"""Most iterations of a fit. Few need so many: ill-conditioned features with a weak penalty."""
+
 
 def singles_and_pairs(domains: Iterable[int]) -> list[frozenset[int]]:
     """All sets of one domain, then all sets of two, except one that would leave out everything."""
@@ -157,11 +160,12 @@ def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) ->
     # A step takes one product with the Gram matrix (n, n), or two with the features (n, d).
     wide = len(features) < 1.5 * features.shape[1]
     form: Form = Dual(features @ features.T) if wide else Primal(features)
+    max_iter = _max_iter(tol)
     tol = tol * gradient_at_zero(form, targets)
     solution = np.zeros((len(targets), form.size + 1), features.dtype)
     solutions = np.empty((len(Cs), *solution.shape), features.dtype)
     for at in np.argsort(Cs):
-        solutions[at] = solution = minimise(form, targets, Cs[at], solution, tol)
+        solutions[at] = solution = minimise(form, targets, Cs[at], solution, tol, max_iter)
     if not wide:
         return solutions
     return np.concatenate([solutions[:, :, :-1] @ features, solutions[:, :, -1:]], axis=2)
@@ -184,7 +188,7 @@ def _on_device(
     for at in range(0, len(left_out), size):
         masks = left_out[at : at + size]
         batch = _batch(features, samples.labels, masks, n_classes, Cs, _dtype(tol), on)
-        outputs = batch.absent + batch.outputs(minimise_batch(batch, tol))
+        outputs = batch.absent + batch.outputs(minimise_batch(batch, tol, _max_iter(tol)))
         for mask, each in zip(masks, outputs, strict=True):
             part = to_numpy(each[:, :, on.asarray(mask)]).astype(np.float64)
             results.append(np.moveaxis(log_softmax(part, axis=1), 1, 2).astype(np.float32))
@@ -216,6 +220,7 @@ def _batch(
         torch,
         torch.stack(standard),
         on.asarray(targets[:, None].astype(dtype)),
+        on.asarray((~np.stack(left_out))[:, None, None].astype(dtype)),
         on.asarray(absent[:, None, :, None].astype(dtype)),
         on.asarray(penalty.astype(dtype)),
     )
@@ -223,6 +228,10 @@ def _batch(
 
 def _dtype(tol: float) -> str:
     return "float32" if tol >= _SINGLE_TOLERANCE else "float64"
+
+
+def _max_iter(tol: float) -> int:
+    return _SINGLE_ITERATIONS if tol >= _SINGLE_TOLERANCE else _DOUBLE_ITERATIONS
 
 
 def one_hot(labels: NDArray[np.int64]) -> tuple[Matrix, NDArray[np.int64]]:
