@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from oodzoo.features.columns import Columns
+from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
@@ -29,6 +30,18 @@ class Provenance:
         Number of concatenated features before the selection.
     threshold : float or None
         Threshold of the inclusion probability; None if all features are kept.
+    choice : str
+        How the models were chosen and combined: "single", "pool", "ensemble" or "selection", or
+        "named" if the models were named.
+    pool : dict
+        Weight of each model in a pool; empty for any other choice.
+    accuracy : float or None
+        Accuracy of such a choice on unseen domains, in percent: measured by leaving each training
+        domain out, with the choice inside the loop. None if it was not measured.
+    accuracy_interval : tuple of float, or None
+        Interval of the accuracy.
+    target : str or None
+        The target domain that the predictor was fitted for.
     """
 
     domains: tuple[str, ...]
@@ -37,6 +50,11 @@ class Provenance:
     scores: dict[str, float]
     n_features: int
     threshold: float | None
+    choice: str = "named"
+    pool: dict[str, float] = field(default_factory=dict)
+    accuracy: float | None = None
+    accuracy_interval: tuple[float, float] | None = None
+    target: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,3 +67,4 @@ class PredictorParts:
     head: LinearHead
     gaussian: TrainingGaussian
     provenance: Provenance
+    adaptive: AdaptiveHead | None = None

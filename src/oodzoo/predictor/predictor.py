@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
+from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.export import export_onnx, input_names
 from oodzoo.predictor.folder import read_folder, write_folder
@@ -84,6 +85,8 @@ class Predictor:
         Gaussians of the selected features of the training images.
     provenance : Provenance
         Training data, scores and options; informational only.
+    adaptive : AdaptiveHead or None
+        Head that adapts to the images of a domain, for :meth:`adapted`.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class Predictor:
         head: LinearHead,
         gaussian: TrainingGaussian,
         provenance: Provenance,
+        adaptive: AdaptiveHead | None = None,
         *,
         device: str = "auto",
         batch_size: int | None = None,
@@ -107,6 +111,7 @@ class Predictor:
         self.head = head
         self.gaussian = gaussian
         self.provenance = provenance
+        self.adaptive = adaptive
         self.device = device
         self.batch_size = batch_size
         self._loaded: dict[str, Model] = {}
@@ -243,6 +248,7 @@ class Predictor:
             self.head,
             self.gaussian,
             self.provenance,
+            self.adaptive,
         )
 
     def _batch_size(self) -> int:
