@@ -36,6 +36,13 @@ def predict(
     output: Annotated[
         Path | None, typer.Option(help="File to write; its suffix sets the format.")
     ] = None,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt",
+            help="Adapt to these images first: at least 20 images of one domain, without labels.",
+        ),
+    ] = False,
     device: DeviceOption = "auto",
     batch_size: Annotated[
         int | None,
@@ -56,7 +63,7 @@ def predict(
     n = far = 0
     with _opened(output) as stream:
         write = None if chosen is None else _WRITERS[chosen](stream, classes)
-        for found in predictor.stream(files):
+        for found in predictor.stream(files, adapt=adapt):
             if not isinstance(found, Prediction):
                 terminal.warn(f"cannot read {found.path!r}: {found.reason}")
                 unreadable.append({"path": found.path, "reason": found.reason})
@@ -73,12 +80,16 @@ def predict(
                 f"none of the {len(unreadable)} images can be read; first error: "
                 f"{first['path']!r}: {first['reason']}"
             )
+    if adapt:
+        terminal.say(f"adapted to {count(n, 'image')}, without labels")
     if far:
         terminal.warn(
             f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training "
             "images (distance above 1); their predictions are unreliable"
         )
-    terminal.document({"predictions": predicted, "unreadable": unreadable})
+    terminal.document(
+        {"predictions": predicted, "unreadable": unreadable, "adapted": n if adapt else None}
+    )
 
 
 def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str | None:

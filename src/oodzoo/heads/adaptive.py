@@ -128,9 +128,13 @@ def estimate_mixture(probabilities: NDArray[np.floating], confusion: Confusion) 
     >>> estimate_mixture(probabilities, perfect).round(2).tolist()
     [0.8, 0.2]
     """
+    return _estimate(probabilities.mean(axis=0, dtype=np.float64), len(probabilities), confusion)
+
+
+def _estimate(observed: Floats, n: int, confusion: Confusion) -> Floats:
+    """The mixture of n images with these mean predicted probabilities."""
     rates, reference = confusion.rates, confusion.reference
-    observed = probabilities.mean(axis=0, dtype=np.float64)
-    noise = confusion.noise + np.mean(reference * (1 - reference)) / len(probabilities)
+    noise = confusion.noise + np.mean(reference * (1 - reference)) / n
     prior = reference.mean() ** 2
     precision = rates @ rates.T / noise + np.eye(len(reference)) / prior
     gap = observed - rates.T @ reference
@@ -145,9 +149,13 @@ def class_weights(
     probabilities: NDArray[np.floating], mixture: Floats, reference: Floats
 ) -> Floats:
     """Weight of each image (n,), with which the classes weigh as in the reference mixture."""
+    return np.asarray(probabilities @ _ratios(mixture, reference), np.float64)
+
+
+def _ratios(mixture: Floats, reference: Floats) -> Floats:
+    """Weight of an image of each class; 1 for a class without training images."""
     known = mixture > 0
-    ratios = np.where(known, reference / np.where(known, mixture, 1), 1)
-    return np.asarray(probabilities @ ratios, np.float64)
+    return np.where(known, reference / np.where(known, mixture, 1), 1)
 
 
 def weighted_mean_and_std(features: NDArray[np.floating], weights: Floats) -> tuple[Floats, Floats]:
@@ -212,12 +220,58 @@ class AdaptiveHead:
         InputError
             If there are fewer than `MIN_IMAGES` images.
         """
-        if len(features) < MIN_IMAGES:
+        domain = AdaptingDomain(self)
+        domain.add(features)
+        return domain.head()
+
+
+class AdaptingDomain:
+    """The unlabelled images of one domain, added in parts; memory does not depend on their number.
+
+    Sums of the features over the images, weighted by the probabilities of each class, are enough,
+    because the weight of an image is linear in its probabilities.
+
+    Attributes
+    ----------
+    n : int
+        Number of images so far.
+    """
+
+    def __init__(self, adaptive: AdaptiveHead) -> None:
+        n_classes, n_features = adaptive.base.weights.shape
+        self.n = 0
+        self._adaptive = adaptive
+        self._first = np.zeros(n_features)
+        self._mass = np.zeros(n_classes)
+        self._sums = np.zeros((n_classes, n_features))
+        self._squares = np.zeros((n_classes, n_features))
+
+    def add(self, features: NDArray[np.floating]) -> None:
+        """Add images with these features (n, d)."""
+        for top in range(0, len(features), _ROWS):
+            part = features[top : top + _ROWS].astype(np.float64)
+            if not self.n:
+                self._first = part[0].copy()
+            probabilities = self._adaptive.base.probabilities(part)
+            part -= self._first  # exactly 0 for a constant feature
+            self.n += len(part)
+            self._mass += probabilities.sum(axis=0)
+            self._sums += probabilities.T @ part
+            self._squares += probabilities.T @ np.square(part)
+
+    def head(self) -> LinearHead:
+        """Return the head for the images so far; InputError if they are fewer than `MIN_IMAGES`."""
+        if self.n < MIN_IMAGES:
             raise InputError(
-                f"{count(len(features), 'image')}, at least {MIN_IMAGES} are needed to adapt to "
+                f"{count(self.n, 'readable image')}, at least {MIN_IMAGES} are needed to adapt to "
                 "them; add images of the same domain, or predict without adapting"
             )
-        probabilities = self.base.probabilities(features)
-        mixture = estimate_mixture(probabilities, self.confusion)
-        weights = class_weights(probabilities, mixture, self.confusion.reference)
-        return self.for_domain(*weighted_mean_and_std(features, weights))
+        confusion = self._adaptive.confusion
+        mixture = _estimate(self._mass / self.n, self.n, confusion)
+        ratios = _ratios(mixture, confusion.reference)
+        total = ratios @ self._mass
+        shift, square = ratios @ self._sums / total, ratios @ self._squares / total
+        # little cancels: the first image is one of them, so the variance is at least about
+        # square / n
+        std = np.sqrt(np.maximum(square - np.square(shift), 0))
+        return self._adaptive.for_domain(self._first + shift, std)

@@ -13,7 +13,7 @@ from typing import Any
 
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
-from oodzoo.predictor.models import PredictorModel, file_digests
+from oodzoo.predictor.models import PredictorModel, file_digests, local_files, onnx_files
 from oodzoo.zoo import ModelSpec, Preprocessing
 from oodzoo.zoo.spec import check_spec, local_path
 
@@ -34,6 +34,8 @@ class BundledModel:
     fingerprint: str
     files: dict[str, str]
     """SHA-256 of each copied file, by path."""
+    parameters: int | None = None
+    milliseconds: float | None = None
 
     def __post_init__(self) -> None:
         check_spec(self.spec, "predictor.json")
@@ -52,6 +54,8 @@ class BundledModel:
             self.precision,
             self.fingerprint,
             self.files,
+            self.parameters,
+            self.milliseconds,
         )
 
 
@@ -79,6 +83,8 @@ def bundle_model(model: PredictorModel, folder: Path, within: str = FOLDER) -> B
         model.precision,
         model.fingerprint,
         files,
+        model.parameters,
+        model.milliseconds,
     )
 
 
@@ -86,12 +92,10 @@ def _plan_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
     """The source of a bundled model, and the files to copy by path within the bundle."""
     if spec.kind == "onnx":
         return _plan_onnx_copies(spec, within)
-    local = local_path(spec)
-    if local is None:
+    local, wanted = local_path(spec), local_files(spec)
+    if local is None or wanted is None:
         return spec.source, {}
     home = f"{within}/{spec.name}"
-    found = sorted(local.iterdir()) if local.is_dir() else [local]
-    wanted = [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
     if not any(file.suffix == ".safetensors" for file in wanted):
         raise InputError(
             f"model {spec.name!r}: {str(local)!r} has no .safetensors file, and pickled weights "
@@ -104,7 +108,7 @@ def _plan_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
 
 
 def _plan_onnx_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
-    file, *external = file_digests(spec)
+    file, *external = onnx_files(spec)
     if not external:
         path = f"{within}/{spec.name}.onnx"
         return f"onnx/{path}", {path: file}

@@ -7,7 +7,8 @@ the models up to their features, the selected columns, the head, the softmax. Re
 of it, because no ONNX operator reproduces Pillow's filters.
 
 The output is `probabilities`, float32 (n, n_classes). The metadata of the file has the classes, the
-geometries and the version of oodzoo.
+geometries, the version of oodzoo, and the facts about the predictor that
+:meth:`Predictor.to_dict <oodzoo.Predictor.to_dict>` returns.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ class _GraphBuilder:
                 "oodzoo": oodzoo.__version__,
                 "classes": json.dumps(self.parts.classes),
                 "inputs": json.dumps({name: vars(g) for name, g in self.inputs.items()}),
+                "predictor": json.dumps(self.parts.to_dict()),
             },
         )
         try:

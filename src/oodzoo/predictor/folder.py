@@ -3,7 +3,7 @@
 ::
 
     MODEL/predictor.json           schema, classes, models, provenance, checksums
-    MODEL/head.safetensors         weights, bias, and the columns of each model
+    MODEL/head.safetensors         weights, bias, the columns of each model, and the adaptive head
     MODEL/gaussian.safetensors     Gaussians of the training features
     MODEL/models/<name>.onnx       files of the models; a model from a hub is recorded by its
                                    identifier and fingerprint
@@ -42,6 +42,12 @@ from oodzoo._io import (
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.adaptive import (
+    AdaptiveScalars,
+    adaptive_head,
+    adaptive_shapes,
+    adaptive_tensors,
+)
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
@@ -73,6 +79,7 @@ class _Document:
     out_of_domain: GaussianScalars
     provenance: Provenance
     files: dict[str, str]
+    adaptive: AdaptiveScalars | None = None
 
 
 @dataclass(frozen=True)
@@ -134,6 +141,8 @@ def _write(parts: PredictorParts, folder: Path, version: str = "") -> None:
     """Write the files of a predictor, and predictor.json last."""
     head: Tensors = {"weights": parts.head.weights, "bias": parts.head.bias}
     head |= {f"columns.{name}": columns for name, columns in parts.columns.by_model.items()}
+    if parts.adaptive is not None:
+        head |= adaptive_tensors(parts.adaptive)
     tensors = {version + _HEAD: head, version + _GAUSSIAN: parts.gaussian.tensors()}
     for name, content in tensors.items():
         _write_tensors(folder / name, content)
@@ -144,6 +153,7 @@ def _write(parts: PredictorParts, folder: Path, version: str = "") -> None:
         parts.gaussian.scalars(),
         parts.provenance,
         {name: file_digest(folder / name) for name in tensors},
+        None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
     )
     header = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}
     write_json(folder / "predictor.json", header | asdict(document))
@@ -189,6 +199,10 @@ def read_folder(folder: Path) -> PredictorParts:
     n_classes, n_features = len(document.classes), len(columns)
     _require_shapes(files[_HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
     _require_shapes(files[_GAUSSIAN], gaussian, TrainingGaussian.shapes(gaussian, n_features))
+    adaptive = None
+    if document.adaptive is not None:
+        _require_shapes(files[_HEAD], head, adaptive_shapes(n_classes, n_features))
+        adaptive = adaptive_head(head, document.adaptive)
     return PredictorParts(
         models,
         columns,
@@ -196,6 +210,7 @@ def read_folder(folder: Path) -> PredictorParts:
         LinearHead(head["weights"], head["bias"], document.head.C),
         TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
         document.provenance,
+        adaptive,
     )
 
 
@@ -231,12 +246,17 @@ def _is_predictor(content: dict[str, Any]) -> bool:
 
 
 def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Rename the keys that version 0.1 wrote."""
+    """Rename the keys that version 0.1 wrote, and add what predictors did not record then."""
     renamed = {"networks": "models", "origin": "provenance"}
     content = {renamed.get(key, key): value for key, value in content.items()}
     head = content.get("head")
     if isinstance(head, dict) and "strength" in head:
         content["head"] = {"C": head["strength"]}
+    provenance = content.get("provenance")
+    if isinstance(provenance, dict) and "choice" not in provenance:
+        combined = "ensemble" if provenance.get("threshold") is None else "selection"
+        choice = combined if provenance.get("scores") else "named"
+        content["provenance"] = provenance | {"choice": choice}
     return content
 
 

@@ -15,6 +15,7 @@ from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.onnx import external_files, fingerprint
+from oodzoo.zoo.spec import local_path
 
 
 @dataclass(frozen=True)
@@ -31,10 +32,22 @@ class PredictorModel:
     fingerprint: str
     files: dict[str, str] = field(default_factory=dict, compare=False)
     """SHA-256 by path of the files in a saved predictor, which must still have it when loaded."""
+    parameters: int | None = field(default=None, compare=False)
+    milliseconds: float | None = field(default=None, compare=False)
+    """Inference time per image on the machine of the extraction; None if it is not known."""
 
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def bytes(self) -> int | None:
+        """Size of its files; None for a model from a hub."""
+        files = local_files(self.spec)
+        if files is None:
+            return None
+        with _explaining_errors(self.name):
+            return sum(file.stat().st_size for file in files)
 
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""
@@ -97,7 +110,13 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
     if spec.kind == "onnx":
         spec = _verified_onnx(spec, stored, preprocessing)
     model = PredictorModel(
-        spec, preprocessing, stored.feature_dim, stored.precision, stored.fingerprint
+        spec,
+        preprocessing,
+        stored.feature_dim,
+        stored.precision,
+        stored.fingerprint,
+        parameters=stored.parameters,
+        milliseconds=store.milliseconds_per_image(name),
     )
     if spec.kind != "onnx":
         model.load("cpu")  # verifies the weights
@@ -128,9 +147,25 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
 
 def file_digests(spec: ModelSpec) -> dict[Path, str]:
     """SHA-256 of an ONNX file and of its external weight files."""
+    return _digests(spec.name, onnx_files(spec))
+
+
+def onnx_files(spec: ModelSpec) -> list[Path]:
+    """An ONNX file, followed by its external weight files."""
     with _explaining_errors(spec.name):
         names = external_files(spec.file.read_bytes())
-    return _digests(spec.name, [spec.file, *(spec.file.parent / name for name in names)])
+    return [spec.file, *(spec.file.parent / name for name in names)]
+
+
+def local_files(spec: ModelSpec) -> list[Path] | None:
+    """The files that a model is loaded from; None if it comes from a hub."""
+    if spec.kind == "onnx":
+        return onnx_files(spec)
+    local = local_path(spec)
+    if local is None:
+        return None
+    found = sorted(local.iterdir()) if local.is_dir() else [local]
+    return [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
 
 
 def _digests(name: str, files: Iterable[Path]) -> dict[Path, str]:

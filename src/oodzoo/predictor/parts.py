@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
 
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptiveHead
@@ -42,6 +43,8 @@ class Provenance:
         Interval of the accuracy.
     target : str or None
         The target domain that the predictor was fitted for.
+    adapted : int or None
+        Number of unlabelled images that the head was adapted to, if it was.
     """
 
     domains: tuple[str, ...]
@@ -55,6 +58,44 @@ class Provenance:
     accuracy: float | None = None
     accuracy_interval: tuple[float, float] | None = None
     target: str | None = None
+    adapted: int | None = None
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What the models of a predictor cost, summed; None where it is not known for all of them.
+
+    Attributes
+    ----------
+    milliseconds : float or None
+        Inference time per image on the machine of the extraction.
+    parameters : int or None
+        Number of parameters.
+    bytes : int or None
+        Size of the files on disk.
+    """
+
+    milliseconds: float | None
+    parameters: int | None
+    bytes: int | None
+
+    @classmethod
+    def of(cls, models: Sequence[PredictorModel]) -> Cost:
+        """Sum the costs of models."""
+        return cls(
+            _sum(model.milliseconds for model in models),
+            _sum(model.parameters for model in models),
+            _sum(model.bytes for model in models),
+        )
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _sum(values: Iterable[Number | None]) -> Number | None:
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -68,3 +109,32 @@ class PredictorParts:
     gaussian: TrainingGaussian
     provenance: Provenance
     adaptive: AdaptiveHead | None = None
+
+    @property
+    def cost(self) -> Cost:
+        return Cost.of(self.models)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts about the predictor, for JSON."""
+        provenance = asdict(self.provenance)
+        weights = provenance.pop("pool")
+        choice = {k: provenance.pop(k) for k in ("choice", "accuracy", "accuracy_interval")}
+        return {
+            **choice,
+            "classes": self.classes,
+            "models": [
+                {
+                    "name": model.name,
+                    "weight": weights.get(model.name),
+                    "features": model.feature_dim,
+                    "kept": len(self.columns.by_model[model.name]),
+                    **asdict(Cost.of([model])),
+                }
+                for model in self.models
+            ],
+            "cost": asdict(self.cost),
+            "C": self.head.C,
+            "out_of_domain": asdict(self.gaussian.scalars()),
+            "adaptive": self.adaptive is not None,
+            "provenance": provenance,
+        }

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +15,22 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.heads.adaptive import AdaptiveHead
+from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.export import export_onnx, input_names
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
-from oodzoo.predictor.images import ImageLike, iter_features, preprocess_images
+from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.models import PredictorModel
-from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
+
+KEPT_BYTES = 2**30
+"""Size of the features that are kept while a predictor adapts to the images it classifies."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +123,79 @@ class Predictor:
     def __repr__(self) -> str:
         names = ", ".join(model.name for model in self.models)
         classes = count(len(self.classes_), "class", "classes")
-        return f"Predictor({classes} from {count(len(self.columns), 'feature')} of {names})"
+        features = count(len(self.columns), "feature")
+        return f"Predictor({self.provenance.choice}: {classes} from {features} of {names})"
 
-    def stream(self, images: Iterable[ImageLike]) -> Iterator[Prediction | Unreadable]:
+    @property
+    def cost(self) -> Cost:
+        """Inference time, parameters and size of the models, summed."""
+        return self._parts().cost
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts about the predictor, for JSON: choice, accuracy, models, cost, provenance."""
+        return self._parts().to_dict()
+
+    def stream(
+        self, images: Iterable[ImageLike], *, adapt: bool = False
+    ) -> Iterator[Prediction | Unreadable]:
         """Classify any number of images in order, with bounded memory.
 
         An image that cannot be read gives an :class:`Unreadable` instead of an error.
+
+        Parameters
+        ----------
+        images : iterable
+        adapt : bool, default False
+            Whether to adapt to these images first, as :meth:`adapted` does. All of them are then
+            listed and go through the models before the first prediction. Features above
+            `KEPT_BYTES` are not kept, but computed again.
         """
-        start = 0
+        if not adapt:
+            yield from self._predict_chunks(self._chunks(images))
+            return
+        listed, kept = list(images), list[FeatureChunk]()
+        adapted = self._adapted(_keep_first(self._chunks(listed), kept))
+        n_kept = sum(len(chunk.paths) for chunk in kept)
+        yield from adapted._predict_chunks(chain(kept, self._chunks(listed[n_kept:])))
+
+    def adapted(self, images: Iterable[ImageLike]) -> Predictor:
+        """Return a predictor for the domain of these unlabelled images.
+
+        Its head has weights for features that are standardised with the mean and the standard
+        deviation of these images, as far as that helped on left-out training domains; see
+        :mod:`oodzoo.heads.adaptive`. The order of the images does not matter. Images that cannot
+        be read are left out.
+
+        Raises
+        ------
+        InputError
+            If fewer than 20 images can be read, or if the predictor cannot adapt.
+        """
+        _require_list(images)
+        return self._adapted(self._chunks(images))
+
+    def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
+        if self.adaptive is None:
+            raise InputError(
+                "this predictor cannot adapt to images: it was fitted without predictions of "
+                "left-out domains, or by an older version of oodzoo; fit again"
+            )
+        domain = AdaptingDomain(self.adaptive)
+        for chunk in chunks:
+            domain.add(chunk.features)
+        adapted = Predictor(**vars(self._parts()), device=self.device, batch_size=self.batch_size)
+        adapted.head = domain.head()
+        adapted.provenance = replace(self.provenance, adapted=domain.n)
+        adapted._loaded = self._loaded
+        return adapted
+
+    def _chunks(self, images: Iterable[ImageLike]) -> Iterator[FeatureChunk]:
         columns = self.columns.by_model
-        for chunk in iter_features(images, self.loaded(), columns, self._batch_size()):
+        yield from iter_features(images, self.loaded(), columns, self._batch_size())
+
+    def _predict_chunks(self, chunks: Iterable[FeatureChunk]) -> Iterator[Prediction | Unreadable]:
+        start = 0
+        for chunk in chunks:
             probabilities = self.head.probabilities(chunk.features)
             distances = self.gaussian.distances(chunk.features)
             rows = {position: row for row, position in enumerate(chunk.positions)}
@@ -227,11 +294,7 @@ class Predictor:
         return self._loaded
 
     def _predictions(self, images: Iterable[ImageLike]) -> Iterator[Prediction]:
-        if isinstance(images, str | os.PathLike):
-            raise InputError(
-                f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "
-                "folder with oodzoo.predictor.images.image_files"
-            )
+        _require_list(images)
         for found in self.stream(images):
             if isinstance(found, Unreadable):
                 name = f"number {found.position}" if found.path is None else repr(found.path)
@@ -294,6 +357,24 @@ def load(
         Images per forward pass; by default it depends on the device.
     """
     return Predictor(**vars(read_folder(Path(folder))), device=device, batch_size=batch_size)
+
+
+def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
+    """Yield all chunks, and append the first ones to a list, up to `KEPT_BYTES` of features."""
+    size = 0
+    for chunk in chunks:
+        size += chunk.features.nbytes
+        if size <= KEPT_BYTES:
+            kept.append(chunk)
+        yield chunk
+
+
+def _require_list(images: Iterable[ImageLike]) -> None:
+    if isinstance(images, str | os.PathLike):
+        raise InputError(
+            f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "
+            "folder with oodzoo.predictor.images.image_files"
+        )
 
 
 def _label_array(labels: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
