@@ -14,6 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.predictor.adapting import with_adaptive
+
+import oodzoo
 
 Run = Callable[..., Any]
 
@@ -88,6 +91,48 @@ def test_names_that_are_formulas_or_have_control_characters(
     assert names[1] in Path("out.txt").read_text()
     document = run("predict", saved, *names, "--json").document
     assert [found["path"] for found in document["predictions"]] == names
+
+
+def test_adapting(
+    run: Run,
+    predictor: oodzoo.Predictor,
+    store: oodzoo.FeatureStore,
+    unseen: list[Path],
+    tmp_path: Path,
+) -> None:
+    adaptive = with_adaptive(predictor, store)
+    model = adaptive.save(tmp_path / "model")
+    done = run("predict", model, *unseen, "--adapt", "--json")
+    assert done.document["adapted"] == len(unseen) == 36
+    assert "adapted to 36 images, without labels" in done.err
+    found = [[*p["probabilities"].values()] for p in done.document["predictions"]]
+    np.testing.assert_allclose(found, adaptive.adapted(unseen).predict_proba(unseen), atol=1e-6)
+    plain = run("predict", model, *unseen, "--json")
+    assert plain.document["adapted"] is None
+    assert plain.document["predictions"] != done.document["predictions"]
+    assert "adapted" not in plain.err
+    lines = run("predict", model, *unseen, "--adapt", "--format", "jsonl").out.splitlines()
+    assert [json.loads(line) for line in lines] == done.document["predictions"]
+    rows = csv.DictReader(
+        run("predict", model, *unseen, "--adapt", "--format", "csv").out.splitlines()
+    )
+    assert [row["label"] for row in rows] == [p["label"] for p in done.document["predictions"]]
+
+
+def test_images_that_nothing_adapts_to(
+    run: Run,
+    predictor: oodzoo.Predictor,
+    store: oodzoo.FeatureStore,
+    photos: Path,
+    tmp_path: Path,
+) -> None:
+    model = with_adaptive(predictor, store).save(tmp_path / "model")
+    out = tmp_path / "out.csv"
+    few = run("predict", model, photos, "--adapt", "--output", out).complaint
+    assert "3 readable images, at least 20 are needed to adapt to them" in few
+    assert not out.exists()
+    old = oodzoo.Predictor(**{**vars(predictor._parts()), "adaptive": None}).save(tmp_path / "old")
+    assert "this predictor cannot adapt" in run("predict", old, photos, "--adapt").complaint
 
 
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:

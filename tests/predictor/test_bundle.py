@@ -49,6 +49,8 @@ def test_external_weights_are_copied(
     digits: Path, unseen: list[Path], external: ModelSpec, extract: Any, tmp_path: Path
 ) -> None:
     fitted = oodzoo.fit(extract(digits, [external], tmp_path / "store"), top_k=1)
+    files = (external.file, external.folder / "weights.bin")
+    assert fitted.cost.bytes == sum(file.stat().st_size for file in files)
     expected = fitted.predict_proba(unseen[:3])
     folder = fitted.save(tmp_path / "model")
     shutil.rmtree(external.folder)

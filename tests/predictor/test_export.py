@@ -47,6 +47,7 @@ def test_the_file_equals_the_predictor(
     facts = {entry.key: entry.value for entry in model.metadata_props}
     assert json.loads(facts["classes"]) == ["0", "1", "2"]
     assert json.loads(facts["inputs"])["pixels"]["crop"] == [32, 32]
+    assert json.loads(facts["predictor"]) == json.loads(json.dumps(predictor.to_dict()))
 
 
 def test_heads_of_the_models_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:

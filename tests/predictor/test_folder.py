@@ -242,6 +242,47 @@ def test_a_predictor_of_version_0_2(
     assert sorted(path.name for path in version.iterdir() if path.is_dir()) == ["models"]
 
 
+@pytest.mark.parametrize(
+    ("scores", "threshold", "choice"),
+    [({"a": 1.0}, 0.5, "selection"), ({"a": 1.0}, None, "ensemble"), ({}, 0.5, "named")],
+)
+def test_the_choice_of_an_older_predictor(
+    folder: Path, scores: dict[str, float], threshold: float | None, choice: str
+) -> None:
+    def downgrade(document: dict[str, Any]) -> None:
+        provenance = document["provenance"]
+        for name in ("choice", "pool", "accuracy", "accuracy_interval", "target", "adapted"):
+            del provenance[name]
+        provenance.update(scores=scores, threshold=threshold)
+        for model in document["models"]:
+            del model["parameters"], model["milliseconds"]
+        del document["adaptive"]
+
+    _edit(folder, downgrade)
+    old = oodzoo.load(folder)
+    assert (old.provenance.choice, old.provenance.accuracy) == (choice, None)
+    assert (old.cost.milliseconds, old.adaptive) == (None, None)
+    assert old.cost.bytes is not None
+
+
+def test_the_choice_is_saved(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    parts = predictor._parts()
+    weights = {model.name: 0.5 for model in parts.models}
+    facts = replace(
+        parts.provenance,
+        choice="pool",
+        pool=weights,
+        accuracy=81.5,
+        accuracy_interval=(78.0, 85.0),
+        target="photos",
+    )
+    pool = oodzoo.Predictor(**{**vars(parts), "provenance": facts})
+    loaded = oodzoo.load(pool.save(tmp_path / "model"))
+    assert loaded.provenance == facts
+    assert loaded.to_dict() == pool.to_dict()
+    assert repr(loaded).startswith("Predictor(pool: 3 classes")
+
+
 def test_only_its_own_files_are_removed_when_a_predictor_is_replaced(
     predictor: oodzoo.Predictor, folder: Path
 ) -> None:

@@ -62,18 +62,19 @@ def predict(
     unreadable: list[dict[str, Any]] = []
     n = far = 0
     with _opened(output) as stream:
-        write = None if chosen is None else _WRITERS[chosen](stream, classes)
+        write: Write | None = None
         for found in predictor.stream(files, adapt=adapt):
             if not isinstance(found, Prediction):
                 terminal.warn(f"cannot read {found.path!r}: {found.reason}")
                 unreadable.append({"path": found.path, "reason": found.reason})
                 continue
             n, far = n + 1, far + found.out_of_domain
-            if write is None:
+            if chosen is None:
                 predicted.append(_fields(found, classes))
-            else:
-                write(found)
-                stream.flush()
+                continue
+            write = write or _WRITERS[chosen](stream, classes)  # the header is not before an error
+            write(found)
+            stream.flush()
         if not n:
             first = unreadable[0]
             raise InputError(

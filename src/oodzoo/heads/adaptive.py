@@ -18,6 +18,13 @@ compromise with the reference mixture:
 .. math:: \min_\pi\; \frac{\lVert b - A^\top\pi\rVert^2}{\text{noise}}
    + \frac{\lVert\pi - \pi_0\rVert^2}{\text{prior}}.
 
+If the images lack classes, no weights restore the reference mixture, and their mean is that of the
+other classes. Let r be the mean predicted probabilities with the weights of the images. Their
+distance from those expected of the reference mixture,
+:math:`t = \tfrac12\lVert r - A^\top\pi_0\rVert_1`, is the share of the images that cannot be
+accounted for, and the logits are a weighted mean: 1 - t of those above, t of those of a head that
+does not adapt. For a batch of one class of many, t is close to 1.
+
 References
 ----------
 .. [1] Saerens, Latinne, Decaestecker: Adjusting the outputs of a classifier to new a priori
@@ -191,7 +198,8 @@ class AdaptiveHead:
     confusion : Confusion
         Confusion of `base`.
     base : LinearHead
-        Head that does not adapt: its predictions estimate the mixture of classes of a domain.
+        Head that does not adapt. Its predictions estimate the mixture of classes of a domain, and
+        it replaces the adapted head as far as the images of a domain lack classes.
     """
 
     plain: LinearHead
@@ -243,6 +251,7 @@ class AdaptingDomain:
         self._adaptive = adaptive
         self._first = np.zeros(n_features)
         self._mass = np.zeros(n_classes)
+        self._products = np.zeros((n_classes, n_classes))
         self._sums = np.zeros((n_classes, n_features))
         self._squares = np.zeros((n_classes, n_features))
 
@@ -256,6 +265,7 @@ class AdaptingDomain:
             part -= self._first  # exactly 0 for a constant feature
             self.n += len(part)
             self._mass += probabilities.sum(axis=0)
+            self._products += probabilities.T @ probabilities
             self._sums += probabilities.T @ part
             self._squares += probabilities.T @ np.square(part)
 
@@ -274,4 +284,15 @@ class AdaptingDomain:
         # little cancels: the first image is one of them, so the variance is at least about
         # square / n
         std = np.sqrt(np.maximum(square - np.square(shift), 0))
-        return self._adaptive.for_domain(self._first + shift, std)
+        adapted = self._adaptive.for_domain(self._first + shift, std)
+        restored = ratios @ self._products / total
+        expected = confusion.rates.T @ confusion.reference
+        return _mean_head(adapted, self._adaptive.base, np.abs(restored - expected).sum() / 2)
+
+
+def _mean_head(one: LinearHead, two: LinearHead, share: float) -> LinearHead:
+    """The weighted mean of two heads that know the same classes; `share` is the second one's."""
+    known = np.isfinite(one.bias)
+    bias = np.full(len(known), -np.inf)
+    bias[known] = (1 - share) * one.bias[known] + share * two.bias[known]
+    return LinearHead((1 - share) * one.weights + share * two.weights, bias, one.C)

@@ -1,0 +1,302 @@
+"""Heads that adapt to a domain: against the formulas, and on shifted domains."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.special import softmax
+from tests.oracles import adaptive as oracle
+
+from oodzoo.errors import InputError
+from oodzoo.heads.adaptive import (
+    MIN_IMAGES,
+    AdaptingDomain,
+    AdaptiveHead,
+    Confusion,
+    class_weights,
+    estimate_mixture,
+    weighted_mean_and_std,
+)
+from oodzoo.heads.linear import LinearHead
+
+seeds = st.integers(0, 10_000)
+
+
+def _domains(
+    seed: int, n_classes: int, n_domains: int
+) -> tuple[list[NDArray[np.float64]], list[NDArray[np.int64]]]:
+    """Noisy predictions for domains with different mixtures, some without some classes."""
+    rng = np.random.default_rng(seed)
+    labels = [
+        rng.choice(n_classes, rng.integers(1, 40), p=rng.dirichlet(np.full(n_classes, 0.7)))
+        for _ in range(n_domains)
+    ]
+    probabilities = [
+        softmax(2 * np.eye(n_classes)[y] + rng.normal(size=(len(y), n_classes)), axis=1)
+        for y in labels
+    ]
+    return probabilities, labels
+
+
+def _adaptive(seed: int, n_classes: int = 3, d: int = 5) -> AdaptiveHead:
+    rng = np.random.default_rng(seed)
+    plain, standardised, base = (
+        LinearHead(rng.normal(size=(n_classes, d)), rng.normal(size=n_classes), C)
+        for C in (1.0, 0.1, 0.01)
+    )
+    return AdaptiveHead(plain, standardised, Confusion.of(*_domains(seed, n_classes, 3)), base)
+
+
+# --- confusion and mixture ---------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.integers(2, 5), st.integers(1, 4))
+def test_the_confusion_equals_the_oracle(seed: int, n_classes: int, n_domains: int) -> None:
+    probabilities, labels = _domains(seed, n_classes, n_domains)
+    found = Confusion.of(probabilities, labels)
+    expected = oracle.measured(probabilities, labels)
+    np.testing.assert_allclose(found.rates, expected.rates, atol=1e-12)
+    np.testing.assert_allclose(found.reference, expected.reference, atol=1e-12)
+    np.testing.assert_allclose(found.noise, expected.noise, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(found.rates.sum(axis=1), 1)
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds, st.integers(2, 4))
+def test_the_mixture_equals_the_oracle(seed: int, n_classes: int) -> None:
+    probabilities, labels = _domains(seed, n_classes, 3)
+    confusion = Confusion.of(probabilities, labels)
+    (target, *_), _ = _domains(seed + 1, n_classes, 1)
+    found = estimate_mixture(target, confusion)
+    expected = oracle.mixture(target, oracle.measured(probabilities, labels))
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.integers(2, 6))
+def test_a_mixture_is_a_distribution(seed: int, n_classes: int) -> None:
+    probabilities, labels = _domains(seed, n_classes, 3)
+    confusion = Confusion.of(probabilities, labels)
+    for one in range(n_classes):  # images of one class, predicted with certainty
+        found = estimate_mixture(np.eye(n_classes)[[one] * 50], confusion)
+        np.testing.assert_allclose(found.sum(), 1)
+        assert (found[confusion.reference == 0] == 0).all()
+        # before normalisation at most about 1 + 1 / n_classes for each class
+        assert (found >= 0.01 * confusion.reference).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_perfect_predictions_recover_the_mixture(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    true = rng.dirichlet([5.0] * 4)
+    confusion = Confusion(np.eye(4), np.full(4, 0.25), noise=0.0)
+    probabilities = np.repeat(np.eye(4), np.rint(1e5 * true).astype(int), axis=0)
+    found = estimate_mixture(probabilities, confusion)
+    np.testing.assert_allclose(found, true, atol=1e-3)
+
+
+def test_a_confusion_is_corrected() -> None:
+    """Half of the images of class 0 look like class 1: the mean prediction has too few of them."""
+    rates = np.array([[0.5, 0.5], [0.0, 1.0]])
+    confusion = Confusion(rates, np.array([0.5, 0.5]), noise=1e-9)
+    probabilities = np.repeat(np.eye(2), [4000, 6000], axis=0)  # of 80 % of class 0
+    np.testing.assert_allclose(estimate_mixture(probabilities, confusion), [0.8, 0.2], atol=1e-2)
+
+
+def test_noise_keeps_the_reference() -> None:
+    confusion = Confusion(np.eye(3), np.array([0.5, 0.3, 0.2]), noise=1e12)
+    probabilities = np.eye(3)[[0] * 30]
+    found = estimate_mixture(probabilities, confusion)
+    np.testing.assert_allclose(found, confusion.reference)
+    np.testing.assert_allclose(class_weights(probabilities, found, confusion.reference), 1)
+
+
+def test_few_images_are_trusted_less_than_many() -> None:
+    confusion = Confusion(np.eye(2), np.array([0.5, 0.5]), noise=0.0)
+    few, many = (estimate_mixture(np.eye(2)[[0, 0, 0, 1] * n], confusion)[0] for n in (1, 1000))
+    assert 0.5 < few < many < 0.7501
+    assert few < 0.74
+
+
+def test_a_class_that_no_training_domain_has() -> None:
+    labels = [np.array([0, 2, 2]), np.array([0, 0, 2])]
+    probabilities = [np.eye(3)[y] for y in labels]
+    confusion = Confusion.of(probabilities, labels)
+    np.testing.assert_allclose(confusion.rates[1], confusion.reference)
+    assert confusion.reference[1] == 0
+    new = np.eye(3)[[0, 2, 2, 2]]
+    mixture = estimate_mixture(new, confusion)
+    assert mixture[1] == 0
+    assert np.isfinite(class_weights(new, mixture, confusion.reference)).all()
+
+
+# --- weights and moments -----------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_weights_restore_the_reference_mixture(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(1, 30, 4)
+    labels = np.repeat(np.arange(4), counts)
+    reference = rng.dirichlet(np.ones(4))
+    weights = class_weights(np.eye(4)[labels], counts / counts.sum(), reference)
+    shares = np.bincount(labels, weights) / weights.sum()
+    np.testing.assert_allclose(shares, reference)
+    probabilities = rng.dirichlet(np.ones(4), 20)
+    expected = [sum(p[c] * reference[c] / 0.25 for c in range(4)) for p in probabilities]
+    np.testing.assert_allclose(class_weights(probabilities, np.full(4, 0.25), reference), expected)
+    np.testing.assert_allclose(class_weights(probabilities, reference, reference), 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.sampled_from([2, 30, 1100]))
+def test_integer_weights_are_repetitions(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    features = (rng.normal(size=(n, 3)) * [1, 100, 0] + [0, 1e4, 0.1]).astype(np.float32)
+    times = rng.integers(1, 5, n)
+    mean, std = weighted_mean_and_std(features, times.astype(float))
+    repeated = np.repeat(features.astype(np.float64), times, axis=0)
+    np.testing.assert_allclose(mean, repeated.mean(axis=0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(std[:2], repeated.std(axis=0)[:2], rtol=1e-9, atol=1e-12)
+    assert std[2] == 0
+
+
+# --- the adaptive head -------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_a_folded_head_equals_the_formula(seed: int) -> None:
+    adaptive = _adaptive(seed)
+    rng = np.random.default_rng(seed)
+    features, mean = rng.normal(size=(4, 5)), rng.normal(size=5)
+    std = rng.uniform(0.1, 3, 5) * (rng.random(5) > 0.3)
+    head = adaptive.for_domain(mean, std)
+    plain, standardised = adaptive.plain, adaptive.standardised
+    expected = [
+        oracle.logits(
+            x,
+            (plain.weights, plain.bias),
+            (standardised.weights, standardised.bias),
+            mean,
+            std,
+        )
+        for x in features
+    ]
+    np.testing.assert_allclose(head.logits(features), expected, atol=1e-9)
+    assert head.C == adaptive.plain.C
+
+
+def test_a_class_without_training_images_is_never_predicted() -> None:
+    adaptive = _adaptive(0)
+    for head in (adaptive.plain, adaptive.standardised, adaptive.base):
+        head.weights[1], head.bias[1] = 0, -np.inf
+    features = np.random.default_rng(0).normal(size=(30, 5))
+    probabilities = adaptive.adapted(features).probabilities(features)
+    assert (probabilities[:, 1] == 0).all()
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds)
+def test_adapting_equals_its_steps(seed: int) -> None:
+    adaptive, confusion = _adaptive(seed), _adaptive(seed).confusion
+    rng = np.random.default_rng(seed)
+    features = (rng.normal(size=(700, 5)) * [1, 2, 3, 1e3, 0] + 5).astype(np.float32)
+    probabilities = adaptive.base.probabilities(features)
+    mixture = estimate_mixture(probabilities, confusion)
+    weights = class_weights(probabilities, mixture, confusion.reference)
+    adapted = adaptive.for_domain(*weighted_mean_and_std(features, weights))
+    restored = np.average(probabilities, axis=0, weights=weights)
+    usual = sum(confusion.reference[c] * confusion.rates[c] for c in range(3))
+    share = np.abs(restored - usual).sum() / 2
+    assert 0 < share < 1
+    base = adaptive.base
+    expected = LinearHead(
+        (1 - share) * adapted.weights + share * base.weights,
+        (1 - share) * adapted.bias + share * base.bias,
+        adapted.C,
+    )
+    in_parts = AdaptingDomain(adaptive)
+    for part in np.split(features, [3, 640]):
+        in_parts.add(part)
+    assert in_parts.n == 700
+    for found in (adaptive.adapted(features), in_parts.head()):
+        np.testing.assert_allclose(found.weights, expected.weights, rtol=1e-7)
+        np.testing.assert_allclose(found.bias, expected.bias, rtol=1e-7, atol=1e-7)
+
+
+@settings(max_examples=30, deadline=None)
+@given(seeds, st.floats(0.01, 100), st.floats(-50, 50))
+def test_shift_and_scale_of_a_domain_cancel(seed: int, factor: float, offset: float) -> None:
+    """Without a plain part, and with a base that predicts the same for all images."""
+    adaptive = _adaptive(seed)
+    nothing = LinearHead(np.zeros((3, 5)), np.zeros(3), 1.0)
+    adaptive = replace(adaptive, plain=nothing, base=nothing)
+    features = np.random.default_rng(seed).normal(size=(40, 5))
+    moved = features * factor + offset
+    np.testing.assert_allclose(
+        adaptive.adapted(moved).probabilities(moved),
+        adaptive.adapted(features).probabilities(features),
+        atol=1e-8,
+    )
+
+
+@settings(max_examples=20, deadline=None)
+@given(seeds)
+def test_the_order_of_the_images_does_not_matter(seed: int) -> None:
+    adaptive = _adaptive(seed)
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(60, 5)).astype(np.float32)
+    one, two = adaptive.adapted(features), adaptive.adapted(rng.permutation(features))
+    np.testing.assert_allclose(one.weights, two.weights, rtol=1e-9)
+    np.testing.assert_allclose(one.bias, two.bias, rtol=1e-9, atol=1e-9)
+
+
+def test_the_mixture_of_classes_does_not_move_the_mean() -> None:
+    """A domain with four images of class 0 for each of class 1, at -1 and 1: the mean is -0.6."""
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [800, 200])
+    features = (2.0 * labels - 1 + 0.1 * rng.normal(size=1000))[:, None]
+    certain = LinearHead(np.array([[-20.0], [20.0]]), np.zeros(2), 1.0)
+    confusion = Confusion(np.eye(2), np.array([0.5, 0.5]), noise=1e-6)
+    nothing = LinearHead(np.zeros((2, 1)), np.zeros(2), 1.0)
+    linear = LinearHead(np.array([[-1.0], [1.0]]), np.zeros(2), 1.0)
+    head = AdaptiveHead(nothing, linear, confusion, certain).adapted(features)
+    threshold = -(head.bias[1] - head.bias[0]) / (head.weights[1, 0] - head.weights[0, 0])
+    assert abs(threshold) < 0.02
+
+
+def test_images_of_one_class() -> None:
+    """Their mean is that of the class: only the head that does not adapt can tell which it is."""
+    rng = np.random.default_rng(0)
+    n_classes = 5
+    centres = 4 * np.eye(n_classes)
+    base = LinearHead(4 * np.eye(n_classes), np.zeros(n_classes), 1.0)
+    nothing = LinearHead(np.zeros((n_classes, n_classes)), np.zeros(n_classes), 1.0)
+    confusion = Confusion(np.eye(n_classes), np.full(n_classes, 0.2), noise=1e-3)
+    adaptive = AdaptiveHead(nothing, replace(base, C=0.1), confusion, base)
+    for label in range(n_classes):
+        features = centres[label] + rng.normal(size=(100, n_classes))
+        predicted = adaptive.adapted(features).logits(features).argmax(axis=1)
+        plain = base.logits(features).argmax(axis=1)
+        assert np.mean(predicted == label) >= np.mean(plain == label) - 0.1
+        alone = adaptive.for_domain(*weighted_mean_and_std(features, np.ones(100)))
+        assert np.mean(alone.logits(features).argmax(axis=1) == label) < 0.4
+
+
+def test_too_few_images() -> None:
+    features = np.zeros((MIN_IMAGES, 5))
+    assert np.isfinite(_adaptive(0).adapted(features).bias).all()
+    with pytest.raises(
+        InputError, match=r"^19 readable images, at least 20 are needed to adapt to them; add"
+    ):
+        _adaptive(0).adapted(features[1:])
