@@ -67,7 +67,7 @@ class Data:
             self.labels[rows],
             self.domains[rows],
         )
-        kept = select_features(source, models).columns
+        kept = select_features(source, models, method="paper").columns
         together = [features[name][:, kept.by_model[name]] for name in kept.models]
         return kept, Samples(np.concatenate(together, axis=1), self.labels, self.domains)
 

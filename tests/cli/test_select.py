@@ -9,37 +9,66 @@ from typing import Any
 import numpy as np
 from tests.selection.data import arrays, store
 
-from oodzoo import SpikeSlabSelector
+from oodzoo import FeatureStore, SpikeSlabSelector
+from oodzoo.features.source import StoreSource
+from oodzoo.selection.select import SelectionSummary, select_features
 
 Run = Callable[..., Any]
 
 
 def test_selection_as_json_and_as_a_table(run: Run, tmp_path: Path) -> None:
     folder = store(tmp_path).path
+    document = run("select", folder, "--json").document
+    assert document["method"] == "consistent"
+    assert sorted(document["models"]) == ["fair", "good", "noise"]
+    assert document["n_features"] == 16
+    expected = select_features(StoreSource(FeatureStore(folder)))
+    assert SelectionSummary.from_dict(document) == expected.summary()
+    assert 0 < document["ratio"] == document["n_selected"] / 16 < 1
+    outcome = run("select", folder)
+    assert outcome.code == 0
+    assert outcome.out.split()[:6] == ["model", "features", "kept", "0", "1", "2"]
+    assert f"Kept {document['n_selected']} of 16 features (" in outcome.out
+    assert "for the class that it contributes most to." in outcome.out
+
+
+def test_the_best_models(run: Run, tmp_path: Path) -> None:
+    folder = store(tmp_path).path
     document = run("select", folder, "--top-k", "2", "--json").document
+    assert document["models"] == ["good", "fair"]
+    assert document["n_features"] == 12
+    assert run("select", folder, "--top-k", "all", "--json").document["n_features"] == 16
+
+
+def test_method_of_the_paper(run: Run, tmp_path: Path) -> None:
+    folder = store(tmp_path).path
+    options = ["--method", "paper", "--top-k", "2", "--json"]
+    document = run("select", folder, *options).document
     features, y, _ = arrays()
     X = np.hstack([features["good"], features["fair"]])
     selector = SpikeSlabSelector().fit(X, y)
     assert document["models"] == ["good", "fair"]
     assert document["n_features"] == 12
     assert document["n_selected"] == selector.get_support().sum()
-    assert document["ratio"] == document["n_selected"] / 12
-    assert 0 < document["ratio"] < 1
     assert [row["n_features"] for row in document["per_model"]] == [7, 5]
     assert sum(row["n_selected"] for row in document["per_model"]) == document["n_selected"]
     counts = [entry["n_selected"] for entry in document["per_class"].values()]
     assert counts == selector.target_support_.sum(axis=1).tolist()
-    outcome = run("select", folder)
-    assert outcome.code == 0
-    assert outcome.out.split()[:6] == ["model", "features", "kept", "0", "1", "2"]
-    assert "Kept " in outcome.out
+    assert run("select", folder, *options, "--threshold", "0").document["n_selected"] == 12
+    outcome = run("select", folder, "--method", "paper")
     assert " of 16 features (" in outcome.out
+    assert "each for at least one class" in outcome.out
 
 
-def test_wrong_number_of_models(run: Run, tmp_path: Path) -> None:
+def test_wrong_options(run: Run, tmp_path: Path) -> None:
     folder = store(tmp_path).path
-    complaint = run("select", folder, "--top-k", "0").complaint
-    assert complaint == "oodzoo: --top-k must be 1 or more, got 0"
+    for value in ("0", "-1", "some"):
+        complaint = run("select", folder, "--top-k", value).complaint
+        assert complaint == f"oodzoo: --top-k must be 1 or more, or all, got {value}"
+    complaint = run("select", folder, "--method", "lasso").complaint
+    assert complaint == "oodzoo: --method must be one of consistent, paper, got 'lasso'"
+    complaint = run("select", folder, "--threshold", "0.9").complaint
+    assert complaint == "oodzoo: --threshold 0.9 only applies to --method paper"
     outcome = run("select", folder, "--top-k", "9", "--json")
     assert "the store has only 3 models, fewer than 9; using all" in outcome.err
     assert len(outcome.document["models"]) == 3

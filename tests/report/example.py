@@ -9,12 +9,12 @@ from statistics import fmean
 from typing import Any
 
 from oodzoo.evaluation.metrics import Measures
-from oodzoo.evaluation.result import Aggregation, Cell, Evaluation
+from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended
 from oodzoo.evaluation.result import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.record import DataSummary, Run, Stage
-from oodzoo.selection.select import ClassSelection, ModelSelection, SelectionSummary
+from oodzoo.selection.select import ClassSelection, ModelSelection, NumberTried, SelectionSummary
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
@@ -56,7 +56,7 @@ def example_run(
         ),
         ranking=ranking,
         selection=_selection(rng, names[:3], classes),
-        evaluation=_evaluation(rng, names, domains),
+        evaluation=_evaluation(rng, names, domains, target),
         testbed=_testbed(rng, ranking),
     )
 
@@ -139,16 +139,46 @@ def _selection(
     )
 
 
+def consistent_selection(models: Sequence[str], classes: Sequence[str]) -> SelectionSummary:
+    """A selection of consistent features; the later a model, the more of its features are kept."""
+    per_model = tuple(
+        ModelSelection(model, 100, 5 * at, rank_histogram=(100 - 5 * at, *[0] * 18, 5 * at))
+        for at, model in enumerate(models)
+    )
+    kept = sum(each.n_selected for each in per_model)
+    counts = {each.model: each.n_selected for each in per_model}
+    return SelectionSummary(
+        models=tuple(models),
+        n_features=100 * len(models),
+        n_selected=kept,
+        ratio=kept / (100 * len(models)),
+        per_model=per_model,
+        per_class={
+            label: ClassSelection(
+                kept if at == 0 else 0, counts if at == 0 else dict.fromkeys(counts, 0)
+            )
+            for at, label in enumerate(classes)
+        },
+        method="consistent",
+        numbers_tried=(NumberTried(2, -1.5), NumberTried(kept, -0.25), NumberTried(99, None)),
+    )
+
+
 def evaluation_row(accuracy: Mapping[str, float], models: Sequence[str]) -> EvaluationRow:
     """A row of an evaluation with three trials."""
     cells = {}
     for domain, value in accuracy.items():
         trials = tuple(Measures(value + off, value + off - 1, 7.2) for off in (-2.0, 0.0, 2.0))
-        cells[domain] = Cell(trials, tuple(models), 1280 * len(models))
+        cells[domain] = Cell(
+            trials, tuple(models), 1280 * len(models), 2.5 * len(models), 3_000_000 * len(models)
+        )
     return EvaluationRow(cells)
 
 
-def _evaluation(rng: random.Random, names: Sequence[str], domains: Sequence[str]) -> Evaluation:
+def _evaluation(
+    rng: random.Random, names: Sequence[str], domains: Sequence[str], target: bool
+) -> Evaluation:
+    """An evaluation that chooses a pool, but a selection for the last of several domains."""
     hardness = {domain: rng.uniform(-14, 14) for domain in domains}
 
     def row(level: float, k: int) -> EvaluationRow:
@@ -158,24 +188,49 @@ def _evaluation(rng: random.Random, names: Sequence[str], domains: Sequence[str]
         return evaluation_row(accuracy, names[:k])
 
     ratio = dict.fromkeys(domains, 0.213)
+    single, pool, ensemble, selection = row(68, 1), row(75, 4), row(73, 3), row(74, len(names))
     return Evaluation(
         protocol="fast",
         score="unseen",
         top_k=3,
         trials=3,
         domains=tuple(domains),
-        single=row(68, 1),
-        ensemble=row(73, 3),
-        selection=row(74, 3),
+        recommended=_recommended(names[:4], pool, selection),
+        single=single,
+        pool=pool,
+        ensemble=ensemble,
+        selection=selection,
         feature_ratio=ratio,
+        with_target={"pool": row(79, 5)} if target else {},
         baselines={
-            "random_features": row(66, 3),
+            "random_features": row(66, len(names)),
             "oracle": row(76, 1),
+            "paper_selection": row(72, 3),
             "best_by_logme": row(65, 1),
         },
         ablation={
             k: Aggregation(row(66 + 2 * k, k), row(67 + 2 * k, k), ratio) for k in (1, 2, 3, 5)
         },
+    )
+
+
+def _recommended(
+    models: Sequence[str], pool: EvaluationRow, selection: EvaluationRow
+) -> Recommended:
+    choices = dict.fromkeys(pool.cells, "pool")
+    if len(choices) > 1:
+        choices[list(choices)[-1]] = "selection"
+    rows = {"pool": pool, "selection": selection}
+    accuracy = {domain: rows[choice].cells[domain].accuracy for domain, choice in choices.items()}
+    average = fmean(accuracy.values())
+    return Recommended(
+        choice="pool",
+        models=tuple(models),
+        average=average,
+        interval=(average - 20.0, average + 20.0),
+        domains=accuracy,
+        choices=choices,
+        estimates={"single": 71.0, "pool": 78.25, "ensemble": 76.0, "selection": 77.5},
     )
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from PIL import Image
-from tests.report.example import DOMAINS, example_run, without
+from tests.report.example import DOMAINS, consistent_selection, example_run, without
 
 import oodzoo
 from oodzoo.errors import InputError
@@ -155,7 +155,17 @@ def test_inclusion_probabilities(run: Run) -> None:
     axes = plot_inclusion(run.selection).axes
     assert [ax.get_title() for ax in axes] == list(run.selection.models)
     heights = [bar.get_height() for bar in axes[0].patches if isinstance(bar, Rectangle)]
-    assert heights == list(run.selection.per_model[0].inclusion_histogram)
+    assert heights == list(run.selection.per_model[0].histogram)
+    assert axes[0].get_xlabel() == "inclusion probability"
+
+
+def test_ranks_of_consistent_features(run: Run) -> None:
+    summary = consistent_selection(["one", "two"], ["cat"])
+    assert "feature-ranks" in figures_of(replace(run, selection=summary))
+    axes = plot_inclusion(summary).axes
+    heights = [bar.get_height() for bar in axes[1].patches if isinstance(bar, Rectangle)]
+    assert heights == list(summary.per_model[1].rank_histogram or ())
+    assert axes[1].get_xlabel() == "share contributing less"
 
 
 # --- test beds -----------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`oodzoo select`: select features of the best models."""
+"""`oodzoo select`: select features of the models of a store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from oodzoo.cli.options import (
     ComputeOption,
     ScoreOption,
     StoreArgument,
-    ThresholdOption,
     compute_device,
 )
 from oodzoo.cli.rank import ranked
@@ -24,35 +23,75 @@ if TYPE_CHECKING:
 _WIDTH = 100
 
 
-@command("select", example="oodzoo select features/ --top-k 3", interrupted=MODELS_CACHED)
+@command("select", example="oodzoo select features/", interrupted=MODELS_CACHED)
 def select(
     terminal: Terminal,
     store: StoreArgument,
-    top_k: Annotated[int, typer.Option(help="Number of models to concatenate.")] = 3,
+    top_k: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all",
+            help="Number of best models to select from: by default all, with --method paper 3.",
+        ),
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="consistent: features that help to predict left-out domains. "
+            "paper: spike and slab over all domains together."
+        ),
+    ] = "consistent",
     score: ScoreOption = "unseen",
-    threshold: ThresholdOption = 0.5,
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep features whose inclusion probability is above this, by default 0.5; "
+            "--method paper only."
+        ),
+    ] = None,
     device: ComputeOption = "cpu",
 ) -> None:
-    """Select informative features among those of the best models of a feature store."""
+    """Select the features of a feature store that are useful for unseen domains."""
     from oodzoo.errors import InputError
     from oodzoo.features.source import StoreSource
-    from oodzoo.selection.select import select_features
+    from oodzoo.selection.select import METHODS, select_features
     from oodzoo.store.feature_store import FeatureStore
 
-    if top_k < 1:
-        raise InputError(f"--top-k must be 1 or more, got {top_k}")
-    ranking = ranked(terminal, store, score, device=device)
-    if top_k > len(ranking):
-        terminal.warn(
-            f"the store has only {count(len(ranking), 'model')}, fewer than {top_k}; using all"
-        )
-    models = [row.model for row in ranking.rows[:top_k]]
+    if method not in METHODS:
+        raise InputError(f"--method must be one of {', '.join(METHODS)}, got {method!r}")
+    if threshold is not None and method != "paper":
+        raise InputError(f"--threshold {threshold} only applies to --method paper")
+    number = _number(top_k, method)
+    models = list(FeatureStore(store).models)
+    if number is not None:
+        ranking = ranked(terminal, store, score, device=device)
+        if number > len(ranking):
+            terminal.warn(
+                f"the store has only {count(len(ranking), 'model')}, fewer than {number}; using all"
+            )
+        models = [row.model for row in ranking.rows[:number]]
     source = StoreSource(FeatureStore(store), models)
-    terminal.say(f"Selecting features of {', '.join(models)}")
-    selection = select_features(source, models, threshold=threshold, device=compute_device(device))
+    shown = ", ".join(models) if len(models) <= 3 else count(len(models), "model")
+    terminal.say(f"Selecting features of {shown}")
+    selection = select_features(
+        source, models, method=method, threshold=threshold, device=compute_device(device)
+    )
     summary = selection.summary()
     show_selection(terminal, summary)
     terminal.document(summary.to_dict())
+
+
+def _number(top_k: str | None, method: str) -> int | None:
+    """Number of models to select from; None for all."""
+    from oodzoo.errors import InputError
+
+    if top_k is None:
+        return 3 if method == "paper" else None
+    if top_k == "all":
+        return None
+    if not top_k.isdecimal() or int(top_k) < 1:
+        raise InputError(f"--top-k must be 1 or more, or all, got {top_k}")
+    return int(top_k)
 
 
 def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
@@ -70,9 +109,12 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
         ],
     )
     counts = "--json lists the counts per class"
-    if classes:
-        counts = "The class columns count the features kept for each class"
-    terminal.line(
-        f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
-        f"({100 * summary.ratio:.1f} %), each for at least one class. {counts}."
-    )
+    kept = f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
+    kept += f"({100 * summary.ratio:.1f} %)"
+    if summary.method == "paper":
+        kept += ", each for at least one class"
+        if classes:
+            counts = "The class columns count the features kept for each class"
+    elif classes:
+        counts = "The class columns count each feature for the class that it contributes most to"
+    terminal.line(f"{kept}. {counts}.")

@@ -38,9 +38,16 @@ if TYPE_CHECKING:
     from oodzoo.testbed.bed import ScoreResult, TestBed
 
 FORMATS = ("png", "svg", "pdf")
-BLUE, ORANGE, GREEN, GREY, INK = "#0072b2", "#c2540a", "#00805d", "#6b7683", "#333333"
-COLOURS = {"single": BLUE, "ensemble": ORANGE, "selection": GREEN, "baseline": GREY}
-MARKERS = {"circle": "o", "square": "s", "diamond": "D", "line": "|"}
+BLUE, ORANGE, GREEN, PURPLE = "#0072b2", "#c2540a", "#00805d", "#a04a85"
+GREY, INK = "#6b7683", "#333333"
+COLOURS = {
+    "recommended": INK, "single": BLUE, "pool": PURPLE, "ensemble": ORANGE, "selection": GREEN,
+    "baseline": GREY,
+}  # fmt: skip
+MARKERS = {
+    "star": "*", "circle": "o", "triangle": "^", "wedge": "v", "square": "s", "diamond": "D",
+    "line": "|",
+}  # fmt: skip
 PANELS = 5
 """Panels in a row of a figure with many."""
 
@@ -91,7 +98,9 @@ def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:
         if len(evaluation.ablation) > 1:
             figures["accuracy-over-k"] = partial(plot_curves, evaluation)
     if run.selection:
-        figures["inclusion-probabilities"] = partial(plot_inclusion, run.selection)
+        paper = run.selection.method == "paper"
+        name = "inclusion-probabilities" if paper else "feature-ranks"
+        figures[name] = partial(plot_inclusion, run.selection)
     if run.testbed and run.testbed.scores:
         figures["scores"] = partial(plot_scores, [run.testbed])
     return figures
@@ -200,9 +209,9 @@ def plot_comparison(evaluation: Evaluation) -> Figure:
             method = lane.method
             ax.errorbar(
                 lane.value, len(labels), xerr=lane.error, fmt=MARKERS[method.shape],
-                color=COLOURS[method.kind], markersize=8 if method.shape == "line" else 5,
+                color=COLOURS[method.kind], markersize=8 if method.shape in ("line", "star") else 5,
             )  # fmt: skip
-            labels.append(method.title)
+            labels.append(lane.title)
     _names(ax, labels)
     for at in headings:
         ax.get_yticklabels()[at].set_fontweight("bold")
@@ -226,20 +235,21 @@ def plot_curves(evaluation: Evaluation) -> Figure:
 
 
 def plot_inclusion(selection: SelectionSummary) -> Figure:
-    """Histograms of inclusion probabilities; counts on a square-root scale."""
+    """Histograms of inclusion probabilities, or of ranks; counts on a square-root scale."""
     models = selection.per_model
+    label = "inclusion probability" if selection.method == "paper" else "share contributing less"
     across = min(len(models), 3)
     down = -(-len(models) // across)
     figure, axes = _figure(3.4 * across, 2.4 * down, down, across)
     for spare in axes[len(models) :]:
         spare.remove()
     for ax, each in zip(axes, models, strict=False):
-        bins = len(each.inclusion_histogram)
+        bins = len(each.histogram)
         starts = np.arange(bins) / bins
-        ax.bar(starts, each.inclusion_histogram, width=0.9 / bins, align="edge", color=GREEN)
+        ax.bar(starts, each.histogram, width=0.9 / bins, align="edge", color=GREEN)
         ax.set_yscale("function", functions=(_root, np.square))
         _title(ax, shortened(each.model, 220, 10))
-        ax.set_xlabel("inclusion probability")
+        ax.set_xlabel(label)
     return figure
 
 

@@ -1,9 +1,10 @@
-"""The section "Selected features": features kept per model and class, inclusion probabilities."""
+"""The section "Selected features": features kept per model and class, and their order."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -14,18 +15,32 @@ from oodzoo.report.numbers import number
 from oodzoo.report.svg import Drawing
 from oodzoo.selection.select import ModelSelection, SelectionSummary
 
+PANELS = 6
+"""Largest number of models with a histogram of their own: those with the most features kept."""
+
 
 def selection_section(selection: SelectionSummary) -> Section:
-    """Features kept of each model, and their inclusion probabilities."""
+    """Features kept of each model, why these, and for which classes."""
     lead = (
         f"Of the {number(selection.n_features)} concatenated features, "
         f"{number(selection.n_selected)} ({number(100 * selection.ratio, 1)} %) are kept: those "
-        "that are informative about at least one class. A feature has an inclusion probability "
-        "for each class; the highest one is shown."
     )
+    if selection.method == "paper":
+        lead += (
+            "that are informative about at least one class. A feature has an inclusion probability "
+            "for each class; the highest one is shown."
+        )
+    else:
+        lead += (
+            "that contribute most to the prediction of left-out domains. How many are kept is also "
+            "chosen on left-out domains."
+        )
     if not selection.converged:
         lead += " The selection did not converge."
-    blocks = [_kept(selection), _inclusion(selection), _classes(selection)]
+    blocks = [_kept(selection)]
+    if selection.numbers_tried:
+        blocks.append(_numbers(selection))
+    blocks += [_histograms(selection), _classes(selection)]
     return Section("features", "Selected features", lead, blocks, short="Features")
 
 
@@ -76,7 +91,47 @@ def _kept_chart(models: Sequence[ModelSelection], description: str) -> Chart:
     return in_both_sizes(draw)
 
 
-def _inclusion(selection: SelectionSummary) -> Figure:
+def _numbers(selection: SelectionSummary) -> Figure:
+    """The numbers of features that were compared."""
+    columns = [
+        Column("Features kept", "n_selected", 0),
+        Column("Log-likelihood", "log_likelihood", 3),
+    ]
+    rows = [[each.n_selected, each.log_likelihood] for each in selection.numbers_tried]
+    return Figure(
+        title="Number of features",
+        text="Mean log-likelihood of left-out domains, by the number of features kept. Features "
+        "and heads are chosen without the left-out domain.",
+        table=Table("number-of-features", "Numbers of features compared", columns, rows),
+        folded=False,
+    )
+
+
+class _Words(NamedTuple):
+    """Words of the histograms of a method."""
+
+    title: str
+    text: str
+    axis: str
+    ident: str
+
+
+_PAPER = _Words(
+    "Inclusion probabilities",
+    "Features by inclusion probability.",
+    "inclusion probability",
+    "inclusion-probabilities",
+)
+_CONSISTENT = _Words(
+    "Rank of the features",
+    "Features by the share of all features that contribute less.",
+    "share of features that contribute less",
+    "feature-ranks",
+)
+
+
+def _histograms(selection: SelectionSummary) -> Figure:
+    words = _PAPER if selection.method == "paper" else _CONSISTENT
     columns = [
         Column("Model", "model", text=True),
         Column("From", "low", 2),
@@ -84,28 +139,30 @@ def _inclusion(selection: SelectionSummary) -> Figure:
         Column("Features", "features", 0),
     ]
     rows = [
-        [each.model, at / len(counts), (at + 1) / len(counts), features]
+        [each.model, at / len(each.histogram), (at + 1) / len(each.histogram), features]
         for each in selection.per_model
-        for counts in [each.inclusion_histogram]
-        for at, features in enumerate(counts)
+        for at, features in enumerate(each.histogram)
     ]
+    shown = sorted(selection.per_model, key=lambda each: -each.n_selected)[:PANELS]
+    text = f"{words.text} Square-root scale, so that small counts stay visible."
+    if len(shown) < len(selection.per_model):
+        text += f" Shown are the {PANELS} models with the most features kept."
     return Figure(
-        title="Inclusion probabilities",
-        text="Features by inclusion probability. "
-        "Square-root scale, so that small counts stay visible.",
-        panels=[_histogram(each) for each in selection.per_model],
-        table=Table("inclusion-probabilities", "Features by inclusion probability", columns, rows),
+        title=words.title,
+        text=text,
+        panels=[_histogram(each, words) for each in selection.per_model if each in shown],
+        table=Table(words.ident, words.text.rstrip("."), columns, rows),
     )
 
 
-def _histogram(selection: ModelSelection) -> Markup:
+def _histogram(selection: ModelSelection, words: _Words) -> Markup:
     width, base, left = 280, 132, 8
-    model, counts = selection.model, selection.inclusion_histogram
+    model, counts = selection.model, selection.histogram
     description = (
-        f"{number(counts[0] + counts[-1])} of {count(sum(counts), 'feature')} are in the first or "
-        f"last of {len(counts)} bins: clearly excluded or clearly included."
+        f"{number(counts[-1])} of {count(sum(counts), 'feature')} are in the last of {len(counts)} "
+        f"bins, {number(counts[0])} in the first."
     )
-    drawing = Drawing(width, 168, f"Inclusion probabilities of {model}", description)
+    drawing = Drawing(width, 168, f"{words.title}: {model}", description)
     drawing.name(0, 14, model, width)
     room = width - 2 * left
     step = room / len(counts)
@@ -118,20 +175,24 @@ def _histogram(selection: ModelSelection) -> Markup:
     drawing.line(left, base, left + room, base, "zero")
     for share, label, end in ((0, "0", "start"), (0.5, "0.5", "middle"), (1, "1", "end")):
         drawing.text(left + room * share, base + 16, label, "tick", end=end)
-    drawing.text(left + room / 2, base + 33, "inclusion probability", "tick", end="middle")
+    drawing.text(left + room / 2, base + 33, words.axis, "tick", end="middle")
     return drawing.render()
 
 
 def _classes(selection: SelectionSummary) -> Figure:
+    text = "A feature may be kept for several classes."
+    if selection.method != "paper":
+        text = "Each feature counts for the class that it contributes most to."
+    models = [each.model for each in selection.per_model if each.n_selected]
     columns = [Column("Class", "class", text=True), Column("Kept", "n_selected", 0)]
-    columns += [Column(model, model, 0) for model in selection.models]
+    columns += [Column(model, model, 0) for model in models]
     rows = [
-        [label, each.n_selected, *(each.per_model[model] for model in selection.models)]
+        [label, each.n_selected, *(each.per_model[model] for model in models)]
         for label, each in selection.per_class.items()
     ]
     return Figure(
         title="Features kept per class",
-        text="A feature may be kept for several classes.",
+        text=text,
         table=Table("features-by-class", "Features kept per class", columns, rows),
-        folded=len(rows) > 12,
+        folded=len(rows) > 12 or len(models) > PANELS,
     )

@@ -1,4 +1,4 @@
-"""Spike-and-slab feature selection over the concatenated features of several models."""
+"""Feature selection over the concatenated features of several models."""
 
 from oodzoo.selection.select import Selection, select_features
 from oodzoo.selection.selector import SpikeSlabSelector

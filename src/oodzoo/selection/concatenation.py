@@ -41,7 +41,7 @@ def concatenated_moments(
     device : str, optional
         PyTorch device; NumPy if None.
     """
-    _require_distinct(models)
+    require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
     own = {model: domain_moments(source, model, device) for model in models}
     parts = {model: merge(own[model][d].to(device) for d in chosen) for model in models}
@@ -69,7 +69,7 @@ def concatenated_samples(
 
     For n < d this is smaller than the moments.
     """
-    _require_distinct(models)
+    require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
     labels = [source.labels(domain) for domain in chosen]
     widths = [source.facts(model).feature_dim for model in models]
@@ -90,7 +90,8 @@ def concatenated_samples(
     return features, np.concatenate(labels)
 
 
-def _require_distinct(models: Sequence[str]) -> None:
+def require_distinct(models: Sequence[str]) -> None:
+    """Raise an InputError unless there are models, each of them once."""
     if not models or len(set(models)) < len(models):
         raise InputError(f"models to concatenate must be distinct, got {list(models)}")
 

@@ -1,10 +1,10 @@
-"""Select the informative features of several concatenated models."""
+"""Select features of several concatenated models."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -12,16 +12,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
-from oodzoo.backend import to_numpy
+from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.moments import LARGE_OFFSET, Moments
-from oodzoo.selection.concatenation import concatenated_moments, concatenated_samples
-from oodzoo.selection.selector import SpikeSlabSelector
+from oodzoo.selection.concatenation import require_distinct
+from oodzoo.selection.consistent import select_by_contribution
+from oodzoo.selection.paper import select_by_inclusion, without_warnings
 
 BINS = 20
-"""Bins of the histogram of inclusion probabilities in a summary."""
+"""Bins of the histograms in a summary."""
+
+METHODS = ("consistent", "paper")
 
 
 @dataclass(frozen=True)
@@ -32,15 +34,24 @@ class ModelSelection:
     ----------
     model : str
     n_features, n_selected : int
-    inclusion_histogram : tuple of int
+    inclusion_histogram : tuple of int, optional
         Number of features by inclusion probability (maximum over classes), in equal bins from 0
-        to 1.
+        to 1; method "paper" only.
+    rank_histogram : tuple of int, optional
+        Number of features by the share of all features with a smaller contribution, in equal bins
+        from 0 to 1; method "consistent" only.
     """
 
     model: str
     n_features: int
     n_selected: int
-    inclusion_histogram: tuple[int, ...]
+    inclusion_histogram: tuple[int, ...] | None = None
+    rank_histogram: tuple[int, ...] | None = None
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """The histogram of the method."""
+        return self.inclusion_histogram or self.rank_histogram or ()
 
 
 @dataclass(frozen=True)
@@ -52,8 +63,23 @@ class ClassSelection:
 
 
 @dataclass(frozen=True)
+class NumberTried:
+    """A number of features, and the mean log-likelihood of left-out domains with it.
+
+    The log-likelihood is None if no domain could be predicted, or there was nothing to choose.
+    """
+
+    n_selected: int
+    log_likelihood: float | None
+
+
+@dataclass(frozen=True)
 class SelectionSummary:
-    """Summary statistics of a selection, as shown and written to disk."""
+    """Summary statistics of a selection, as shown and written to disk.
+
+    `iterations` and `converged` are those of the method "paper", `numbers_tried` are those of
+    "consistent".
+    """
 
     models: tuple[str, ...]
     n_features: int
@@ -61,8 +87,10 @@ class SelectionSummary:
     ratio: float
     per_model: tuple[ModelSelection, ...]
     per_class: dict[str, ClassSelection]
-    iterations: int
-    converged: bool
+    iterations: int = 0
+    converged: bool = True
+    method: str = "paper"
+    numbers_tried: tuple[NumberTried, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""
@@ -81,25 +109,34 @@ class Selection:
 
     Attributes
     ----------
+    method : {"consistent", "paper"}
     models : tuple of str
     classes : tuple
     columns : Columns
-        The columns kept for at least one class.
-    inclusion : dict
-        Inclusion probabilities (n_classes, n_features) of each model.
+        The columns kept.
     masks : dict
-        Features kept for each class (n_classes, n_features), of each model.
-    iterations : int
-    converged : bool
+        Features kept for each class (n_classes, n_features), of each model. With "consistent",
+        each feature is kept for the class that it contributes most to.
+    contributions : dict
+        Contributions (n_features,) of the features of each model; "consistent" only.
+    numbers_tried : tuple of NumberTried
+        The numbers of features compared on left-out domains; "consistent" only.
+    inclusion : dict
+        Inclusion probabilities (n_classes, n_features) of each model; "paper" only.
+    iterations, converged : int, bool
+        Of the variational EM algorithm; "paper" only.
     """
 
+    method: str
     models: tuple[str, ...]
     classes: tuple[Any, ...]
     columns: Columns
-    inclusion: dict[str, NDArray[np.float64]]
     masks: dict[str, NDArray[np.bool_]]
-    iterations: int
-    converged: bool
+    contributions: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    numbers_tried: tuple[NumberTried, ...] = ()
+    inclusion: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+    iterations: int = 0
+    converged: bool = True
 
     @property
     def n_features(self) -> int:
@@ -112,15 +149,15 @@ class Selection:
 
     def summary(self) -> SelectionSummary:
         """Count the selected features per model and class."""
-        edges = np.linspace(0, 1, BINS + 1)
+        inclusion = {m: _histogram(each.max(axis=0)) for m, each in self.inclusion.items()}
+        ranks = {m: _histogram(each) for m, each in _ranks(self.contributions).items()}
         per_model = tuple(
             ModelSelection(
                 model=model,
                 n_features=int(mask.shape[1]),
                 n_selected=len(self.columns.by_model[model]),
-                inclusion_histogram=tuple(
-                    np.histogram(self.inclusion[model].max(axis=0), edges)[0].tolist()
-                ),
+                inclusion_histogram=inclusion.get(model),
+                rank_histogram=ranks.get(model),
             )
             for model, mask in self.masks.items()
         )
@@ -137,40 +174,96 @@ class Selection:
             per_class=per_class,
             iterations=self.iterations,
             converged=self.converged,
+            method=self.method,
+            numbers_tried=self.numbers_tried,
         )
 
 
 def select_features(
     source: FeatureSource,
-    models: Sequence[str],
+    models: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
     *,
-    threshold: float = 0.5,
+    method: str = "consistent",
+    threshold: float | None = None,
     device: str | None = None,
 ) -> Selection:
-    """Concatenate models and keep the features that are informative about any class.
+    """Concatenate models and keep the features that are useful for unseen domains.
 
     Parameters
     ----------
     source : FeatureSource
-    models : sequence of str
-        In the order in which their features are concatenated.
+    models : sequence of str, optional
+        In the order in which their features are concatenated; all if None.
     domains : sequence of str, optional
         Domains to learn from; all if None.
-    threshold : float
-        Keep features with a higher inclusion probability for any class.
+    method : {"consistent", "paper"}
+        "consistent" keeps the features that contribute most to the prediction of left-out domains,
+        as many as are best on left-out domains (:mod:`oodzoo.selection.consistent`). It needs two
+        or more domains. "paper" keeps the features with a high inclusion probability for any class
+        in a spike-and-slab linear model of all domains together
+        (:class:`oodzoo.SpikeSlabSelector`); it is meant for a few models.
+    threshold : float, optional
+        Inclusion probability above which a feature is kept, 0.5 if None; "paper" only.
     device : str, optional
         PyTorch device; NumPy if None.
     """
-    require_classes_to_tell_apart(source, domains)
-    compute = functools.partial(_select, source, models, domains, threshold, device)
+    if method not in METHODS:
+        raise InputError(f"the method must be one of {', '.join(METHODS)}, got {method!r}")
+    if threshold is not None and method != "paper":
+        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    models = source.models if models is None else tuple(models)
+    require_distinct(models)
+    chosen = source.domains if domains is None else tuple(domains)
+    require_classes_to_tell_apart(source, chosen)
+    if method == "paper":
+        return _by_inclusion(
+            source, models, chosen, 0.5 if threshold is None else threshold, device
+        )
+    return _by_contribution(source, models, chosen, device)
+
+
+def _by_contribution(
+    source: FeatureSource, models: Sequence[str], domains: Sequence[str], device: str | None
+) -> Selection:
+    # In an order of their own, so that the result does not depend on the order given.
+    ordered, domains = sorted(models), sorted(domains)
+    compute = functools.partial(select_by_contribution, source, ordered, domains, device)
+    arrays = source.cached("selections", ordered, compute, domains=domains, settings="consistent")
+    ends = np.cumsum([source.facts(model).feature_dim for model in ordered])[:-1]
+
+    def parts(array: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        found = dict(zip(ordered, np.split(array, ends), strict=True))
+        return {model: found[model] for model in models}
+
+    support, best_class = parts(arrays["support"]), parts(arrays["best_class"])
+    classes = np.arange(len(source.classes))[:, None]
+    likelihoods = [None if np.isnan(each) else float(each) for each in arrays["likelihoods"]]
+    return Selection(
+        method="consistent",
+        models=tuple(models),
+        classes=tuple(source.classes),
+        columns=Columns({model: np.flatnonzero(mask) for model, mask in support.items()}),
+        masks={model: mask & (best_class[model] == classes) for model, mask in support.items()},
+        contributions=parts(arrays["total"]),
+        numbers_tried=tuple(map(NumberTried, arrays["numbers"].tolist(), likelihoods)),
+    )
+
+
+def _by_inclusion(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str],
+    threshold: float,
+    device: str | None,
+) -> Selection:
     arrays = source.cached(
         "selections",
         models,
-        compute,
+        functools.partial(select_by_inclusion, source, models, domains, threshold, device),
         domains=domains,
         settings=f"{threshold}",
-        keep=_without_warnings,
+        keep=without_warnings,
     )
     ends = np.cumsum([source.facts(model).feature_dim for model in models])[:-1]
 
@@ -178,54 +271,23 @@ def select_features(
         return dict(zip(models, np.split(array, ends, axis=1), strict=True))
 
     return Selection(
+        method="paper",
         models=tuple(models),
         classes=tuple(source.classes),
         columns=Columns.by_mask(source, models, arrays["support"]),
-        inclusion=parts(arrays["inclusion"]),
         masks=parts(arrays["targets"]),
+        inclusion=parts(arrays["inclusion"]),
         iterations=int(arrays["iterations"]),
         converged=bool(arrays["converged"]),
     )
 
 
-def _select(
-    source: FeatureSource,
-    models: Sequence[str],
-    domains: Sequence[str] | None,
-    threshold: float,
-    device: str | None,
-) -> dict[str, NDArray[Any]]:
-    selector = SpikeSlabSelector(threshold=threshold, task="regression", device=device)
-    chosen = source.domains if domains is None else tuple(domains)
-    width = sum(source.facts(model).feature_dim for model in models)
-    moments = None
-    if sum(len(source.labels(domain)) for domain in chosen) >= width:
-        moments = concatenated_moments(source, models, chosen, device=device)
-    if moments is None or _has_large_offset(source, models, moments):
-        # With few samples, they are smaller than their moments, and cheaper to work with. With a
-        # large offset, they must be centred before they are squared.
-        features, labels = concatenated_samples(source, models, chosen)
-        selector.fit(features, np.eye(len(source.classes))[labels])
-    else:
-        selector.fit_moments(moments)
-    return {
-        "inclusion": selector.inclusion_,
-        "targets": selector.target_support_,
-        "support": selector.get_support(),
-        "iterations": np.array(selector.n_iter_),
-        "converged": np.array(selector.converged_),
-    }
+def _histogram(values: NDArray[np.float64]) -> tuple[int, ...]:
+    """Count values from 0 to 1 in equal bins."""
+    return tuple(np.histogram(values, np.linspace(0, 1, BINS + 1))[0].tolist())
 
 
-def _has_large_offset(source: FeatureSource, models: Sequence[str], moments: Moments) -> bool:
-    """Whether the features of any of the concatenated models have a large offset."""
-    squares = to_numpy(moments.mean) ** 2
-    spreads = np.diagonal(to_numpy(moments.gram)) / moments.n - squares
-    starts = np.cumsum([0, *(source.facts(model).feature_dim for model in models[:-1])])
-    square, spread = (np.add.reduceat(values, starts) for values in (squares, spreads))
-    return bool(np.any((square > 0) & (spread <= square / LARGE_OFFSET**2)))
-
-
-def _without_warnings(arrays: dict[str, NDArray[Any]]) -> bool:
-    """Whether the selector gave no warning; otherwise it runs, and warns, each time."""
-    return bool(arrays["converged"]) and bool(arrays["targets"].any())
+def _ranks(values: dict[str, NDArray[np.float64]]) -> dict[str, NDArray[np.float64]]:
+    """Share of the features of all models with a smaller value."""
+    every = np.sort(np.concatenate([np.empty(0), *values.values()]))
+    return {model: np.searchsorted(every, each) / len(every) for model, each in values.items()}

@@ -1,0 +1,205 @@
+r"""Contribution of each feature to the prediction of domains that its weight has not seen.
+
+For each domain e, a ridge regression of the one-hot labels on the standardised features of all
+models is fitted to the other domains, with weights :math:`W_{-e}`. The contribution of feature j is
+
+.. math:: s_j = \frac1m \sum_e \sum_c W_{-e,cj}\,\operatorname{cov}_e(z_j, y_c),
+
+where the covariance is over the samples of the left-out domain e. Summed over all features this is
+the covariance of predictions and labels in the left-out domains: a feature whose relation to the
+classes differs between domains takes away from it. Because a covariance is about the mean of the
+domain, a shift of a feature in a domain does not matter.
+
+The penalty of domain e is :math:`\rho` times the mean eigenvalue of the centred Gram matrix of the
+training samples; of `RIDGES`, :math:`\rho` has the smallest squared error on the left-out domains.
+
+With n samples, only the n × n Gram matrix of the samples and the features of one model are in
+memory. Each model is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._text import count
+from oodzoo.backend import Array, Backend, backend, to_numpy
+from oodzoo.errors import InputError
+from oodzoo.features.source import FeatureSource, groups_of
+from oodzoo.heads.groups import group_numbers, grouped_folds
+from oodzoo.heads.samples import mean_and_std, standardised
+from oodzoo.moments import blocks
+
+RIDGES = tuple(10.0**power for power in range(-4, 3))
+"""Values of ρ."""
+
+MAX_SAMPLES = 2048
+"""Number of samples from which an evenly spaced part of each class and domain is used."""
+
+_FOLDS = 3
+"""Parts of a single domain that are left out instead of domains."""
+
+_VERSION = "1"
+"""Cached contributions of other versions are computed again."""
+
+
+class Contributions(NamedTuple):
+    """Contribution of each concatenated feature, and the class that it contributes most to."""
+
+    total: NDArray[np.float64]
+    best_class: NDArray[np.int64]
+
+
+class _Sample(NamedTuple):
+    """Rows used of each domain, and the class and fold of each sample."""
+
+    rows: dict[str, NDArray[np.int64]]
+    labels: NDArray[np.int64]
+    folds: NDArray[np.int64]
+
+
+def contributions(
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str],
+    *,
+    device: str | None = None,
+) -> Contributions:
+    """Compute the contributions of all features of some models, from some domains.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    models : sequence of str
+        In the order in which their features are concatenated.
+    domains : sequence of str
+        If there is a single one, three parts of it take the place of domains; groups stay whole.
+    device : str, optional
+        PyTorch device; NumPy if None.
+    """
+
+    def compute() -> dict[str, NDArray[Any]]:
+        return _contributions(source, models, domains, backend(device))._asdict()
+
+    arrays = source.cached("contributions", models, compute, domains=domains, settings=_VERSION)
+    return Contributions(arrays["total"], arrays["best_class"])
+
+
+def _contributions(
+    source: FeatureSource, models: Sequence[str], domains: Sequence[str], be: Backend
+) -> Contributions:
+    sample = _sample(source, domains)
+    targets = np.eye(len(source.classes))[sample.labels]
+    gram = be.float64(np.zeros((len(targets), len(targets))))
+    for model in models:
+        features = _features(source, model, sample.rows, be)
+        gram += be.float64(features @ features.T)
+    coefficients = be.asarray(_ridge(gram, targets, sample.folds, be).astype(np.float32))
+    del gram
+    shape = len(_usable(sample.folds)), targets.shape[1]
+    covariances = be.asarray(_covariances(targets, sample.folds).astype(np.float32))
+    total, best = [], []
+    for model in models:
+        features = _features(source, model, sample.rows, be)
+        parts = (features.T @ coefficients) * (features.T @ covariances)
+        per_class = to_numpy(parts).astype(np.float64).reshape(len(parts), *shape)
+        values = per_class.sum(axis=1) / max(shape[0], 1)
+        total.append(values.sum(axis=1))
+        best.append(values.argmax(axis=1))
+    return Contributions(np.concatenate(total), np.concatenate(best))
+
+
+def thinned(source: FeatureSource, domains: Sequence[str]) -> dict[str, NDArray[np.int64]]:
+    """Rows of each domain: about `MAX_SAMPLES` in all, the same share of each class and domain."""
+    n = sum(len(source.labels(domain)) for domain in domains)
+    rows = {}
+    for domain in domains:
+        values = source.labels(domain)
+        chosen = [
+            cell[np.arange(0, len(cell), max(1.0, n / MAX_SAMPLES)).astype(np.int64)]
+            for cell in (np.flatnonzero(values == label) for label in np.unique(values))
+        ]
+        rows[domain] = np.sort(np.concatenate(chosen))
+    return rows
+
+
+def _sample(source: FeatureSource, domains: Sequence[str]) -> _Sample:
+    rows = thinned(source, domains)
+    labels = [source.labels(domain)[chosen] for domain, chosen in rows.items()]
+    sizes = list(map(len, labels))
+    folds = np.repeat(np.arange(len(sizes)), sizes)
+    codes = np.concatenate(labels)
+    if len(domains) == 1:
+        every = groups_of(source, domains)
+        numbers = group_numbers([every[row] for row in rows[domains[0]].tolist()], len(codes))
+        own = np.arange(len(codes)) if numbers is None else numbers
+        folds = grouped_folds(codes, own, _FOLDS)
+    return _Sample(rows, codes, folds)
+
+
+def _features(
+    source: FeatureSource, model: str, rows: dict[str, NDArray[np.int64]], be: Backend
+) -> Array:
+    """Standardised features (n, d) of a model, in float32."""
+    parts = []
+    for domain, chosen in rows.items():
+        name, start = f"model {model!r}, domain {domain!r}", 0
+        shards = source.shards(model, domain)
+        for block, _ in blocks(shards, len(source.classes), backend(), context=name):
+            inside = chosen[(start <= chosen) & (chosen < start + len(block))]
+            parts.append(block[inside - start])
+            start += len(block)
+        if start != len(source.labels(domain)):
+            expected = count(len(source.labels(domain)), "label")
+            raise InputError(f"{name}: {count(start, 'sample')} but {expected}")
+    features = np.concatenate(parts)
+    return be.asarray(standardised(features, *mean_and_std(features)))
+
+
+def _ridge(
+    gram: Array, targets: NDArray[np.float64], folds: NDArray[np.int64], be: Backend
+) -> NDArray[np.float64]:
+    """Coefficients (n, folds x classes) of the samples in the weights of each fold's regression."""
+    n, n_classes = targets.shape
+    errors = np.zeros(len(RIDGES))
+    solutions = []
+    for fold in _usable(folds):
+        train, held_out = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+        own = gram[be.asarray(train), :][:, be.asarray(train)]
+        cross = gram[be.asarray(held_out), :][:, be.asarray(train)]
+        mean = be.xp.mean(own, axis=0)
+        centred = own - mean[None, :] - mean[:, None] + be.xp.mean(mean)
+        eigenvalues, eigenvectors = be.eigh(centred)
+        size = float(be.xp.mean(eigenvalues)) or 1.0  # 0 if all features are constant
+        prior = targets[train].mean(axis=0)
+        projected = eigenvectors.T @ be.float64(targets[train] - prior)
+        for at, ridge in enumerate(RIDGES):
+            penalised = be.xp.clip(eigenvalues, min=0.0) + ridge * size
+            solution = eigenvectors @ (projected / penalised[:, None])
+            solution = solution - be.xp.mean(solution, axis=0)[None, :]
+            predicted = to_numpy(cross @ solution - (mean @ solution)[None, :]) + prior
+            errors[at] += np.square(targets[held_out] - predicted).sum(axis=1).mean()
+            whole = np.zeros((n, n_classes))
+            whole[train] = to_numpy(solution)
+            solutions.append(whole)
+    best = solutions[int(errors.argmin()) :: len(RIDGES)]
+    return np.hstack(best) if best else np.zeros((n, 0))
+
+
+def _covariances(targets: NDArray[np.float64], folds: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Weights (n, folds x classes) of the samples in the covariances of each left-out fold."""
+    parts = []
+    for fold in _usable(folds):
+        held_out = folds == fold
+        centred = targets - targets[held_out].mean(axis=0)
+        parts.append(np.where(held_out[:, None], centred, 0) / held_out.sum())
+    return np.hstack(parts) if parts else np.zeros((len(targets), 0))
+
+
+def _usable(folds: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The folds that can be left out: none if there is only one."""
+    numbers = np.unique(folds)
+    return numbers if len(numbers) > 1 else numbers[:0]

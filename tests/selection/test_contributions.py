@@ -1,0 +1,167 @@
+"""Contributions of features to left-out domains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.oracles import contributions as oracle
+from tests.selection.data import DEVICES, arrays, store
+
+from oodzoo.errors import InputError
+from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.selection import contributions as module
+from oodzoo.selection.contributions import Contributions, contributions
+
+Floats = NDArray[np.float64]
+
+
+def problem(seed: int, n: int = 60, d: int = 12) -> tuple[Floats, Any, Any]:
+    """Features, of which the first ones separate three classes, in three domains."""
+    rng = np.random.default_rng(seed)
+    y, domains = rng.integers(3, size=n), np.arange(n) % 3
+    y[:9] = np.repeat([0, 1, 2], 3)  # each class is in each domain
+    X = rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(3, d))[domains]
+    X[:, :3] += np.eye(3)[y]
+    return X, y, domains
+
+
+def computed(X: Floats, y: Any, domains: Any, **options: Any) -> Contributions:
+    source = ArraySource({"a": X[:, :4], "b": X[:, 4:]}, y, domains)
+    return contributions(source, ["a", "b"], source.domains, **options)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("n", "d"), [(60, 12), (30, 50)])
+def test_formula(n: int, d: int, device: str | None) -> None:
+    X, y, domains = problem(0, n, d)
+    total, best = oracle.contributions(X, y, domains, 3)
+    found = computed(X, y, domains, device=device)
+    np.testing.assert_allclose(found.total, total, atol=1e-5 * np.abs(total).max())
+    assert np.array_equal(found.best_class, best)
+    if n > d:
+        assert found.total[:3].min() > found.total[3:].max()
+
+
+def test_they_add_up_to_the_covariance_of_predictions_and_labels() -> None:
+    X, y, domains = problem(1)
+    doubled = computed(np.hstack([X, X]), y, domains)  # copies share the contribution
+    single = computed(X, y, domains)
+    assert doubled.total.sum() == pytest.approx(single.total.sum(), rel=0.05)
+    np.testing.assert_allclose(doubled.total[:12], doubled.total[12:], rtol=1e-4, atol=1e-7)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 99), scale=st.floats(1e-3, 1e3), shift=st.floats(-1e3, 1e3))
+def test_units_of_features_do_not_matter(seed: int, scale: float, shift: float) -> None:
+    X, y, domains = problem(seed)
+    scales = np.where(np.arange(12) % 2, scale, 1.0)
+    expected = computed(X, y, domains).total
+    found = computed(X * scales + shift, y, domains).total
+    np.testing.assert_allclose(found, expected, atol=1e-4 * np.abs(expected).max())
+
+
+def test_a_feature_with_other_classes_in_each_domain_has_a_negative_contribution() -> None:
+    """Each domain permutes the classes: the feature is informative within a domain only."""
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1, 2], 60), np.repeat([0, 1, 2], 60)
+    X = rng.normal(size=(180, 9))
+    X[:, :3] += 2 * np.eye(3)[y]
+    X[:, 3:6] += 4 * np.eye(3)[(y + domains) % 3]
+    total = computed(X, y, domains).total
+    assert (total[:3] > 0.02).all()
+    assert (total[3:6] < 0).all()
+
+
+def test_a_shift_of_a_domain_changes_little() -> None:
+    X, y, domains = problem(2, n=300)
+    moved = X + np.where(domains == 1, 3.0, 0.0)[:, None] * (np.arange(12) == 0)
+    before, after = computed(X, y, domains).total, computed(moved, y, domains).total
+    assert after[0] > 0.3 * before[0] > 10 * np.abs(before[3:]).max() / 3
+
+
+def test_a_class_in_one_domain_is_not_contributed_to() -> None:
+    """Its weights are never tested: no other domain has it, and without its own they are zero."""
+    X, y, domains = problem(3, n=300)
+    more, extra = np.vstack([X, X[:20]]), np.full(20, 3)
+    more[300:, 11] += 5
+    source = ArraySource({"m": more}, np.r_[y, extra], np.r_[domains, np.zeros(20, np.int64)])
+    found = contributions(source, ["m"], source.domains)
+    assert not (found.best_class[:3] == 3).any()
+    assert found.total[:3].min() > 3 * np.abs(found.total[3:]).max()
+
+
+def test_constant_features_contribute_nothing() -> None:
+    X, y, domains = problem(4)
+    X[:, 2] = 7
+    assert computed(X, y, domains).total[2] == 0
+    assert not computed(np.ones_like(X), y, domains).total.any()
+
+
+def test_a_single_domain_is_divided_into_three_parts() -> None:
+    X, y, _ = problem(5, n=90)
+    source = ArraySource({"m": X}, y, np.zeros(90, np.int64))
+    total = contributions(source, ["m"], source.domains).total
+    assert total[:3].min() > total[3:].max()
+    # A single group cannot be divided.
+    source = ArraySource({"m": X}, y, np.zeros(90, np.int64), ["g"] * 90)
+    assert not contributions(source, ["m"], source.domains).total.any()
+
+
+def test_other_domains_have_no_influence() -> None:
+    X, y, domains = problem(6)
+    changed = np.where((domains == 2)[:, None], 5 - 7 * X, X)
+    one, two = (
+        contributions(ArraySource({"m": each}, labels, domains), ["m"], ["0", "1"]).total
+        for each, labels in ((X, y), (changed, np.where(domains == 2, 2 - y, y)))
+    )
+    assert np.array_equal(one, two)
+
+
+def test_many_samples_are_thinned_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y, domains = problem(7, n=600)
+    monkeypatch.setattr(module, "MAX_SAMPLES", 150)
+    chosen = np.concatenate(
+        [
+            cell[np.arange(0, len(cell), 4)]
+            for d in range(3)
+            for cell in (np.flatnonzero((domains == d) & (y == c)) for c in range(3))
+        ]
+    )
+    chosen = chosen[np.lexsort((chosen, domains[chosen]))]
+    assert 150 <= len(chosen) < 160
+    total, _ = oracle.contributions(X[chosen], y[chosen], domains[chosen], 3)
+    found = computed(X, y, domains).total
+    np.testing.assert_allclose(found, total, atol=1e-5 * np.abs(total).max())
+
+
+def test_a_large_offset_changes_nothing() -> None:
+    X, y, domains = problem(8)
+    expected = computed(X, y, domains).total
+    np.testing.assert_allclose(computed(X + 1e8, y, domains).total, expected, atol=1e-5)
+
+
+def test_a_store_keeps_them(tmp_path: Path) -> None:
+    features, y, domains = arrays()
+    source = StoreSource(store(tmp_path))
+    first = contributions(source, ["good", "noise"], source.domains)
+    files = sorted((tmp_path / "store" / "cache" / "contributions").iterdir())
+    assert len(files) == 1
+    again = contributions(source, ["good", "noise"], source.domains)
+    assert np.array_equal(first.total, again.total)
+    X = np.hstack([features["good"], features["noise"]]).astype(float)
+    codes = np.unique(domains, return_inverse=True)[1]
+    total, _ = oracle.contributions(X, y, codes, 3)
+    np.testing.assert_allclose(first.total, total, atol=1e-5)
+
+
+def test_invalid_features() -> None:
+    X, y, domains = problem(9)
+    X[4, 5] = np.nan
+    with pytest.raises(InputError, match=r"model 'b', domain '1'.*NaN"):
+        computed(X, y, domains)
