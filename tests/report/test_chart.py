@@ -53,11 +53,11 @@ def test_an_axis_has_only_as_many_labels_as_fit() -> None:
 
 def test_marks_differ_in_shape() -> None:
     drawn = []
-    for shape in ("circle", "square", "diamond", "line"):
+    for shape in ("circle", "triangle", "wedge", "square", "diamond", "star", "line"):
         drawing = Drawing(10, 10, "", "")
         mark(drawing, shape, 5, 5, "dot", "tip")
         drawn.append(drawing.render())
-    assert len(set(drawn)) == 4
+    assert len(set(drawn)) == 7
 
 
 def test_charts_come_in_two_sizes() -> None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from importlib.resources import files
 
 import pytest
-from tests.report.example import DOMAINS, evaluation_row
+from tests.report.example import DOMAINS, evaluation_row, example_run
 from tests.report.reader import Reader
 
-from oodzoo.evaluation.result import Evaluation
+from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.result import Cell, Evaluation
+from oodzoo.evaluation.result import Row as EvaluationRow
 from oodzoo.record import Run
 from oodzoo.report import page
 from oodzoo.report.blocks import Figure
-from oodzoo.report.combination import combination_section, comparison, curves
+from oodzoo.report.combination import combination_section, comparison, curves, methods
 
 
 @pytest.fixture
@@ -22,14 +26,15 @@ def evaluation(run: Run) -> Evaluation:
 
 
 def test_csv_equals_the_evaluation(evaluation: Evaluation, read: Reader) -> None:
-    methods = {"Single": "single", "Ensemble": "ensemble", "Selection": "selection"}
-    rows = read.table("accuracy")
-    baselines = {"Random features", "Oracle", "Best by logme"}
-    assert {row["method"] for row in rows} == {*methods, *baselines}
+    keys = {
+        "Single": "single", "Pool": "pool", "Ensemble": "ensemble", "Selection": "selection",
+        "Random features": "random_features", "Paper's selection": "paper_selection",
+        "Oracle": "oracle", "Best by logme": "best_by_logme",
+    }  # fmt: skip
+    rows = [row for row in read.table("accuracy") if row["method"] != "Recommended"]
+    assert {row["method"] for row in rows} == {*keys}
     for row in rows:
-        if row["method"] not in methods:
-            continue
-        given = evaluation.rows[methods[row["method"]]]
+        given = evaluation.rows[keys[row["method"]]]
         if row["domain"] == "average":
             assert float(row["accuracy"]) == given.average
         else:
@@ -37,25 +42,88 @@ def test_csv_equals_the_evaluation(evaluation: Evaluation, read: Reader) -> None
             assert float(row["accuracy"]) == cell.accuracy
             assert tuple(row["models"].split(";")) == cell.models
             assert int(row["n_features"]) == cell.n_features
+            assert float(row["milliseconds"]) == cell.milliseconds == 2.5 * len(cell.models)
+            assert float(row["parameters_million"]) == 3 * len(cell.models)
     entries = evaluation.ablation.items()
     for row, (k, each) in zip(read.table("accuracy-over-k"), entries, strict=True):
         assert int(row["top_k"]) == k
-        assert float(row["selection"]) == each.selection.average
+        assert float(row["paper_selection"]) == each.selection.average
+
+
+def test_the_cost_is_averaged_if_it_is_known_everywhere(run: Run, evaluation: Evaluation) -> None:
+    first, *_ = evaluation.domains
+
+    def row_of(cell: Cell) -> dict[str, str]:
+        pool = EvaluationRow(evaluation.pool.cells | {first: cell})
+        text = page(replace(run, evaluation=replace(evaluation, pool=pool)))
+        rows = [row for row in Reader(text).table("accuracy") if row["method"] == "Pool"]
+        assert rows[0]["domain"] == "average"
+        return rows[0]
+
+    known = row_of(replace(evaluation.pool.cells[first], milliseconds=50.0, parameters=0))
+    assert float(known["milliseconds"]) == (50 + 3 * 10) / 4
+    assert float(known["parameters_million"]) == 3 * 12 / 4
+    unknown = row_of(replace(evaluation.pool.cells[first], milliseconds=None))
+    assert unknown["milliseconds"] == ""
+    assert float(unknown["parameters_million"]) == 12
 
 
 def test_comparison_has_baselines_on_average_only(evaluation: Evaluation) -> None:
     groups = comparison(evaluation)
     assert list(groups) == ["Average", *DOMAINS]
-    assert len(groups["Average"]) == 6
+    assert [lane.method.key for lane in groups["Average"]] == [
+        "recommended", *CHOICES, "random_features", "paper_selection", "oracle", "best_by_logme"
+    ]  # fmt: skip
     for domain in DOMAINS:
-        assert [lane.method.key for lane in groups[domain]] == ["single", "ensemble", "selection"]
+        assert [lane.method.key for lane in groups[domain]] == list(CHOICES)
         assert groups[domain][0].value == evaluation.single.cells[domain].accuracy
+
+
+def test_marks_say_what_was_chosen_without_the_domain(evaluation: Evaluation) -> None:
+    groups = comparison(evaluation)
+    titles = [[lane.title for lane in groups[domain]] for domain in DOMAINS]
+    assert titles == [
+        *([["Single", "Pool (chosen)", "Ensemble", "Selection"]] * 3),
+        ["Single", "Pool", "Ensemble", "Selection (chosen)"],
+    ]
+    assert not any(lane.chosen for lane in groups["Average"])
+
+
+def test_ways_to_combine_models_have_shapes_and_colours_of_their_own() -> None:
+    evaluation = example_run(5, target=True).evaluation
+    assert evaluation is not None
+    shown = [method for method in methods(evaluation) if method.kind != "baseline"]
+    assert len({method.shape for method in shown}) == len(shown) == 6
+    style = files("oodzoo.report").joinpath("page.css").read_text(encoding="utf-8")
+    marks = {
+        method.kind: re.search(rf"\.{method.kind}\b[^{{}}]*{{ --mark: var\((.+?)\)", style)
+        for method in shown
+    }
+    colours = [found[1] for found in marks.values() if found]
+    assert len(set(colours)) == len(marks) == 5
+
+
+def test_rows_with_images_of_the_target(run: Run, evaluation: Evaluation) -> None:
+    adapted = evaluation_row(dict.fromkeys(DOMAINS, 90.0), ["m"])
+    more = replace(evaluation, with_target={"pool": adapted})
+    groups = comparison(more)
+    for name in ("Average", *DOMAINS):
+        (lane,) = [lane for lane in groups[name] if lane.method.title == "Pool with target"]
+        assert lane.value == 90
+        assert not lane.chosen
+    words = "Pool with target knows the unlabelled images of the test domain."
+    assert words in combination_section(more).lead
+    rows = Reader(page(replace(run, evaluation=more))).table("accuracy")
+    assert [row["accuracy"] for row in rows if row["method"] == "Pool with target"] == ["90.0"] * 5
+    assert words not in combination_section(evaluation).lead
+    assert "with target" not in page(run)
 
 
 def test_curves_follow_the_number_of_models(evaluation: Evaluation) -> None:
     ensemble, selection = curves(evaluation)
-    assert (ensemble.title, selection.title) == ("Ensemble", "Selection")
+    assert (ensemble.title, selection.title) == ("Ensemble", "Paper's selection")
     assert ensemble.values == [each.ensemble.average for each in evaluation.ablation.values()]
+    assert selection.values == [each.selection.average for each in evaluation.ablation.values()]
 
 
 def test_baselines_keep_one_order(run: Run, evaluation: Evaluation) -> None:
@@ -66,8 +134,8 @@ def test_baselines_keep_one_order(run: Run, evaluation: Evaluation) -> None:
             for at, key in enumerate(order)
         }
         text = page(replace(run, evaluation=replace(evaluation, baselines=baselines)))
-        methods = list(dict.fromkeys(line["method"] for line in Reader(text).table("accuracy")))
-        assert methods[3:] == [
+        found = list(dict.fromkeys(line["method"] for line in Reader(text).table("accuracy")))
+        assert found[5:] == [
             "Random features", "Oracle", "Best by h_score", "Best by lda", "Best by zzz"
         ]  # fmt: skip
 
@@ -100,6 +168,8 @@ def test_baselines_are_explained_if_present(evaluation: Evaluation) -> None:
     lead = combination_section(evaluation).lead
     assert "Oracle picks" in lead
     assert "“Best by X”: the top model under score X." in lead
+    assert "Paper's selection keeps the informative features of the top 3 models." in lead
     lead = combination_section(replace(evaluation, baselines={})).lead
     assert "Oracle" not in lead
+    assert "Paper" not in lead
     assert "Best by" not in lead

@@ -135,10 +135,23 @@ def test_methods_are_drawn_on_average_and_by_domain(run: Run) -> None:
     assert run.evaluation is not None
     (ax,) = plot_comparison(run.evaluation).axes
     names = row_names(ax)
-    assert names[:2] == ["Average", "Single"]
-    assert len(names) == 1 + 6 + 4 * (1 + 3)
-    first = ax.lines[0]
-    assert abscissas(first) == [run.evaluation.single.average]
+    assert names[:4] == ["Average", "Recommended", "Single", "Pool"]
+    assert len(names) == 1 + 9 + 4 * (1 + 4)
+    assert names.count("Pool (chosen)") == 3
+    recommended, single, pool = ax.lines[:3]
+    assert abscissas(recommended) == [run.evaluation.recommended.average]
+    assert abscissas(single) == [run.evaluation.single.average]
+    assert abscissas(pool) == [run.evaluation.pool.average]
+    assert pool.get_marker() == "^"
+
+
+def test_methods_with_images_of_the_target_are_drawn() -> None:
+    evaluation = example_run(5, target=True).evaluation
+    assert evaluation is not None
+    (ax,) = plot_comparison(evaluation).axes
+    assert row_names(ax).count("Pool with target") == 5
+    drawn = {(line.get_marker(), line.get_color()) for line in ax.lines}
+    assert len([marker for marker, _ in drawn if marker in ("*", "o", "^", "v", "s", "D")]) == 6
 
 
 def test_accuracy_over_the_number_of_models(run: Run) -> None:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
-from tests.report.example import example_run
+import pytest
+from tests.evaluation.data import zoo
+from tests.report.example import example_run, without
 from tests.report.reader import Reader
 
-from oodzoo.record import Run
+import oodzoo
+from oodzoo.cli.evaluate import show_evaluation
+from oodzoo.cli.terminal import Terminal
+from oodzoo.evaluation.result import Evaluation
+from oodzoo.record import PredictorSummary, Run
 from oodzoo.report import page
 from oodzoo.report.headline import headline
 
@@ -21,80 +28,238 @@ def with_first(run: Run, **changes: Any) -> Run:
     return replace(run, ranking=replace(run.ranking, rows=rows))
 
 
-def test_the_top_model_is_recommended(run: Run, read: Reader) -> None:
+@pytest.fixture
+def ranked(run: Run) -> Run:
+    """The run without an evaluation, as with two domains."""
+    return replace(run, evaluation=None)
+
+
+def of(run: Run) -> Evaluation:
+    assert run.evaluation is not None
+    return run.evaluation
+
+
+def recommending(run: Run, **changes: Any) -> Run:
+    """The run with another recommendation."""
+    best = replace(of(run).recommended, **changes)
+    return replace(run, evaluation=replace(of(run), recommended=best))
+
+
+# --- with an evaluation --------------------------------------------------------------------------
+
+
+def test_one_number_everywhere(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page, the table, the record and the command line promise the same accuracy."""
+    evaluation = oodzoo.evaluate(*zoo())
+    run = Run("oodzoo run", evaluation=evaluation)
+    document = json.loads(json.dumps(run.to_dict(), sort_keys=True))
+    average = document["evaluation"]["recommended"]["average"]
+    assert document["recommended"]["average"] == average
+    read = Reader(page(Run.from_dict(document)))
+    rows = [row for row in read.table("accuracy") if row["method"] == "Recommended"]
+    assert [row["domain"] for row in rows] == ["average", *evaluation.domains]
+    assert float(rows[0]["accuracy"]) == pytest.approx(average, abs=1e-12)
+    for row in rows[1:]:
+        assert float(row["accuracy"]) == evaluation.recommended.domains[row["domain"]]
+    shown = f"{average:.1f} %"
+    assert f"expect {shown}" in read.text
+    assert headline(run).tiles[0].value == shown
+    with Terminal() as terminal:
+        show_evaluation(terminal, evaluation)
+    words = f"it classifies {shown} of the images of unseen domains correctly"
+    assert words in capsys.readouterr().out
+    assert words in read.text
+
+
+def test_the_recommended_choice(run: Run, read: Reader) -> None:
+    best = of(run).recommended
+    low, high = best.average - 20, best.average + 20
+    expected = f"expect {best.average:.1f} % ({low:.0f}–{high:.0f} %) on an unseen domain."
+    assert f"Use a pool of heads of 4 models: {expected}" in read.text
+    names = "model_000_imagenet, model_001_imagenet, model_002_imagenet and model_003_imagenet"
+    assert headline(run).remarks[0] == f"Its models are {names}."
+
+
+def test_the_expected_accuracy_of_the_top_model_is_not_in_the_headline(run: Run) -> None:
     assert run.ranking is not None
-    best = run.ranking.rows[0]
+    shown = headline(with_first(run, expected_accuracy=12.3, accuracy_interval=(3.0, 45.6)))
+    text = " ".join([shown.sentence, *shown.remarks, *(t.value + t.note for t in shown.tiles)])
+    assert "12" not in text.replace(",", " ").split()
+    assert "12.3" not in text
+    assert shown.clear
+
+
+def test_tiles(run: Run) -> None:
+    best = of(run).recommended
+    low, high = best.average - 20, best.average + 20
+    milliseconds = 17.929435617142776 * (1 + 1 / 2 + 1 / 3 + 1 / 4)
+    assert [(tile.value, tile.label, tile.note) for tile in headline(run).tiles] == [
+        (
+            f"{best.average:.1f} %",
+            "accuracy on unseen domains, measured",
+            f"90 % interval for a new domain: {low:.0f}–{high:.0f} %",
+        ),
+        ("4 of 27", "models", ""),
+        (f"{milliseconds:.1f} ms", "per image", "11.9 million parameters"),
+        ("1,400", "images", "4 domains, 7 classes"),
+    ]
+
+
+def test_cost_that_is_not_known(run: Run) -> None:
+    untimed = headline(with_first(run, milliseconds=None))
+    assert [tile.label for tile in untimed.tiles][2:] == ["parameters", "images"]
+    assert untimed.tiles[2].value == "11.9 M"
+    unsized = headline(with_first(run, parameters=None))
+    assert unsized.tiles[2].label == "per image"
+    assert unsized.tiles[2].note == ""
+    for unknown in (
+        headline(with_first(run, milliseconds=None, parameters=None)),
+        headline(replace(run, ranking=None)),
+    ):
+        assert [tile.label for tile in unknown.tiles][2:] == ["images"]
+
+
+def test_no_interval(run: Run) -> None:
+    shown = headline(recommending(run, interval=None))
+    assert shown.sentence == f"expect {of(run).recommended.average:.1f} % on an unseen domain."
+    assert shown.tiles[0].note == ""
+
+
+def test_the_recommended_accuracy_is_compared(run: Run) -> None:
+    evaluation = of(run)
+    remark = headline(run).remarks[1]
+    for name in ("Single", "Ensemble", "Selection"):
+        assert f"{name} {evaluation.rows[name.lower()].average:.1f} %" in remark
+    assert "Pool" not in remark
+    assert evaluation.oracle is not None
+    assert remark.endswith(f"unknown in advance, {evaluation.oracle.average:.1f} %.")
+    bare = headline(replace(run, evaluation=replace(evaluation, baselines={})))
+    assert "best single model" not in bare.remarks[1]
+    assert bare.remarks[1].endswith(f"Selection {evaluation.selection.average:.1f} %.")
+
+
+def test_what_images_of_the_target_are_worth(run: Run) -> None:
+    shown = headline(example_run(5, target=True))
+    (remark,) = [remark for remark in shown.remarks if "unlabelled" in remark]
+    pool = of(example_run(5, target=True)).with_target["pool"]
+    assert remark.endswith(f"the pool reaches {pool.average:.1f} %.")
+    assert shown.sentence.endswith("on an unseen domain.")
+    assert not any("unlabelled" in remark for remark in headline(run).remarks)
+
+
+def test_a_single_model_is_recommended(run: Run) -> None:
+    shown = headline(recommending(run, choice="single", models=("model_000_imagenet",)))
+    assert shown.subject == "model_000_imagenet"
+    assert shown.tiles[1].value == "1 of 27"
+    assert "Pool" in shown.remarks[0]
+    assert shown.remarks[-1].startswith("With 4 domains, it is statistically tied with")
+    other = headline(recommending(run, choice="single", models=("model_001_imagenet",)))
+    assert not any("tied" in remark for remark in other.remarks)
+
+
+@pytest.mark.parametrize(
+    ("choice", "models", "target", "words"),
+    [
+        ("pool", (0, 1, 2, 3), False, "It is saved in model/."),
+        ("pool", (3, 2, 1, 0), False, "It is saved in model/."),
+        ("pool", (0, 1), False, "model/ holds a pool of heads of 2 models: m0 and m1."),
+        ("ensemble", (0, 1, 2, 3), False,
+         "model/ holds all features of 4 models: m0, m1, m2 and m3."),
+        ("single", (2,), False, "model/ holds m2."),
+        ("pool", (0, 1, 2, 3), True,
+         "model/ holds it, adapted to the images of the target."),
+        ("pool", (4,), True, "model/ holds m4, adapted to the images of the target."),
+    ],
+)  # fmt: skip
+def test_what_the_predictor_is(
+    choice: str, models: tuple[int, ...], target: bool, words: str
+) -> None:
+    made = PredictorSummary("model", choice, tuple(f"m{at}" for at in models), "digest")
+    run = example_run(models=[f"m{at}" for at in range(5)], target=target)
+    remark = headline(replace(run, predictor=made)).remarks[0]
+    assert remark == f"Its models are m0, m1, m2 and m3. {words}"
+
+
+# --- without an evaluation -----------------------------------------------------------------------
+
+
+def test_the_top_model_is_recommended(ranked: Run) -> None:
+    assert ranked.ranking is not None
+    best = ranked.ranking.rows[0]
     low, high = best.accuracy_interval
     interval = f"({low:.0f}–{high:.0f} %)"
     expected = f"expect about {best.expected_accuracy:.0f} % {interval} on an unseen domain."
-    assert f"Use {best.model}: {expected}" in read.text
+    assert f"Use {best.model}: {expected}" in Reader(page(ranked)).text
 
 
-def test_no_model_is_recommended_if_it_may_rank_last(run: Run) -> None:
+def test_no_model_is_recommended_if_it_may_rank_last(ranked: Run) -> None:
     changes = {"expected_accuracy": 53.2, "accuracy_interval": (40.0, 66.4)}
-    unsure = with_first(run, rank_interval=(1, 27), **changes)
+    unsure = with_first(ranked, rank_interval=(1, 27), **changes)
     text = Reader(page(unsure)).text
     expected = "leads with about 53 % (40–66 %) on an unseen domain."
     assert f"No clear winner: model_000_imagenet {expected}" in text
     assert "Use model" not in text
     assert not headline(unsure).clear
-    assert headline(with_first(run, rank_interval=(1, 26))).clear
+    assert headline(with_first(ranked, rank_interval=(1, 26))).clear
 
 
 def test_the_only_model_is_recommended() -> None:
-    text = Reader(page(example_run(1))).text
+    text = Reader(page(without(example_run(1), "evaluation"))).text
     assert "Use model_000_imagenet" in text
     assert "1st of 1" in text
 
 
-def test_without_a_ranking(run: Run) -> None:
-    shown = headline(replace(run, ranking=None))
-    assert (shown.sentence, shown.model) == ("This run has no ranking yet.", None)
+def test_without_a_ranking(ranked: Run) -> None:
+    shown = headline(replace(ranked, ranking=None))
+    assert (shown.sentence, shown.subject) == ("This run has no ranking yet.", None)
     assert [tile.label for tile in shown.tiles] == ["images"]
     assert "Use" not in Reader(page(Run("oodzoo run"))).text
 
 
-def test_a_clear_winner(run: Run) -> None:
-    clear = with_first(run, rank_interval=(1, 1), tied=())
+def test_a_clear_winner(ranked: Run) -> None:
+    clear = with_first(ranked, rank_interval=(1, 1), tied=())
     assert headline(clear).remarks[0] == "It is clearly ahead of the other 26 models."
-    two = with_first(example_run(2), rank_interval=(1, 1), tied=())
+    two = with_first(without(example_run(2), "evaluation"), rank_interval=(1, 1), tied=())
     assert headline(two).remarks[0] == "It is clearly ahead of the other model."
 
 
-def test_ties(run: Run) -> None:
-    assert headline(run).remarks[0] == (
+def test_ties(ranked: Run) -> None:
+    assert headline(ranked).remarks[0] == (
         "With 4 domains, it is statistically tied with model_001_imagenet, model_002_imagenet "
         "and model_003_imagenet."
     )
-    untied = with_first(run, tied=())
+    untied = with_first(ranked, tied=())
     assert headline(untied).remarks[0] == "90 % interval of its rank: 1–6."
 
 
-def test_the_first_finding_of_the_evaluation(run: Run) -> None:
-    assert run.evaluation is not None
-    assert headline(run).remarks[1] == run.evaluation.findings()[0]
-    assert len(headline(replace(run, evaluation=None)).remarks) == 1
-
-
 def test_with_images_of_the_target_the_accuracy_is_expected_there() -> None:
-    shown = headline(example_run(3, target=True))
+    shown = headline(without(example_run(3, target=True), "evaluation"))
     assert shown.sentence.endswith("on the target.")
     assert shown.tiles[0].label == "expected accuracy on the target"
 
 
 def test_the_choice_is_part_of_the_estimate_only_if_it_is_repeated() -> None:
     words = "the choice of the model is part of the estimate"
-    assert headline(example_run(3)).tiles[0].note.endswith(words)
-    assert words not in headline(example_run(3, score="knn")).tiles[0].note
-    assert words not in headline(example_run(1)).tiles[0].note
+    assert headline(without(example_run(3), "evaluation")).tiles[0].note.endswith(words)
+    assert words not in headline(without(example_run(3, score="knn"), "evaluation")).tiles[0].note
+    assert words not in headline(without(example_run(1), "evaluation")).tiles[0].note
 
 
-def test_tiles(run: Run) -> None:
-    assert run.evaluation is not None
+def test_tiles_of_a_ranking(ranked: Run) -> None:
     interval = "90 % interval for a new domain: 69–98 %"
-    assert [(tile.value, tile.note) for tile in headline(run).tiles] == [
+    assert [(tile.value, tile.note) for tile in headline(ranked).tiles] == [
         ("83.7 %", f"{interval}; the choice of the model is part of the estimate"),
         ("1st of 27", "90 % interval of the rank: 1–6"),
-        (f"{run.evaluation.selection.average:.1f} %", "with 21 % of the features"),
         ("1,400", "4 domains, 7 classes"),
     ]
+
+
+def test_the_predictor_of_two_domains(ranked: Run) -> None:
+    first, second = "model_000_imagenet", "model_001_imagenet"
+    alone = PredictorSummary("model", "single", (first,), "digest")
+    assert headline(replace(ranked, predictor=alone)).remarks[-1] == "It is saved in model/."
+    pool = PredictorSummary("model", "pool", (second, first), "digest")
+    assert headline(replace(ranked, predictor=pool)).remarks[-1] == (
+        f"model/ holds a pool of heads of 2 models: {second} and {first}. Its accuracy was not "
+        "measured, which needs three domains."
+    )

@@ -124,14 +124,24 @@ def _crowded(scale: Scale, most: int, unit: str) -> bool:
     )
 
 
+_STAR = [
+    (radius * math.sin(math.pi * at / 5), -radius * math.cos(math.pi * at / 5))
+    for at, radius in enumerate((7.5, 3.2) * 5)
+]
+"""Corners of a star of five points."""
+
+
 def mark(drawing: Drawing, shape: str, x: float, y: float, kind: str, tip: str) -> None:
-    """A point: circle, square, diamond or vertical line."""
+    """A point: circle, triangle, wedge, square, diamond, star or vertical line."""
     if shape == "circle":
         drawing.circle(x, y, 5, kind, data_tip=tip)
         return
     data = {
         "square": f"M{x - 4.5:.1f} {y - 4.5:.1f}h9v9h-9z",
         "diamond": f"M{x:.1f} {y - 6:.1f}l6 6l-6 6l-6 -6z",
+        "triangle": f"M{x:.1f} {y - 6:.1f}l6 11h-12z",
+        "wedge": f"M{x:.1f} {y + 6:.1f}l6 -11h-12z",
+        "star": "M" + "L".join(f"{x + dx:.1f} {y + dy:.1f}" for dx, dy in _STAR) + "z",
         "line": f"M{x - 1:.1f} {y - 6:.1f}h2v12h-2z",
     }[shape]
     drawing.path(data, kind, data_tip=tip)

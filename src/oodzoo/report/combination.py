@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
@@ -25,12 +25,17 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.report.numbers import number, shortened, span
+from oodzoo.report.recommendation import decision_figure, pools_figure, recommended_row
 from oodzoo.report.svg import Drawing
 
-MAIN = {"single": "circle", "ensemble": "square", "selection": "diamond"}
-"""The methods under evaluation, and the shapes of their marks."""
+MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
+"""The ways to combine models, and the shapes of their marks."""
 
-BASELINES = {"random_features": "Random features", "oracle": "Oracle"}
+BASELINES = {
+    "random_features": "Random features",
+    "paper_selection": "Paper's selection",
+    "oracle": "Oracle",
+}
 BEST_BY = "best_by_"
 
 LANE = 19
@@ -38,7 +43,7 @@ LANE = 19
 
 @dataclass(frozen=True)
 class Method:
-    """A way to choose features; `kind` and `shape` are those of its marks."""
+    """A row of the evaluation; `kind` and `shape` are those of its marks."""
 
     key: str
     title: str
@@ -46,20 +51,34 @@ class Method:
     shape: str
     row: Row
 
+    @property
+    def by_domain(self) -> bool:
+        """Whether charts show it on each test domain, not only on average."""
+        return self.kind in MAIN
+
 
 @dataclass(frozen=True)
 class Lane:
-    """The accuracy of a method, on average or on one domain, with its standard error."""
+    """The accuracy of a method, on average or on one domain, with its standard error.
+
+    `chosen` says whether the method was chosen without the domain.
+    """
 
     method: Method
     value: float
     error: float | None
+    chosen: bool = False
+
+    @property
+    def title(self) -> str:
+        return f"{self.method.title} (chosen)" if self.chosen else self.method.title
 
 
 @dataclass(frozen=True)
 class Curve:
     """The average accuracy of a method for each number of models."""
 
+    key: str
     title: str
     kind: str
     shape: str
@@ -67,15 +86,21 @@ class Curve:
 
 
 def methods(evaluation: Evaluation) -> list[Method]:
-    """The methods of an evaluation, then its baselines, scores in alphabetical order."""
+    """What is recommended, the ways to combine models, then baselines: scores by name."""
     rows = evaluation.rows
+    best = Method("recommended", "Recommended", "recommended", "star", recommended_row(evaluation))
     main = [Method(key, key.capitalize(), key, MAIN[key], rows[key]) for key in MAIN]
+    adapted = [
+        Method(f"{key}_with_target", f"{key.capitalize()} with target", key, "wedge", row)
+        for key, row in evaluation.with_target.items()
+    ]
     named = [key for key in BASELINES if key in rows]
     others = sorted(evaluation.baselines.keys() - BASELINES)
     titles = BASELINES | {key: key.replace(BEST_BY, "Best by ") for key in others}
-    return main + [
+    baselines = [
         Method(key, titles[key], "baseline", "line", rows[key]) for key in [*named, *others]
     ]
+    return [best, *main, *adapted, *baselines]
 
 
 def comparison(evaluation: Evaluation) -> dict[str, list[Lane]]:
@@ -83,7 +108,9 @@ def comparison(evaluation: Evaluation) -> dict[str, list[Lane]]:
     tried = methods(evaluation)
     groups = {"Average": [_lane(method, None) for method in tried]}
     for domain in evaluation.domains:
-        groups[domain] = [_lane(method, domain) for method in tried if method.key in MAIN]
+        choice = evaluation.recommended.choices[domain]
+        lanes = [_lane(method, domain) for method in tried if method.by_domain]
+        groups[domain] = [replace(lane, chosen=lane.method.key == choice) for lane in lanes]
     return groups
 
 
@@ -99,11 +126,13 @@ def _lane(method: Method, domain: str | None) -> Lane:
 def curves(evaluation: Evaluation) -> list[Curve]:
     """Accuracy by number of models, which are the keys of `evaluation.ablation`."""
     entries = evaluation.ablation.values()
-    values = {
-        "ensemble": [each.ensemble.average for each in entries],
-        "selection": [each.selection.average for each in entries],
-    }
-    return [Curve(key.capitalize(), key, MAIN[key], line) for key, line in values.items()]
+    ensemble = [each.ensemble.average for each in entries]
+    selection = [each.selection.average for each in entries]
+    key = "paper_selection"
+    return [
+        Curve("ensemble", "Ensemble", "ensemble", MAIN["ensemble"], ensemble),
+        Curve(key, BASELINES[key], "baseline", MAIN["selection"], selection),
+    ]
 
 
 def combination_section(evaluation: Evaluation) -> Section:
@@ -111,14 +140,20 @@ def combination_section(evaluation: Evaluation) -> Section:
     top = _top(evaluation.top_k)
     lead = (
         "Each domain is the test domain once; linear heads are trained on the other domains. "
-        "Single is the top model (ranked without the test domain), Ensemble concatenates the "
-        f"features of {top}, and Selection keeps the informative ones among them."
+        "Single is the top model (ranked without the test domain), Pool averages the "
+        "log-probabilities of the heads of some models, with weights, Ensemble concatenates the "
+        f"features of {top}, and Selection keeps features of all models. One of them is chosen "
+        "without the test domain; Recommended is the accuracy of these choices."
     )
+    if evaluation.with_target:
+        lead += " Pool with target knows the unlabelled images of the test domain."
+    if "paper_selection" in evaluation.baselines:
+        lead += f" Paper's selection keeps the informative features of {top}."
     if "oracle" in evaluation.baselines:
         lead += " Oracle picks the best model with the labels of the test domain."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
-    blocks = [_comparison_figure(evaluation)]
+    blocks = [_comparison_figure(evaluation), decision_figure(evaluation), pools_figure(evaluation)]
     if len(evaluation.ablation) > 1:
         blocks.append(_curve_figure(evaluation))
     return Section(
@@ -143,10 +178,10 @@ def _comparison_figure(evaluation: Evaluation) -> Figure:
     shown = ", ".join(
         f"{lane.method.title} {number(lane.value, 1)} %"
         for lane in averages
-        if lane.method.key in MAIN
+        if lane.method.kind != "baseline"
     )
     summary = f"Average over test domains: {shown}."
-    text = " ".join([summary, *evaluation.findings()])
+    text = " ".join(evaluation.findings())
     if any(lane.error is not None for lane in averages):
         text += " Horizontal lines are standard errors over trials."
     return Figure(
@@ -167,6 +202,8 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         Column("Calibration error %", "calibration_error", 1),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
+        Column("ms / image", "milliseconds", 1),
+        Column("Params, M", "parameters_million", 2),
         Column("Models", "models", text=True),
     ]
     rows = [
@@ -179,7 +216,9 @@ def _comparison_table(evaluation: Evaluation) -> Table:
 
 def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) -> list[Any]:
     lane = _lane(method, domain)
-    cell = None if domain is None else method.row.cells[domain]
+    cells = method.row.cells
+    cell = None if domain is None else cells[domain]
+    shown = list(cells.values()) if cell is None else [cell]
     return [
         method.title,
         domain or "average",
@@ -189,12 +228,19 @@ def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) 
         _of(method.row.measure("calibration_error"), domain),
         cell.n_features if cell else None,
         100 * _of(evaluation.feature_ratio, domain) if method.key == "selection" else None,
+        _mean([each.milliseconds for each in shown]),
+        _mean([None if each.parameters is None else each.parameters / 1e6 for each in shown]),
         cell.models if cell else None,
     ]
 
 
 def _of(values: dict[str, float], domain: str | None) -> float:
     return fmean(values.values()) if domain is None else values[domain]
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if len(known) == len(values) else None
 
 
 def _comparison_chart(groups: dict[str, list[Lane]], description: str) -> Chart:
@@ -245,10 +291,10 @@ def _draw_lane(
     tip = f"{group}\n{method.title}: {number(lane.value, 1)} %"
     middle, x = y + LANE / 2, scale(lane.value)
     if size.narrow:
-        short = method.title.removeprefix("Best by ")
+        short = lane.title.removeprefix("Best by ")
         title, style = shortened(short, left - 10, 11), "font-size:11px"
     else:
-        title, style = shortened(method.title, 205), None
+        title, style = shortened(lane.title, 205), None
     drawing.text(left - 10, middle + 4, title, "lane", end="end", data_tip=tip, style=style)
     drawing.line(left, middle, x, middle, "stem")
     end = x
@@ -272,7 +318,7 @@ def _curve_figure(evaluation: Evaluation) -> Figure:
     ]
     summary = f"Best: {', '.join(best)}; averages over test domains."
     columns = [Column("Models", "top_k", 0)]
-    columns += [Column(f"{line.title} %", line.kind, 1) for line in lines]
+    columns += [Column(f"{line.title} %", line.key, 1) for line in lines]
     columns.append(Column("Features kept %", "kept_percent", 1))
     rows = [
         [k, *(line.values[at] for line in lines), 100 * _of(each.feature_ratio, None)]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oodzoo._text import count
-from oodzoo.evaluation.result import Evaluation
+from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.result import Evaluation, Recommended, described
 from oodzoo.ranking.result import Ranking
-from oodzoo.record import DataSummary, Run
+from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.data import dimensions
 from oodzoo.report.expected import choice_is_repeated, interval_text, where
-from oodzoo.report.numbers import listed, number, span
+from oodzoo.report.numbers import listed, number, significant, span
+from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
+from oodzoo.report.terms import has_target
 
 
 @dataclass(frozen=True)
@@ -25,44 +28,144 @@ class Tile:
 
 @dataclass(frozen=True)
 class Headline:
-    """The first screen of the page; `model` is the top model."""
+    """The first screen of the page; `subject` is what it recommends."""
 
     sentence: str
-    """The end of the headline, after the name of the model."""
-    model: str | None = None
+    """The end of the headline, after the subject."""
+    subject: str | None = None
     clear: bool = True
-    """Whether to recommend it; False if the interval of its rank includes the last rank."""
+    """Whether to recommend it; False for a model whose interval of the rank includes the last."""
     remarks: Sequence[str] = ()
     tiles: Sequence[Tile] = ()
 
 
 def headline(run: Run) -> Headline:
     """The result of a run, as far as it has got."""
+    if run.evaluation:
+        shown = _of_evaluation(run, run.evaluation)
+    elif run.ranking:
+        shown = _of_ranking(run, run.ranking)
+    else:
+        shown = Headline("This run has no ranking yet.")
     data_tiles = [_data_tile(run.data)] if run.data else []
-    if not run.ranking:
-        return Headline("This run has no ranking yet.", tiles=data_tiles)
-    first, n_models = run.ranking.rows[0], len(run.ranking)
+    return replace(shown, tiles=[*shown.tiles, *data_tiles])
+
+
+# --- with an evaluation: the recommended choice and its measured accuracy ------------------------
+
+
+def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
+    best = evaluation.recommended
+    interval = "" if best.interval is None else f" ({span(*best.interval)} %)"
+    remarks = [*_what_it_is(run, best), _compared(evaluation)]
+    if adapted := evaluation.with_target.get("pool"):
+        remarks.append(
+            "With unlabelled images of each test domain, the pool reaches "
+            f"{number(adapted.average, 1)} %."
+        )
+    if run.ranking and best.choice == "single" and best.models[0] == run.ranking.best:
+        remarks += _certainty(run.ranking)
+    return Headline(
+        f"expect {number(best.average, 1)} %{interval} on an unseen domain.",
+        described(best.choice, best.models),
+        remarks=remarks,
+        tiles=_recommended_tiles(run, best),
+    )
+
+
+def _what_it_is(run: Run, best: Recommended) -> list[str]:
+    """Its models, and where it is saved."""
+    parts = []
+    if len(best.models) > 1:
+        parts.append(f"Its models are {listed(best.models, MOST_NAMES)}.")
+    if made := run.predictor:
+        same = made.choice == best.choice and set(made.models) == set(best.models)
+        parts.append(_saved(run, made, same=same))
+    return [" ".join(parts)] if parts else []
+
+
+def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
+    """What the predictor of a run is; `same` if it uses what the headline recommends."""
+    adapted = made.choice == "pool" and run.ranking is not None and has_target(run.ranking)
+    if same and not adapted:
+        return f"It is saved in {made.folder}/."
+    what = "it" if same else described(made.choice, made.models)
+    if adapted:
+        what += ", adapted to the images of the target"
+    names = "" if same or len(made.models) == 1 else f": {listed(made.models, MOST_NAMES)}"
+    return f"{made.folder}/ holds {what}{names}."
+
+
+def _compared(evaluation: Evaluation) -> str:
+    """How the accuracy was measured, and that of everything else."""
+    best = evaluation.recommended
+    others = [
+        f"{name.capitalize()} {number(evaluation.rows[name].average, 1)} %"
+        for name in CHOICES
+        if name != best.choice
+    ]
+    text = (
+        "The accuracy is measured on each domain in turn, with everything chosen and trained "
+        f"without it. For comparison: {', '.join(others)}"
+    )
+    if oracle := evaluation.oracle:
+        text += (
+            f"; the best single model on each test domain, which is unknown in advance, "
+            f"{number(oracle.average, 1)} %"
+        )
+    return f"{text}."
+
+
+def _recommended_tiles(run: Run, best: Recommended) -> list[Tile]:
+    note = ""
+    if best.interval is not None:
+        note = f"90 % interval for a new domain: {span(*best.interval)} %"
+    accuracy = f"{number(best.average, 1)} %"
+    tiles = [Tile(accuracy, "accuracy on unseen domains, measured", note)]
+    n_models, n_all = len(best.models), len(run.ranking or best.models)
+    tiles.append(Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model"))
+    return tiles + _cost_tiles(cost_of(best.models, run.ranking))
+
+
+def _cost_tiles(cost: Cost) -> list[Tile]:
+    """The cost of the models together, as far as it is known."""
+    size = None if cost.parameters is None else significant(cost.parameters / 1e6)
+    if cost.milliseconds is not None:
+        note = f"{size} million parameters" if size else ""
+        return [Tile(f"{significant(cost.milliseconds)} ms", "per image", note)]
+    return [Tile(f"{size} M", "parameters")] if size else []
+
+
+# --- without one: the ranking --------------------------------------------------------------------
+
+
+def _of_ranking(run: Run, ranking: Ranking) -> Headline:
+    first, n_models = ranking.rows[0], len(ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
     interval = span(*first.accuracy_interval)
-    expected = f"about {number(first.expected_accuracy)} % ({interval} %) {where(run.ranking)}."
-    remarks = [_certainty(run.ranking)] if first.rank_interval and n_models > 1 else []
-    tiles = _ranking_tiles(run.ranking)
-    if run.evaluation:
-        remarks.append(run.evaluation.findings()[0])
-        tiles.append(_selection_tile(run.evaluation))
+    expected = f"about {number(first.expected_accuracy)} % ({interval} %) {where(ranking)}."
+    remarks = _certainty(ranking)
+    if made := run.predictor:
+        alone = made.models == (first.model,)
+        saved = _saved(run, made, same=alone)
+        unmeasured = " Its accuracy was not measured, which needs three domains."
+        remarks.append(saved if alone else saved + unmeasured)
     sentence = f"expect {expected}" if clear else f"leads with {expected}"
-    return Headline(sentence, first.model, clear, remarks, [*tiles, *data_tiles])
+    return Headline(sentence, first.model, clear, remarks, _ranking_tiles(ranking))
 
 
-def _certainty(ranking: Ranking) -> str:
+def _certainty(ranking: Ranking) -> list[str]:
+    """How certain it is that the top model is the best; nothing if that is not known."""
     first, others = ranking.rows[0], len(ranking) - 1
-    if not first.rank_interval or first.rank_interval[1] == 1:
+    if not first.rank_interval or not others:
+        return []
+    if first.rank_interval[1] == 1:
         rest = "the other model" if others == 1 else f"the other {others} models"
-        return f"It is clearly ahead of {rest}."
+        return [f"It is clearly ahead of {rest}."]
     if not first.tied:
-        return f"90 % interval of its rank: {span(*first.rank_interval)}."
+        return [f"90 % interval of its rank: {span(*first.rank_interval)}."]
     domains = count(len(first.folds), "domain")
-    return f"With {domains}, it is statistically tied with {listed(first.tied, 3)}."
+    return [f"With {domains}, it is statistically tied with {listed(first.tied, 3)}."]
 
 
 def _ranking_tiles(ranking: Ranking) -> list[Tile]:
@@ -81,15 +184,6 @@ def _ranking_tiles(ranking: Ranking) -> list[Tile]:
         ),
         Tile(f"1st of {len(ranking)}", "rank", note),
     ]
-
-
-def _selection_tile(evaluation: Evaluation) -> Tile:
-    ratio = sum(evaluation.feature_ratio.values()) / len(evaluation.feature_ratio)
-    return Tile(
-        f"{number(evaluation.selection.average, 1)} %",
-        "accuracy of Selection on held-out domains",
-        f"with {number(100 * ratio)} % of the features",
-    )
 
 
 def _data_tile(data: DataSummary) -> Tile:

@@ -88,7 +88,7 @@ def _left_out(ranking: Ranking) -> str:
 
 
 def _notes(ranking: Ranking) -> str:
-    text = ""
+    text = " Accuracies are those of each model alone."
     if choice_is_repeated(ranking):
         text += (
             f" Since {ranking.best} was chosen for its results, they tend to be optimistic. Its "

@@ -1,0 +1,159 @@
+"""The recommended way to combine models: what it is, what it costs, and how it was chosen.
+
+The first screen and the section "Single models and combinations" take it from here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from oodzoo._text import count
+from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.result import Evaluation, Row
+from oodzoo.ranking.result import Ranking
+from oodzoo.report.blocks import Column, Figure, Table
+from oodzoo.report.numbers import listed, number, span
+
+MOST_NAMES = 6
+"""Largest number of names in a sentence."""
+
+MOST_MODELS = 12
+"""Longer lists of the models of pools start folded."""
+
+
+class Cost(NamedTuple):
+    """Milliseconds per image and number of parameters; None if not known for all models."""
+
+    milliseconds: float | None
+    parameters: float | None
+
+
+def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
+    """Sum the cost of models."""
+    ranked = {row.model: row for row in ranking.rows} if ranking else {}
+    if not ranked.keys() >= set(models):
+        return Cost(None, None)
+    rows = [ranked[model] for model in models]
+    return Cost(
+        _total([row.milliseconds for row in rows]), _total([row.parameters for row in rows])
+    )
+
+
+def _total(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def recommended_row(evaluation: Evaluation) -> Row:
+    """The results of what was chosen for each test domain."""
+    rows, choices = evaluation.rows, evaluation.recommended.choices
+    return Row({domain: rows[choices[domain]].cells[domain] for domain in evaluation.domains})
+
+
+def decision_figure(evaluation: Evaluation) -> Figure:
+    """Which way was chosen, on all domains and without each of them, and why."""
+    best = evaluation.recommended
+    columns = [
+        Column("Test domain", "domain", text=True),
+        Column("Chosen", "choice", text=True),
+        Column("Accuracy %", "accuracy", 1),
+        Column("Models", "models", 0),
+        Column("ms / image", "milliseconds", 1),
+        Column("Params, M", "parameters_million", 2),
+    ]
+    rows = [
+        [
+            domain,
+            best.choices[domain].capitalize(),
+            best.domains[domain],
+            len(cell.models),
+            cell.milliseconds,
+            None if cell.parameters is None else cell.parameters / 1e6,
+        ]
+        for domain, cell in recommended_row(evaluation).cells.items()
+    ]
+    return Figure(
+        title="What is chosen",
+        text=" ".join([_rule(evaluation), _choices(evaluation), _promise(evaluation)]),
+        table=Table("choices", "What is chosen without each test domain", columns, rows),
+        folded=False,
+    )
+
+
+def pools_figure(evaluation: Evaluation) -> Figure:
+    """The models of the pools, those of most pools first."""
+    pools = {domain: evaluation.pool.cells[domain].models for domain in evaluation.domains}
+    times = Counter(model for models in pools.values() for model in models)
+    best = evaluation.recommended
+    final = best.models if best.choice == "pool" else ()
+    columns = [Column("Model", "model", text=True), Column("Pools", "pools", 0)]
+    if final:
+        columns.append(Column("All domains", "all_domains", 0))
+    columns += [Column(f"Without {domain}", domain, 0) for domain in pools]
+    rows: list[list[Any]] = [
+        [
+            model,
+            times[model],
+            *([_place(model, final)] if final else []),
+            *(_place(model, models) for models in pools.values()),
+        ]
+        for model in sorted({*times, *final}, key=lambda model: (-times[model], model))
+    ]
+    sizes = [len(models) for models in pools.values()]
+    return Figure(
+        title="Models of the pools",
+        text=f"The pools of the test domains have {_models(min(sizes), max(sizes))} each, chosen "
+        "without the test domain. Numbers are places in a pool: 1 has the largest share.",
+        table=Table("pools", "Place of each model in the pools", columns, rows),
+        folded=len(rows) > MOST_MODELS,
+    )
+
+
+def _place(model: str, models: Sequence[str]) -> int | None:
+    return models.index(model) + 1 if model in models else None
+
+
+def _models(low: int, high: int) -> str:
+    return count(low, "model") if low == high else f"{span(low, high)} models"
+
+
+def _rule(evaluation: Evaluation) -> str:
+    best = evaluation.recommended
+    shown = [
+        f"{name.capitalize()} {number(best.estimates[name], 1)} %"
+        for name in CHOICES
+        if name in best.estimates
+    ]
+    missing = [name.capitalize() for name in CHOICES if name not in best.estimates]
+    text = (
+        "Each way to combine models is tried on the training domains, leaving each of them out. "
+        "The most accurate one is chosen, or a cheaper one that is within a standard error of it. "
+        f"On all domains: {', '.join(shown)}; chosen: {best.choice.capitalize()}."
+    )
+    if missing:
+        verb = "exceeds" if len(missing) == 1 else "exceed"
+        text += f" {listed(missing)} {verb} the limits on models or time."
+    return text
+
+
+def _choices(evaluation: Evaluation) -> str:
+    """What was chosen without each test domain."""
+    choices = evaluation.recommended.choices
+    groups = {
+        name: [domain for domain in evaluation.domains if choices[domain] == name]
+        for name in CHOICES
+    }
+    used = {name: domains for name, domains in groups.items() if domains}
+    if len(used) == 1:
+        (only,) = used
+        what = "the same" if only == evaluation.recommended.choice else only.capitalize()
+        return f"Without each test domain, the choice is {what}."
+    parts = [f"{name.capitalize()} without {listed(used[name], MOST_NAMES)}" for name in used]
+    return f"For the test domains: {'; '.join(parts)}."
+
+
+def _promise(evaluation: Evaluation) -> str:
+    average = number(evaluation.recommended.average, 1)
+    return f"Estimates only compare the ways; the accuracy to expect is the measured {average} %."
