@@ -132,7 +132,7 @@ def test_images_that_nothing_adapts_to(
     assert "3 readable images, at least 20 are needed to adapt to them" in few
     assert not out.exists()
     old = oodzoo.Predictor(**{**vars(predictor._parts()), "adaptive": None}).save(tmp_path / "old")
-    assert "this predictor cannot adapt" in run("predict", old, photos, "--adapt").complaint
+    assert "cannot adapt to images; only a" in run("predict", old, photos, "--adapt").complaint
 
 
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:

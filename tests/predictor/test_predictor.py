@@ -84,8 +84,8 @@ def test_images_are_consumed_lazily(predictor: oodzoo.Predictor) -> None:
 
 def test_repr(predictor: oodzoo.Predictor) -> None:
     names = ", ".join(model.name for model in predictor.models)
-    choice = predictor.provenance.choice
-    assert repr(predictor) == f"Predictor({choice}: 3 classes from 54 features of {names})"
+    choice, d = predictor.provenance.choice, len(predictor.columns)
+    assert repr(predictor) == f"Predictor({choice}: 3 classes from {d} features of {names})"
 
 
 def test_no_images(predictor: oodzoo.Predictor) -> None:

@@ -90,7 +90,7 @@ class Predictor:
     provenance : Provenance
         Training data, scores and options; informational only.
     adaptive : AdaptiveHead or None
-        Head that adapts to the images of a domain, for :meth:`adapted`.
+        Head that adapts to the images of a domain, for :meth:`adapted`; only a pool has one.
     """
 
     def __init__(
@@ -161,15 +161,15 @@ class Predictor:
     def adapted(self, images: Iterable[ImageLike]) -> Predictor:
         """Return a predictor for the domain of these unlabelled images.
 
-        Its head has weights for features that are standardised with the mean and the standard
-        deviation of these images, as far as that helped on left-out training domains; see
-        :mod:`oodzoo.heads.adaptive`. The order of the images does not matter. Images that cannot
-        be read are left out.
+        Some heads of a pool act on features standardised within each domain, if that helped on
+        left-out training domains. For them, mean and standard deviation are those of these images;
+        see :mod:`oodzoo.heads.adaptive`. The images should be of one domain, and of most classes.
+        Their order does not matter. Images that cannot be read are left out.
 
         Raises
         ------
         InputError
-            If fewer than 20 images can be read, or if the predictor cannot adapt.
+            If fewer than 20 images can be read, or if the predictor is not a pool.
         """
         _require_list(images)
         return self._adapted(self._chunks(images))
@@ -177,8 +177,8 @@ class Predictor:
     def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
         if self.adaptive is None:
             raise InputError(
-                "this predictor cannot adapt to images: it was fitted without predictions of "
-                "left-out domains, or by an older version of oodzoo; fit again"
+                f"this predictor ({self.provenance.choice}) cannot adapt to images; only a pool "
+                "can: fit again with choose='pool' (--choose pool)"
             )
         domain = AdaptingDomain(self.adaptive)
         for chunk in chunks:
