@@ -62,6 +62,13 @@ def test_the_head_is_adapted_to_the_images(adaptive: oodzoo.Predictor, new: list
     np.testing.assert_array_equal(adapted.domain_distance(new), adaptive.domain_distance(new))
 
 
+def test_a_fitted_pool_adapts(store: oodzoo.FeatureStore, new: list[Path]) -> None:
+    pool = oodzoo.fit(store, choose="pool")
+    adapted = pool.adapted(new)
+    assert (pool.provenance.choice, adapted.provenance.adapted) == ("pool", 60)
+    assert adapted.score(new, _truth(new)) >= pool.score(new, _truth(new)) - 0.05
+
+
 def test_it_adapts_again_from_the_start(
     adaptive: oodzoo.Predictor, new: list[Path], unseen: list[Path]
 ) -> None:
