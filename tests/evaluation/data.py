@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from oodzoo.features.importing import import_features
+from oodzoo.features.source import StoreSource
 
 Arrays = dict[str, NDArray[np.float64]]
 
@@ -24,3 +28,10 @@ def zoo(
         informative = signal + moved + noise * rng.normal(size=(len(y), 4))
         features[name] = np.concatenate([informative, rng.normal(size=(len(y), 2))], axis=1)
     return features, y, domains
+
+
+def stored(folder: Path, features: Any, y: Any, domains: Any) -> StoreSource:
+    """The same in a store in this folder."""
+    folder.mkdir(exist_ok=True)
+    np.savez(folder / "f.npz", labels=y.astype(str), domains=domains, **features)
+    return StoreSource(import_features([folder / "f.npz"], folder / "store"))

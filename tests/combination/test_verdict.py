@@ -1,0 +1,90 @@
+"""Which way of combining models is recommended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.oracles import combination as oracle
+
+from oodzoo.combination.verdict import CHOICES, Estimate, is_close, recommend
+
+seeds = st.integers(0, 10_000)
+
+
+def right(number: int, of: int = 100) -> Any:
+    return np.arange(of) < number
+
+
+def estimates(seed: int) -> dict[str, Estimate]:
+    """Four ways with the same hits but for a few, on three domains of different size."""
+    rng = np.random.default_rng(seed)
+    truth = [rng.random(n) < 0.7 for n in (8, 30, 17)]
+    found = {}
+    for name in CHOICES:
+        flips = [rng.random(len(each)) < rng.choice([0.02, 0.2]) for each in truth]
+        correct = [each ^ flip for each, flip in zip(truth, flips, strict=True)]
+        found[name] = Estimate(correct, float(rng.integers(1, 4)))
+    return found
+
+
+@given(seed=seeds)
+def test_the_recommendation_equals_its_definition(seed: int) -> None:
+    found = estimates(seed)
+    expected = oracle.recommended(
+        {name: [each.tolist() for each in one.correct] for name, one in found.items()},
+        {name: one.cost for name, one in found.items()},
+    )
+    assert recommend(found) == expected
+
+
+@given(seed=seeds)
+def test_nothing_cheaper_is_within_a_standard_error(seed: int) -> None:
+    found = estimates(seed)
+    chosen = recommend(found)
+    best = max(found.values(), key=lambda each: each.accuracy)
+    assert is_close(found[chosen], best)
+    for each in found.values():
+        assert each.cost >= found[chosen].cost or not is_close(each, best)
+
+
+@given(seed=seeds, domain=st.integers(0, 2), times=st.integers(2, 5))
+def test_domains_weigh_alike(seed: int, domain: int, times: int) -> None:
+    found = estimates(seed)
+    for each in found.values():
+        parts = list(each.correct)
+        parts[domain] = np.tile(parts[domain], times)
+        assert Estimate(parts, each.cost).accuracy == pytest.approx(each.accuracy)
+
+
+def test_a_cheaper_way_within_a_standard_error_wins() -> None:
+    """A difference of one image of 100 has the standard error 0.995 %, of two 1.4 %, …"""
+    best = Estimate([right(80)], 3.0)
+    assert recommend({"single": Estimate([right(80)], 1.0), "pool": best}) == "single"
+    assert recommend({"single": Estimate([right(75)], 1.0), "pool": best}) == "pool"
+    other = right(80)[::-1]  # as accurate, right about other images
+    assert recommend({"single": Estimate([other], 1.0), "pool": best}) == "single"
+    mixed = other.copy()
+    mixed[-4:] = False  # 4 % less accurate, with the standard error 6 %
+    assert recommend({"single": Estimate([mixed], 1.0), "pool": best}) == "single"
+    assert recommend({"single": Estimate([mixed], 4.0), "pool": best}) == "pool"
+
+
+def test_a_dearer_way_is_taken_only_if_it_is_better() -> None:
+    good, fair = right(90), right(60)
+    found = {"single": Estimate([fair], 2.0), "pool": Estimate([good], 5.0)}
+    assert recommend(found | {"ensemble": Estimate([good], 4.0)}) == "ensemble"
+    assert recommend(found | {"ensemble": Estimate([fair], 1.0)}) == "pool"
+
+
+def test_the_first_of_equal_ways_is_taken() -> None:
+    same = Estimate([right(50)], 1.0)
+    assert recommend(dict.fromkeys(CHOICES, same)) == "single"
+    assert recommend({"ensemble": same, "selection": same}) == "ensemble"
+
+
+def test_accuracy_is_the_mean_over_domains_in_percent() -> None:
+    assert Estimate([right(80), right(5, 10)], 1.0).accuracy == pytest.approx(65)
