@@ -203,6 +203,12 @@ def test_a_class_without_training_images_is_never_predicted() -> None:
     probabilities = adaptive.adapted(features).probabilities(features)
     assert (probabilities[:, 1] == 0).all()
     np.testing.assert_allclose(probabilities.sum(axis=1), 1)
+    # also where the head that does not adapt has no share
+    adaptive.base.weights[:], adaptive.base.bias[:] = 0, [0, -np.inf, 0]
+    even = np.array([0.5, 0, 0.5])
+    adaptive = replace(adaptive, confusion=Confusion(np.tile(even, (3, 1)), even, noise=0.1))
+    probabilities = adaptive.adapted(features).probabilities(features)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1)
 
 
 @settings(max_examples=30, deadline=None)

@@ -12,7 +12,7 @@ weight :math:`\sum_c p_{ic}\,\pi_{0c}/\pi_c`, with which the classes weigh as in
 
 The mixture :math:`\pi` of the domain is estimated from the mean predicted probabilities b. If row c
 of A has the mean probabilities that are predicted for images of class c, the expectation of b is
-:math:`A^\top\pi` [1]_. A differs between domains and can be nearly singular, so the estimate is a
+:math:`A^\top\pi` (Lipton et al. 2018). A differs between domains and can be nearly singular, so the estimate is a
 compromise with the reference mixture:
 
 .. math:: \min_\pi\; \frac{\lVert b - A^\top\pi\rVert^2}{\text{noise}}
@@ -27,9 +27,7 @@ does not adapt. For a batch of one class of many, t is close to 1.
 
 References
 ----------
-.. [1] Saerens, Latinne, Decaestecker: Adjusting the outputs of a classifier to new a priori
-   probabilities, Neural Computation 14 (2002); Lipton, Wang, Smola: Detecting and correcting for
-   label shift with black box predictors, ICML 2018.
+Lipton, Wang, Smola: Detecting and correcting for label shift with black box predictors, ICML 2018.
 """
 
 from __future__ import annotations
