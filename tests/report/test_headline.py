@@ -166,6 +166,7 @@ def test_a_single_model_is_recommended(run: Run) -> None:
         ("ensemble", (0, 1, 2, 3), False,
          "model/ holds all features of 4 models: m0, m1, m2 and m3."),
         ("single", (2,), False, "model/ holds m2."),
+        ("named", (1, 2), False, "model/ holds a predictor of 2 models: m1 and m2."),
         ("pool", (0, 1, 2, 3), True,
          "model/ holds it, adapted to the images of the target."),
         ("pool", (4,), True, "model/ holds m4, adapted to the images of the target."),
@@ -174,7 +175,7 @@ def test_a_single_model_is_recommended(run: Run) -> None:
 def test_what_the_predictor_is(
     choice: str, models: tuple[int, ...], target: bool, words: str
 ) -> None:
-    made = PredictorSummary("model", choice, tuple(f"m{at}" for at in models), "digest")
+    made = PredictorSummary("model", tuple(f"m{at}" for at in models), "digest", choice)
     run = example_run(models=[f"m{at}" for at in range(5)], target=target)
     remark = headline(replace(run, predictor=made)).remarks[0]
     assert remark == f"Its models are m0, m1, m2 and m3. {words}"
@@ -256,9 +257,9 @@ def test_tiles_of_a_ranking(ranked: Run) -> None:
 
 def test_the_predictor_of_two_domains(ranked: Run) -> None:
     first, second = "model_000_imagenet", "model_001_imagenet"
-    alone = PredictorSummary("model", "single", (first,), "digest")
+    alone = PredictorSummary("model", (first,), "digest", "single")
     assert headline(replace(ranked, predictor=alone)).remarks[-1] == "It is saved in model/."
-    pool = PredictorSummary("model", "pool", (second, first), "digest")
+    pool = PredictorSummary("model", (second, first), "digest", "pool")
     assert headline(replace(ranked, predictor=pool)).remarks[-1] == (
         f"model/ holds a pool of heads of 2 models: {second} and {first}. Its accuracy was not "
         "measured, which needs three domains."

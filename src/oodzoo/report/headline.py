@@ -89,7 +89,11 @@ def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
     adapted = made.choice == "pool" and run.ranking is not None and has_target(run.ranking)
     if same and not adapted:
         return f"It is saved in {made.folder}/."
-    what = "it" if same else described(made.choice, made.models)
+    what = f"a predictor of {count(len(made.models), 'model')}"
+    if same:
+        what = "it"
+    elif made.choice in CHOICES:
+        what = described(made.choice, made.models)
     if adapted:
         what += ", adapted to the images of the target"
     names = "" if same or len(made.models) == 1 else f": {listed(made.models, MOST_NAMES)}"
