@@ -89,7 +89,7 @@ def store(
 @pytest.fixture(scope="session")
 def predictor(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
     """A predictor with two of the three models."""
-    return oodzoo.fit(store, top_k=2)
+    return oodzoo.fit(store, choose="selection", method="paper", top_k=2)
 
 
 @pytest.fixture(scope="session")

@@ -55,8 +55,8 @@ def test_parts_may_be_missing(run: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"schema": 99}, "has the schema 99, this version of oodzoo reads 3; upgrade oodzoo"),
-        ({"schema": 2}, "has the schema 2, .*; run `oodzoo run` again with the same --out"),
+        ({"schema": 99}, "has the schema 99, this version of oodzoo reads 4; upgrade oodzoo"),
+        ({"schema": 3}, "has the schema 3, .*; run `oodzoo run` again with the same --out"),
         ({"stages": 3}, "is damaged: Expected `array`, got `int` - at `\\$.stages`"),
         ({"ranking": {"score": "zood"}}, "is damaged: ranking: no 'ranking'"),
         ({"data": {"images": "many"}}, "is damaged: data: "),

@@ -16,7 +16,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
 from oodzoo.testbed.bed import TestBed
 
-SCHEMA = 3
+SCHEMA = 4
 NAME = "run.json"
 LOCAL = "local.json"
 
@@ -87,11 +87,22 @@ class ExtractionSummary:
 
 @dataclass(frozen=True)
 class PredictorSummary:
-    """The predictor of a run: its folder, relative to that of the run, its models and a digest."""
+    """The predictor of a run.
+
+    Attributes
+    ----------
+    folder : str
+        Relative to that of the run.
+    models : tuple of str
+    digest : str
+    choice : str
+        How the models are combined, as in :class:`~oodzoo.evaluation.result.Recommended`.
+    """
 
     folder: str
     models: tuple[str, ...]
     digest: str
+    choice: str = "named"
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,8 @@ class Run:
                 document[name] = part.to_dict()
             elif part is not None:
                 document[name] = msgspec.to_builtins(part)
+        if self.evaluation is not None:
+            document["recommended"] = self.evaluation.recommended.to_dict()
         return document
 
     @classmethod

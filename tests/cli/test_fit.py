@@ -16,8 +16,10 @@ Run = Callable[..., Any]
 
 def test_fit(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    done = run("fit", store.path, "--out", out, "--top-k", "2", "--json")
+    options = ("--top-k", "2", "--choose", "selection", "--method", "paper")
+    done = run("fit", store.path, "--out", out, *options, "--json")
     assert done.code == 0, done.err
+    assert done.document["choice"] == "selection"
     assert done.document["models"] == ["resnet_glyphs_augmented", "separable_glyphs_colour"]
     assert done.document["n_selected"] < done.document["n_features"] == 152
     assert oodzoo.load(out).classes_.tolist() == done.document["classes"] == ["0", "1", "2"]
@@ -27,7 +29,52 @@ def test_fit_with_named_models(run: Run, store: oodzoo.FeatureStore, tmp_path: P
     arguments = ("--models", "mlp_glyphs_augmented", "--no-select", "--out", tmp_path / "model")
     done = run("fit", store.path, *arguments)
     assert done.code == 0
+    assert "--no-select are deprecated; use --choose" in done.err
     assert "3 classes from 48 features, trained on 108 images of 3 domains" in done.out
+
+
+def test_fit_takes_what_evaluate_recommends(
+    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    evaluated = run("evaluate", store.path, "--no-baselines", "--json").document["recommended"]
+    fitted = run("fit", store.path, "--out", tmp_path / "model", "--json").document
+    assert fitted["choice"] == evaluated["choice"]
+    assert sorted(fitted["models"]) == sorted(evaluated["models"])
+    assert fitted["accuracy"] == evaluated["average"]
+    saved = oodzoo.load(tmp_path / "model").provenance
+    assert (saved.choice, saved.accuracy) == (evaluated["choice"], evaluated["average"])
+
+
+def test_a_pool_of_at_most_one_model(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
+    options = ("--choose", "pool", "--max-models", "1", "--out", tmp_path / "model", "--json")
+    fitted = run("fit", store.path, *options).document
+    assert len(fitted["models"]) == 1
+    assert fitted["pool"] == {fitted["models"][0]: 1.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--max-models", "0"), "max_models must be 1 or more, got 0"),
+        (("--max-ms", "-1"), "max_ms must be a positive number of milliseconds, got -1.0"),
+        (("--max-ms", "1e-9"), "raise --max-ms"),
+        (
+            ("--choose", "best"),
+            "must be one of auto, single, pool, ensemble, selection, got 'best'",
+        ),
+        (("--choose", "ensemble", "--max-models", "1"), "choose a pool, or raise the limit"),
+        (("--threshold", "0.3"), "only applies to the method 'paper'"),
+    ],
+)
+def test_limits_that_cannot_be_met(
+    run: Run,
+    store: oodzoo.FeatureStore,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    words: str,
+) -> None:
+    assert words in run("fit", store.path, "--out", tmp_path / "model", *options).complaint
+    assert not (tmp_path / "model").exists()
 
 
 def test_invalid_options(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:

@@ -203,7 +203,12 @@ def test_the_whole_job_for_a_domain_without_labels(
     assert (store.unlabelled, len(store.domains), len(store.models)) == (("clinic",), 3, 19)
     ranked = run("rank", "job/store", "--target", "clinic", *WITHOUT_TIMES).document
     assert ranked == document["ranking"]
-    assert document["predictor"]["models"] == models(ranked)[:3]
+    assert document["predictor"]["choice"] == document["recommended"]["choice"]
+    provenance = json.loads(Path("job/model/predictor.json").read_text())["provenance"]
+    assert provenance["accuracy"] == document["recommended"]["average"]
+    if provenance["choice"] == "pool":
+        assert provenance["target"] == "clinic"
+    assert document["evaluation"]["with_target"]["pool"]["average"] > 0
     again = run(*command, "--target=clinic=images/tilted")
     assert again.err.count("reused from an earlier run") == 5
     assert again.document["ranking"] == ranked

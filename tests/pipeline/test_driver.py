@@ -73,9 +73,14 @@ def test_every_stage_is_recorded(done: Path) -> None:
     assert run.evaluation
     assert run.predictor
     assert [row.rank for row in run.ranking.rows] == [1, 2, 3]
-    first = tuple(row.model for row in run.ranking.rows[:2])
-    assert run.selection.models == run.predictor.models == first
-    for row in (run.evaluation.single, run.evaluation.ensemble, run.evaluation.selection):
+    assert set(run.selection.models) == {row.model for row in run.ranking.rows}
+    recommended = run.evaluation.recommended
+    assert run.predictor.choice == recommended.choice
+    assert set(run.predictor.models) == set(recommended.models)
+    assert run.to_dict()["recommended"] == recommended.to_dict()
+    predictor = oodzoo.load(done / "model")
+    assert predictor.provenance.accuracy == recommended.average
+    for row in run.evaluation.rows.values():
         by_domain = row.measure("accuracy")
         assert set(by_domain) == {"chalk", "paper", "pencil"}
         assert row.average == pytest.approx(np.mean(list(by_domain.values())))
@@ -123,11 +128,7 @@ def test_another_choice_repeats_what_depends_on_it(
 ) -> None:
     one = RunConfig(top_k=1, extraction=ExtractionConfig(device="cpu"))
     oodzoo.run(digits, zoo[:3], job, config=one)
-    assert [name for name, was in reused(job).items() if not was] == [
-        "selection",
-        "evaluation",
-        "predictor",
-    ]
+    assert [name for name, was in reused(job).items() if not was] == ["evaluation", "predictor"]
 
 
 def test_another_model_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
@@ -269,7 +270,7 @@ def _scores(run: Run) -> dict[str, float]:
 def test_another_target_repeats_what_depends_on_it(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec], tmp_path: Path
 ) -> None:
-    """Unlabelled images are extracted and change the ranking, not the evaluation."""
+    """Unlabelled images are extracted and change the ranking and the predictor."""
     plain = read_run(job)
     folder = draw_digits(tmp_path / "new", 8, domains=("tilted",))
 
@@ -278,9 +279,11 @@ def test_another_target_repeats_what_depends_on_it(
 
     run = again(folder)
     assert run.settings == plain.settings | {"target": "new", "target_images": 24}
-    depending = ("extraction", "ranking")
+    depending = ("extraction", "ranking", "predictor")
     assert not any(reused(job)[name] for name in depending)
-    assert all(reused(job)[name] for name in ("evaluation", "testbed"))
+    assert all(reused(job)[name] for name in ("selection", "testbed"))
+    assert run.evaluation
+    assert run.evaluation.with_target
     assert _scores(run) != _scores(plain)
     again(f"new={folder}")
     assert reused(job) == dict.fromkeys(STAGES, True)

@@ -18,6 +18,7 @@ from tests.predictor.adapting import with_adaptive
 import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import Prediction, Unreadable
+from oodzoo.predictor import images as images_module
 from oodzoo.predictor import predictor as module
 from oodzoo.predictor.adaptive import (
     AdaptiveScalars,
@@ -86,11 +87,12 @@ def test_the_order_of_the_images_does_not_matter(
     np.testing.assert_allclose(found, expected[order], atol=1e-6)
 
 
-@pytest.mark.parametrize("chunks", [3, 1, 0])
+@pytest.mark.parametrize(("chunks", "again"), [(3, 0), (1, 181 - 64), (0, 181)])
 def test_a_stream_adapts_first(
     adaptive: oodzoo.Predictor,
     new: list[Path],
     chunks: int,
+    again: int,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -98,7 +100,16 @@ def test_a_stream_adapts_first(
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
     images = [bad, *new, *new, *new]  # three chunks
+    computed: list[str | None] = []
+
+    def iter_features(*arguments: Any) -> Any:
+        for chunk in images_module.iter_features(*arguments):
+            computed.extend(chunk.paths)
+            yield chunk
+
+    monkeypatch.setattr(module, "iter_features", iter_features)
     found = list(adaptive.stream(iter(images), adapt=True))
+    assert len(computed) == len(images) + again
     expected = list(adaptive.adapted(images).stream(images))
     assert isinstance(found[0], Unreadable)
     assert [f.position for f in found] == list(range(len(images)))

@@ -91,7 +91,7 @@ def test_models_of_other_sizes_opsets_types_and_shapes(
         ModelSpec(**{**vars(_changed(resnet, folder, "large", free)), "input_size": 48}),
     ]
     store = extract(digits, specs, tmp_path / "store")
-    fitted = oodzoo.fit(store, models=["older", "maps", "large"], select=False)
+    fitted = oodzoo.fit(store, models=["older", "maps", "large"])
     file = fitted.export(tmp_path / "model.onnx")
     inputs = {value.name for value in onnx.load(file).graph.input}
     assert inputs == set(fitted.preprocess(unseen[:1])) == {"pixels_32x32", "pixels_48x48"}
@@ -114,12 +114,12 @@ def test_a_model_for_one_batch_size(
         _changed(zoo[1], tmp_path / "zoo", "two", fixed(2)),
     ]
     store = extract(digits, [*specs, zoo[2]], tmp_path / "store")
-    fitted = oodzoo.fit(store, models=["four", zoo[2].name], select=False)
+    fitted = oodzoo.fit(store, models=["four", zoo[2].name])
     file = fitted.export(tmp_path / "model.onnx")
     np.testing.assert_allclose(
         _run(file, fitted, unseen[:4]), fitted.predict_proba(unseen[:4]), atol=1e-5
     )
-    apart = oodzoo.fit(store, models=["four", "two"], select=False)
+    apart = oodzoo.fit(store, models=["four", "two"])
     with pytest.raises(InputError, match="'two' has a fixed batch size of 2, another one of 4"):
         apart.export(tmp_path / "other.onnx")
 

@@ -35,7 +35,7 @@ def test_only_models_with_a_selected_feature_are_kept(predictor: oodzoo.Predicto
 
 
 def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
-    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
+    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"])
     assert [model.name for model in fitted.models] == ["mlp_glyphs_augmented"]
     assert len(fitted.columns) == fitted.provenance.n_features == 48
     assert fitted.provenance.scores == {}
@@ -45,12 +45,14 @@ def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
 def test_the_best_models_for_a_target(store: oodzoo.FeatureStore) -> None:
     rng = np.random.default_rng(0)
     target = {model: rng.random((30, store.model(model).feature_dim)) for model in store.models}
-    fitted = oodzoo.fit(store, target=target, top_k=1, select=False)
+    fitted = oodzoo.fit(store, target=target, top_k=1)
     ranking = oodzoo.rank(store, target=target)
     assert [model.name for model in fitted.models] == [ranking.best]
     assert fitted.provenance.scores == {row.model: row.score for row in ranking.rows}
     assert fitted.provenance.scores != oodzoo.fit(store, top_k=1).provenance.scores
-    with pytest.raises(InputError, match="a target is only used to rank the models; leave it out"):
+    with pytest.raises(
+        InputError, match="a target is only used to rank the models and to fit a pool"
+    ):
         oodzoo.fit(store, target=target, models=[ranking.best])
 
 
@@ -112,6 +114,6 @@ def test_imported_features_are_rejected(tmp_path: Path) -> None:
 
 def test_the_score_that_models_are_ranked_by(store: oodzoo.FeatureStore) -> None:
     ranking = oodzoo.rank(store, score="logme")
-    fitted = oodzoo.fit(store, top_k=1, score="logme", select=False)
+    fitted = oodzoo.fit(store, top_k=1, score="logme")
     assert [model.name for model in fitted.models] == [ranking.best]
     assert fitted.provenance.scores == {row.model: row.score for row in ranking.rows}

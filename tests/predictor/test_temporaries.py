@@ -45,7 +45,7 @@ def command(*arguments: str) -> None:
 @pytest.fixture
 def other(store: oodzoo.FeatureStore, tmp_path: Path) -> Path:
     """Another predictor, with a single model."""
-    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"], select=False)
+    fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"])
     return fitted.save(tmp_path / "other")
 
 

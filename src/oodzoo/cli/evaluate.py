@@ -11,9 +11,11 @@ import typer
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
     ComputeOption,
+    MaxModelsOption,
     ProtocolOption,
     ScoreOption,
     StoreArgument,
+    TotalMsOption,
     compute_device,
 )
 from oodzoo.cli.terminal import Terminal
@@ -66,11 +68,21 @@ def evaluate(
             show_default="those that are fast to compute",
         ),
     ] = None,
+    with_target: Annotated[
+        bool,
+        typer.Option(
+            "--with-target",
+            help="Also evaluate pools that know the unlabelled images of each test domain.",
+        ),
+    ] = False,
+    max_models: MaxModelsOption = None,
+    max_ms: TotalMsOption = None,
     device: ComputeOption = "cpu",
 ) -> None:
-    """Evaluate ranking, selection and training by leaving each domain out.
+    """Evaluate single models and their combinations, and recommend one.
 
-    Each domain is the test domain once; ranking, selection and training use only the others.
+    Each domain is the test domain once; everything is chosen and trained on the others. What is
+    done is kept in the store: an evaluation that was stopped continues.
     """
     from oodzoo import scores
     from oodzoo.evaluation import evaluate as evaluate_store
@@ -79,20 +91,24 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
-    result = evaluate_store(
-        FeatureStore(store),
-        top_k=top_k_of(top_k),
-        protocol=protocol,  # type: ignore[arg-type]
-        score=score,
-        trials=trials,
-        draws=draws,
-        steps=steps,
-        search_space=search_space,  # type: ignore[arg-type]
-        seed=seed,
-        baselines=compared,
-        device=compute_device(device),
-        progress=terminal.say,
-    )
+    with terminal.progress("Evaluating") as progress:
+        result = evaluate_store(
+            FeatureStore(store),
+            top_k=top_k_of(top_k),
+            protocol=protocol,  # type: ignore[arg-type]
+            score=score,
+            trials=trials,
+            draws=draws,
+            steps=steps,
+            search_space=search_space,  # type: ignore[arg-type]
+            seed=seed,
+            baselines=compared,
+            with_target=with_target,
+            max_models=max_models,
+            max_ms=max_ms,
+            device=compute_device(device),
+            progress=progress,
+        )
     show_evaluation(terminal, result)
     terminal.document(result.to_dict())
 
@@ -114,10 +130,15 @@ def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
 
 def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print an evaluation in 80 columns."""
-    selection = evaluation.selection
-    rows = {"Single": evaluation.single, "Ensemble": evaluation.ensemble, "F. Selection": selection}
+    rows = {
+        "Single": evaluation.single,
+        "Pool": evaluation.pool,
+        **{f"{n.capitalize()} + target": row for n, row in evaluation.with_target.items()},
+        "Ensemble": evaluation.ensemble,
+        "F. Selection": evaluation.selection,
+    }
     baselines = {
-        name.replace("best_by_", "best by ").replace("_features", " features"): row
+        name.replace("_", " "): row
         for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
     }
     first = max(map(len, rows | baselines))
@@ -144,15 +165,18 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
                 for k, each in evaluation.ablation.items()
             ],
         )
+    _show_cost(terminal, rows)
+    chosen_row = getattr(evaluation, evaluation.recommended.choice)
     balanced, calibration = (
-        fmean(selection.measure(name).values()) for name in ("balanced", "calibration_error")
+        fmean(chosen_row.measure(name).values()) for name in ("balanced", "calibration_error")
     )
+    name = evaluation.recommended.choice.capitalize()
     terminal.line(
-        f"F. Selection: balanced accuracy {balanced:.1f} %, calibration error {calibration:.1f} %."
+        f"{name}: balanced accuracy {balanced:.1f} %, calibration error {calibration:.1f} %."
     )
-    if (error := selection.error) is not None:
+    if (error := evaluation.selection.error) is not None:
         terminal.line(
-            f"Standard error of its average over {evaluation.trials} trials: "
+            f"Standard error of the average of F. Selection over {evaluation.trials} trials: "
             f"{error['average']:.1f}."
         )
     if isinstance(evaluation.top_k, dict):
@@ -160,6 +184,24 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         terminal.line(f"Number of models chosen for each test domain: {chosen}.")
     for line in evaluation.findings():
         terminal.line(line)
+
+
+def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
+    """Print the number of models and their cost, means over the test domains."""
+    table = []
+    for name, row in rows.items():
+        cells = list(row.cells.values())
+        times = [cell.milliseconds for cell in cells if cell.milliseconds is not None]
+        sizes = [cell.parameters for cell in cells if cell.parameters is not None]
+        table.append(
+            [
+                name,
+                f"{fmean(len(cell.models) for cell in cells):.1f}",
+                f"{fmean(times):.1f}" if len(times) == len(cells) else "",
+                f"{fmean(sizes) / 1e6:.1f}" if len(sizes) == len(cells) else "",
+            ]
+        )
+    terminal.table(["cost", "models", "ms / image", "M parameters"], table)
 
 
 def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:

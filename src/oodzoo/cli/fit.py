@@ -12,10 +12,12 @@ from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import (
     ZOO_HELP,
     ComputeOption,
+    MaxModelsOption,
+    MethodOption,
     PredictorArgument,
     ScoreOption,
     StoreArgument,
-    ThresholdOption,
+    TotalMsOption,
     compute_device,
 )
 from oodzoo.cli.target import TargetOption, stored_target
@@ -31,14 +33,42 @@ def fit(
     terminal: Terminal,
     store: StoreArgument,
     out: Annotated[Path, typer.Option(help="Folder for the predictor.")],
-    top_k: Annotated[int, typer.Option(help="Number of top models to combine.")] = 3,
+    choose: Annotated[
+        str | None,
+        typer.Option(
+            help="How to combine the models: single, pool, ensemble or selection; auto takes what "
+            "the evaluation recommends.",
+            show_default="auto",
+        ),
+    ] = None,
+    top_k: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of models of an ensemble; without --choose, fits an ensemble.",
+            show_default="3",
+        ),
+    ] = None,
     models: Annotated[
-        str | None, typer.Option(help="Use these models instead, separated by commas.")
+        str | None,
+        typer.Option(
+            help="Use only these models, separated by commas; without --choose, all their features."
+        ),
     ] = None,
     score: ScoreOption = "unseen",
     target: TargetOption = None,
-    select: Annotated[bool, typer.Option(help="Keep only informative features, or all.")] = True,
-    threshold: ThresholdOption = 0.5,
+    max_models: MaxModelsOption = None,
+    max_ms: TotalMsOption = None,
+    method: MethodOption = "consistent",
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="Keep features with a higher inclusion probability; method paper only.",
+            show_default="0.5",
+        ),
+    ] = None,
+    select: Annotated[
+        bool | None, typer.Option(help="Deprecated: use --choose.", hidden=True)
+    ] = None,
     zoo: Annotated[
         str | None,
         typer.Option(
@@ -53,17 +83,26 @@ def fit(
     from oodzoo.predictor.folder import require_free
 
     require_free(out)  # before the work
-    if target is not None and models is not None:
-        raise InputError("--target is only used to rank the models; leave it out with --models")
+    if target is not None and models is not None and choose in (None, "ensemble"):
+        raise InputError(
+            "--target is only used to rank the models and to fit a pool; leave it out with "
+            "--models, or add --choose pool"
+        )
+    if select is not None:
+        terminal.warn("--select and --no-select are deprecated; use --choose and --method")
+        choose, method = ("selection", "paper") if select else ("ensemble", method)
     target = stored_target(terminal, store, target, score, zoo, device)
-    with terminal.progress("Ranking") as progress:
+    with terminal.progress("Fitting") as progress:
         predictor = fit_store(
             store,
+            choose=choose,
             top_k=top_k,
             models=None if models is None else [name.strip() for name in models.split(",")],
             score=score,
             target=target,
-            select=select,
+            max_models=max_models,
+            max_ms=max_ms,
+            method=method,
             threshold=threshold,
             zoo=zoo,
             device=compute_device(device),
@@ -75,13 +114,24 @@ def fit(
 
 def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
     provenance = predictor.provenance
+    weights = provenance.pool
     terminal.table(
-        ["model", "features", "kept"],
+        ["model", "features", "kept", *(["weight"] if weights else [])],
         [
-            [model.name, model.feature_dim, len(predictor.columns.by_model[model.name])]
+            [
+                model.name,
+                model.feature_dim,
+                len(predictor.columns.by_model[model.name]),
+                *([f"{weights.get(model.name, 0):.2f}"] if weights else []),
+            ]
             for model in predictor.models
         ],
     )
+    if provenance.accuracy is not None:
+        terminal.line(
+            f"{provenance.choice}: {provenance.accuracy:.1f} % measured on unseen domains, with "
+            "the choice made without each of them"
+        )
     terminal.line(
         f"{count(len(predictor.classes_), 'class', 'classes')} from "
         f"{count(len(predictor.columns), 'feature')}, trained on "
@@ -92,6 +142,12 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> N
     terminal.document(
         {
             "model": str(folder),
+            "choice": provenance.choice,
+            "accuracy": provenance.accuracy,
+            "accuracy_interval": provenance.accuracy_interval,
+            "pool": provenance.pool,
+            "target": provenance.target,
+            "cost": vars(predictor.cost),
             "models": [model.name for model in predictor.models],
             "n_features": provenance.n_features,
             "n_selected": len(predictor.columns),

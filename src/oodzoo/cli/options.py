@@ -81,8 +81,21 @@ ProtocolOption = Annotated[
 LimitOption = Annotated[
     int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
 ]
-ThresholdOption = Annotated[
-    float, typer.Option(help="Keep features whose inclusion probability is above this.")
+MaxModelsOption = Annotated[
+    int | None, typer.Option("--max-models", help="Combine at most this many models.")
+]
+TotalMsOption = Annotated[
+    float | None,
+    typer.Option(
+        "--max-ms", help="Combine models that together take at most this many ms per image."
+    ),
+]
+MethodOption = Annotated[
+    str,
+    typer.Option(
+        help="How features are selected. consistent: those that help to predict left-out domains. "
+        "paper: spike and slab over all domains together."
+    ),
 ]
 
 

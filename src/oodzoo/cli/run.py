@@ -21,10 +21,12 @@ from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
     LimitOption,
+    MaxModelsOption,
     PrecisionOption,
     ProtocolOption,
     RootOption,
     ScoreOption,
+    TotalMsOption,
     ZooOption,
 )
 from oodzoo.cli.rank import show_ranking
@@ -51,9 +53,8 @@ def run(
     top_k: Annotated[
         str,
         typer.Option(
-            help="Number of models to combine; or several to compare, such as 1,3,5,7 (the "
-            "predictor then uses 3 if listed, else the smallest); or auto, to choose on the "
-            "training domains."
+            help="Number of models of an ensemble; or several to compare, such as 1,3,5,7; or "
+            "auto, to choose on the training domains."
         ),
     ] = "3",
     score: ScoreOption = "unseen",
@@ -62,6 +63,8 @@ def run(
     baselines: Annotated[
         bool, typer.Option(help="Also evaluate single models, random features and other scores.")
     ] = True,
+    max_models: MaxModelsOption = None,
+    max_ms: TotalMsOption = None,
     device: DeviceOption = "auto",
     precision: PrecisionOption = "float32",
     limit: LimitOption = None,
@@ -83,6 +86,8 @@ def run(
         protocol=protocol,  # type: ignore[arg-type]
         baselines=baselines,
         seed=seed,
+        max_models=max_models,
+        max_ms=max_ms,
         extraction=ExtractionConfig(device=device, precision=precision),
     )
     dataset = ImageDomains(source, root=root)
@@ -157,7 +162,7 @@ class _TerminalObserver(Observer):
         self._terminal.say(f"{self._number}. {self._titles[stage]}")
         if stage == "extraction":
             self.reporter = self._bars.enter_context(extraction_progress(self._terminal))
-        elif stage in ("ranking", "testbed"):
+        elif stage in ("ranking", "evaluation", "testbed"):
             bar = self._terminal.progress(_spaced(stage).capitalize())
             self._advance = self._bars.enter_context(bar)
 
@@ -175,7 +180,7 @@ class _TerminalObserver(Observer):
             self._terminal.say("   reused from an earlier run: nothing has changed")
         if stage == "predictor":
             models = ", ".join(result.models)
-            self._terminal.line(f"{self._out / result.folder}: {models}")
+            self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
         else:
             _SHOW[stage](self._terminal, result)
 
@@ -189,7 +194,7 @@ def _spaced(stage: str) -> str:
 
 _TITLES = {
     "ranking": "Rank the models (leave-one-domain-out)",
-    "selection": "Select features of the best models",
+    "selection": "Select features of all models",
     "evaluation": "Evaluate (leave-one-domain-out)",
     "predictor": "Fit a predictor on all domains",
     "testbed": "Test bed: how well each score orders these models",

@@ -1,7 +1,8 @@
-"""Everything decided for a test domain before it is scored.
+"""Everything decided and trained for a test domain before it is scored.
 
-Nothing here has access to the test domain: the input is a
-:class:`~oodzoo.evaluation.training.TrainingView` and a ranking of the training domains.
+Nothing here has access to the labels of the test domain: the input is a
+:class:`~oodzoo.evaluation.training.TrainingView`, a ranking of the training domains, and
+predictions of heads that were trained on them.
 """
 
 from __future__ import annotations
@@ -11,9 +12,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodzoo import scores
 from oodzoo._text import count
+from oodzoo.combination.decision import Decision, decide
+from oodzoo.combination.heads import Heads
+from oodzoo.combination.pool import Limits
 from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
 from oodzoo.features.columns import Columns
@@ -39,96 +44,129 @@ class Candidate(NamedTuple):
     heads: list[TrainedHead]
 
 
+class Predicted(NamedTuple):
+    """Log-probabilities (n, C) of the test domain, and the models and features they come from."""
+
+    models: tuple[str, ...]
+    n_features: int
+    log_probabilities: NDArray[np.floating]
+
+
 @dataclass(frozen=True)
 class Choice:
     """Decisions made on the training domains for one test domain.
 
     Attributes
     ----------
-    best : str
-        The first model of the ranking.
+    decision : Decision
     top_k : int
-        Number of models concatenated in the main rows.
-    ensembles, selections : dict
-        All features of the best K models, and their selected features, by K.
+        Number of models of the ensemble in the main rows.
+    pool : Predicted
+    ensembles, paper_selections : dict
+        All features of the best K models, and those that the paper's method selects, by K.
+    selection : Candidate
+        The features selected from all models.
+    selection_ratio : float
+        Share of the features of all models.
     singles : dict
         Single models with all their features, by name: the best, or all for the baselines.
     best_by : dict
         The best model by other scores.
     random : list of Candidate
-        Randomly drawn features: as many as were selected, from the same models.
+        Randomly drawn features of all models: as many as were selected.
     """
 
-    best: str
+    decision: Decision
     top_k: int
+    pool: Predicted
     ensembles: dict[int, Candidate]
-    selections: dict[int, Candidate]
-    singles: dict[str, Candidate]
+    paper_selections: dict[int, Candidate]
+    selection: Candidate
+    selection_ratio: float
+    singles: dict[str, Candidate | Predicted]
     best_by: dict[str, str]
     random: list[Candidate]
-
-    @property
-    def ratios(self) -> dict[int, float]:
-        """Share of features selected, by K."""
-        return {
-            k: len(selected.columns) / len(self.ensembles[k].columns)
-            for k, selected in self.selections.items()
-        }
 
 
 def choose(
     view: TrainingView,
     ranking: Ranking,
+    heads: Heads,
     train: Trainer,
     *,
     top_k: Sequence[int] | None,
     main: int | None = None,
+    limits: Limits | None = None,
     peers: Sequence[str] | None,
+    retrain: bool = False,
     seed: int = 0,
     device: str | None = None,
     log: Log = lambda message: None,
 ) -> Choice:
-    """Select features and train all heads for one test domain.
+    """Decide how to combine the models, and train all heads for one test domain.
 
-    `ranking` is that of the training domains. `top_k` are the numbers of models to concatenate,
-    chosen on the training domains if None; `main` is the one for the main rows and for random
-    features, the first if None. Baselines need the names of `peers`; there are none if None.
+    `ranking` and `heads` are those of the training domains. `top_k` are the numbers of models to
+    concatenate, chosen on the training domains if None; `main` is the one for the main rows, the
+    first if None. Baselines need the names of `peers`; there are none if None. `retrain` trains the
+    heads of single models with `train`, instead of using the predictions of `heads`.
     """
     training = view.source
     order = [row.model for row in ranking.rows]
-    known: dict[tuple[str, ...], Candidate] = {}
 
     def candidate(columns: Columns) -> Candidate:
         return Candidate(columns, train(view, columns))
 
-    def all_features(models: Sequence[str]) -> Candidate:
-        key = tuple(models)
-        if key not in known:
-            known[key] = candidate(Columns.all_of(training, models))
-        return known[key]
+    def single(model: str) -> Candidate | Predicted:
+        if retrain:
+            return candidate(Columns.all_of(training, [model]))
+        width = training.facts(model).feature_dim
+        return Predicted((model,), width, _test(heads.alone[model].test))
 
     if top_k is None:
         log("choosing the number of models to concatenate")
         top_k = [choose_top_k(training, order)]
     main = top_k[0] if main is None else main
-    ensembles, selections = {}, {}
+    log("choosing a pool, selecting features, comparing on left-out domains")
+    decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
+    log(f"training on {count(len(decision.selection), 'selected feature')}")
+    selection = candidate(decision.selection)
+    ensembles, paper_selections = {}, {}
     for k in top_k:
         log(f"training on all features of {_described(order[:k])}")
-        ensembles[k] = all_features(order[:k])
-        log(f"selecting features of {_described(order[:k])}")
-        columns = select_features(training, order[:k], device=device).columns
-        log(f"training on {count(len(columns), 'selected feature')}")
-        selections[k] = candidate(columns)
-    singles, best_by, random = {order[0]: all_features(order[:1])}, {}, []
+        ensembles[k] = candidate(Columns.all_of(training, order[:k]))
+        if peers is not None or len(top_k) > 1:
+            log(f"selecting features of {_described(order[:k])} as in the paper")
+            found = select_features(training, order[:k], method="paper", device=device)
+            paper_selections[k] = candidate(found.columns)
+    every = Columns.all_of(training, training.models)
+    singles, best_by, random = {decision.best: single(decision.best)}, {}, []
     if peers is not None:
         log("ranking by other scores")
         best_by = best_by_scores(training, ranking, peers)
         log("training on random features")
-        draws = random_features(ensembles[main].columns, len(selections[main].columns), seed)
-        random = [candidate(columns) for columns in draws]
-        log(f"training on each of {count(len(order), 'single model')}")
-        singles = {model: all_features([model]) for model in order}
-    return Choice(order[0], main, ensembles, selections, singles, best_by, random)
+        random = [candidate(c) for c in random_features(every, len(decision.selection), seed)]
+        log(f"{count(len(order), 'single model')}")
+        singles = {model: single(model) for model in order}
+    pool = decision.pool
+    widths = sum(training.facts(model).feature_dim for model in pool.models)
+    return Choice(
+        decision,
+        main,
+        Predicted(pool.models, widths, _test(pool.test)),
+        ensembles,
+        paper_selections,
+        selection,
+        len(decision.selection) / len(every),
+        singles,
+        best_by,
+        random,
+    )
+
+
+def _test(predictions: NDArray[np.floating] | None) -> NDArray[np.floating]:
+    if predictions is None:
+        raise ValueError("the heads have no predictions for a test domain")
+    return predictions
 
 
 def best_by_scores(

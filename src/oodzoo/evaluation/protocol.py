@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
+import json
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo import scores
 from oodzoo._text import count
 from oodzoo.backend import Array, backend
+from oodzoo.combination.decision import Decision, decide
+from oodzoo.combination.heads import Heads, predict_with_heads
+from oodzoo.combination.pool import Limits
+from oodzoo.combination.target import pool_for_target
 from oodzoo.errors import InputError
-from oodzoo.evaluation.choice import FAST_PEERS, Candidate, Choice, choose
+from oodzoo.evaluation.choice import (
+    FAST_PEERS,
+    Candidate,
+    Choice,
+    Predicted,
+    choose,
+    choose_top_k,
+)
 from oodzoo.evaluation.metrics import Measures, measures
-from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Row
+from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended, Row
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
-from oodzoo.events import Log
+from oodzoo.events import Log, Progress
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import Features, FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
-from oodzoo.ranking.ranker import rank_for_test_domains, require_score
+from oodzoo.ranking.intervals import new_domain_interval
+from oodzoo.ranking.ranker import rank, rank_for_test_domains, require_score
 
 TOP_K = 3
 """Number of concatenated models in the paper."""
@@ -46,13 +62,18 @@ def evaluate(
     search_space: Literal["default", "DomainNet"] = "default",
     seed: int = 0,
     baselines: bool | Sequence[str] = True,
+    with_target: bool = False,
+    max_models: int | None = None,
+    max_ms: float | None = None,
     device: str | None = None,
-    progress: Log | None = None,
+    progress: Progress | None = None,
+    log: Log | None = None,
 ) -> Evaluation:
-    """Evaluate ranking, concatenation and feature selection on test domains.
+    """Evaluate single models and their combinations on test domains, and recommend one.
 
-    Each domain is the test domain once. Models are ranked, features are selected, hyper-parameters
-    are chosen and heads are trained on the other domains only.
+    Each domain is the test domain once. Models are ranked, pools and features are chosen,
+    hyper-parameters are tuned and heads are trained on the other domains only. In a store, the
+    result of each test domain is kept, so that an evaluation that was stopped continues.
 
     Parameters
     ----------
@@ -83,11 +104,18 @@ def evaluate(
     seed : int
         Seed of random features and of "domainbed".
     baselines : bool or sequence of str
-        Whether to evaluate every single model and random features as well; or names of other
-        scores whose top model is evaluated.
+        Whether to evaluate every single model, random features and the paper's selection as well;
+        or names of other scores whose top model is evaluated.
+    with_target : bool
+        Whether to evaluate, too, what unlabelled images of the test domain are worth.
+    max_models, max_ms : int and float, optional
+        Largest number of models, and time per image in milliseconds (the sum over the models), of
+        what is recommended.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None.
     progress : callable, optional
+        Called with (done, total).
+    log : callable, optional
         Called with one line about each step.
 
     Examples
@@ -119,112 +147,299 @@ def evaluate(
     if numbers is not None:
         numbers = _limited(numbers, len(source.models))
     main = None if numbers is None else main_top_k(numbers)
-    log = progress or (lambda message: None)
-    n_models, n_domains = len(source.models), len(source.domains)
-    log(f"ranking {count(n_models, 'model')} for each of {count(n_domains, 'test domain')}")
+    log = log or (lambda message: None)
+    limits = Limits(max_models, max_ms)
+    steps_of = _Steps(len(source.models), len(source.domains), progress)
+    log(f"ranking {count(len(source.models), 'model')} without each test domain")
     rankings = rank_for_test_domains(source, score=score, device=device)
-    outcome: dict[str, dict[str, Cell]] = {}
-    choices: dict[str, Choice] = {}
-    for test in source.domains:
+    log(f"heads of {count(len(source.models), 'model')}, trained without each domain and each pair")
+    heads = predict_with_heads(source, device=device, progress=steps_of.heads)
+
+    def judge(test: str) -> Fold:
         choice = choose(
             TrainingView.without(source, test),
             rankings[test],
+            heads[test],
             train,
             top_k=numbers,
             main=main,
+            limits=limits,
             peers=peers,
+            retrain=protocol == "domainbed" or trials > 1,
             seed=seed,
             device=device,
-            log=lambda message, test=test: log(f"test domain {test!r}: {message}"),  # type: ignore[misc]
+            log=lambda message: log(f"test domain {test!r}: {message}"),
         )
-        outcome[test] = cells(source, test, choice)
-        choices[test] = choice
-    return _evaluation(source, outcome, choices, protocol, score, trials, numbers)
+        cells = score_choice(source, test, choice, _trial_rows(source, test, protocol, trials))
+        if with_target:
+            log(f"test domain {test!r}: heads for its unlabelled images")
+            cells["pool with target"] = _cell_with_target(
+                source, test, heads[test], choice, limits, device
+            )
+        return Fold(
+            cells,
+            choice.top_k,
+            {str(k): _ratio(choice, k) for k in choice.paper_selections},
+            choice.selection_ratio,
+            choice.decision.recommended,
+        )
+
+    settings = [score, protocol, trials, numbers, peers, seed, with_target, max_models, max_ms]
+    if protocol == "domainbed":
+        settings += [draws, steps, search_space]
+    folds = {}
+    for test in source.domains:
+        folds[test] = _kept(source, test, settings, lambda test=test: judge(test))  # type: ignore[misc]
+        steps_of.fold()
+    log("deciding on all domains")
+    final = _final(source, heads[None], score, main, limits, device)
+    steps_of.fold()
+    return _evaluation(source, folds, final, protocol, score, trials, numbers)
 
 
-def cells(source: FeatureSource, test: str, choice: Choice) -> dict[str, Cell]:
-    """Score a choice on its test domain: one cell per row."""
-    scored: dict[str, Cell] = {}
-    singles = {model: _cell(source, test, each) for model, each in choice.singles.items()}
-    scored["single"] = singles[choice.best]
-    for k in choice.ensembles:
-        scored[f"ensemble {k}"] = _cell(source, test, choice.ensembles[k])
-        scored[f"selection {k}"] = _cell(source, test, choice.selections[k])
+@dataclass(frozen=True)
+class Fold:
+    """The result of one test domain, as it is kept in a store."""
+
+    cells: dict[str, Cell]
+    top_k: int
+    paper_ratios: dict[str, float]
+    selection_ratio: float
+    recommended: str
+
+
+def _kept(
+    source: FeatureSource, test: str, settings: Sequence[Any], judge: Callable[[], Fold]
+) -> Fold:
+    """The result of a test domain, from the cache of a store if it is there."""
+
+    def compute() -> dict[str, NDArray[Any]]:
+        return {"fold": np.array(msgspec.json.encode(judge()).decode())}
+
+    arrays = source.cached(
+        "evaluations", source.models, compute, settings=json.dumps([test, *settings])
+    )
+    return msgspec.json.decode(str(arrays["fold"]), type=Fold)
+
+
+def _final(
+    source: FeatureSource,
+    heads: Heads,
+    score: str,
+    top_k: int | None,
+    limits: Limits,
+    device: str | None,
+) -> Decision:
+    """Decide on all domains."""
+    order = [row.model for row in rank(source, score=score, device=device).rows]
+    number = choose_top_k(source, order) if top_k is None else top_k
+    return decide(source, order, heads, top_k=number, limits=limits, device=device)
+
+
+class _Steps:
+    """Progress of an evaluation: the heads of each model, then each test domain."""
+
+    def __init__(self, n_models: int, n_domains: int, progress: Progress | None) -> None:
+        self._progress = progress or (lambda done, total: None)
+        self._fold = max(1, n_models // 2)
+        self._total = n_models + (n_domains + 1) * self._fold
+        self._done = 0
+
+    def heads(self, done: int, total: int) -> None:
+        self._done = done
+        self._progress(self._done, self._total)
+
+    def fold(self) -> None:
+        self._done += self._fold
+        self._progress(self._done, self._total)
+
+
+def _trial_rows(
+    source: FeatureSource, test: str, protocol: str, trials: int
+) -> list[NDArray[np.int64]]:
+    """The rows of the test domain that predictions without trials are scored on, in each trial."""
+    view = TrainingView.without(source, test)
+    if protocol == "domainbed":
+        return [view.test_split(trial).inside for trial in range(trials)]
+    return [np.arange(view.n_test)] * trials
+
+
+def score_choice(
+    source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
+) -> dict[str, Cell]:
+    """Score a choice on its test domain: one cell per row of the table."""
+
+    def cell(candidate: Candidate | Predicted) -> Cell:
+        return _cell(source, test, candidate, rows)
+
+    singles = {model: cell(each) for model, each in choice.singles.items()}
+    scored = {
+        "single": singles[choice.decision.best],
+        "pool": cell(choice.pool),
+        "selection": cell(choice.selection),
+    }
+    for k, ensemble in choice.ensembles.items():
+        scored[f"ensemble {k}"] = cell(ensemble)
+    for k, selection in choice.paper_selections.items():
+        scored[f"paper_selection {k}"] = cell(selection)
     if choice.random:
-        draws = [_cell(source, test, each) for each in choice.random]
-        scored["random_features"] = _mean_cell(draws)
-        scored["oracle"] = max(singles.values(), key=lambda cell: cell.accuracy)
+        scored["random_features"] = _mean_cell([cell(each) for each in choice.random])
+        scored["oracle"] = max(singles.values(), key=lambda each: each.accuracy)
     for name, model in choice.best_by.items():
         scored[f"best_by_{name}"] = singles[model]
     return scored
 
 
 def probabilities(
-    source: FeatureSource, test: str, candidate: Candidate
+    source: FeatureSource,
+    test: str,
+    candidate: Candidate | Predicted,
+    rows: Sequence[NDArray[np.int64]],
 ) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
     """Return class probabilities and labels of the rows that each trial is scored on."""
+    labels = source.labels(test)
+    if isinstance(candidate, Predicted):
+        full = np.exp(candidate.log_probabilities.astype(np.float64))
+        return [(full[each], labels[each]) for each in rows]
     known = source.only([domain for domain in source.domains if domain != test]).classes
     columns = [source.classes.index(label) for label in known]
     features = candidate.columns.samples(source, [test]).features
-    labels = source.labels(test)
     result = []
-    for head, rows in candidate.heads:
-        full = np.zeros((len(rows), len(source.classes)))
-        full[:, columns] = head.probabilities(features[rows])
-        result.append((full, labels[rows]))
+    for head, each in candidate.heads:
+        full = np.zeros((len(each), len(source.classes)))
+        full[:, columns] = head.probabilities(features[each])
+        result.append((full, labels[each]))
     return result
 
 
-def _cell(source: FeatureSource, test: str, candidate: Candidate) -> Cell:
-    found = tuple(measures(*each) for each in probabilities(source, test, candidate))
-    return Cell(found, candidate.columns.models, len(candidate.columns))
+def _cell(
+    source: FeatureSource,
+    test: str,
+    candidate: Candidate | Predicted,
+    rows: Sequence[NDArray[np.int64]],
+) -> Cell:
+    found = tuple(measures(*each) for each in probabilities(source, test, candidate, rows))
+    if isinstance(candidate, Predicted):
+        models, n_features = candidate.models, candidate.n_features
+    else:
+        models, n_features = candidate.columns.models, len(candidate.columns)
+    facts = [source.facts(model) for model in models]
+    times = [fact.milliseconds for fact in facts if fact.milliseconds is not None]
+    sizes = [fact.parameters for fact in facts if fact.parameters is not None]
+    return Cell(
+        found,
+        models,
+        n_features,
+        sum(times) if len(times) == len(facts) else None,
+        sum(sizes) if len(sizes) == len(facts) else None,
+    )
 
 
 def _mean_cell(draws: Sequence[Cell]) -> Cell:
     """Average over draws in each trial."""
     means = np.mean([cell.measures for cell in draws], axis=0)
     models = tuple(dict.fromkeys(model for cell in draws for model in cell.models))
-    return Cell(tuple(Measures(*each) for each in means.tolist()), models, draws[0].n_features)
+    found = tuple(Measures(*each) for each in means.tolist())
+    return replace(draws[0], measures=found, models=models)
+
+
+def _cell_with_target(
+    source: FeatureSource,
+    test: str,
+    heads: Heads,
+    choice: Choice,
+    limits: Limits,
+    device: str | None,
+) -> Cell:
+    """Score the pool for which the unlabelled images of the test domain are known."""
+    pool = pool_for_target(
+        source,
+        heads,
+        choice.decision.pool,
+        lambda model: Columns.all_of(source, [model]).samples(source, [test]).features,
+        limits,
+        device=device,
+    ).pool
+    width = sum(source.facts(model).feature_dim for model in pool.models)
+    predicted = Predicted(pool.models, width, _required(pool.test))
+    return _cell(source, test, predicted, [np.arange(len(source.labels(test)))])
+
+
+def _required(values: NDArray[np.float64] | None) -> NDArray[np.float64]:
+    if values is None:
+        raise ValueError("the pool has no predictions for a test domain")
+    return values
+
+
+def _ratio(choice: Choice, k: int) -> float:
+    """Share of the features of the best K models that the paper's method selects."""
+    return len(choice.paper_selections[k].columns) / len(choice.ensembles[k].columns)
 
 
 def _evaluation(
     source: FeatureSource,
-    outcome: Mapping[str, Mapping[str, Cell]],
-    choices: Mapping[str, Choice],
+    folds: Mapping[str, Fold],
+    final: Decision,
     protocol: str,
     score: str,
     trials: int,
     numbers: Sequence[int] | None,
 ) -> Evaluation:
     def row(name: str) -> Row:
-        return Row({test: found[name] for test, found in outcome.items()})
+        return Row({test: fold.cells[name] for test, fold in folds.items()})
 
     def main_row(kind: str) -> Row:
-        return Row({t: found[f"{kind} {choices[t].top_k}"] for t, found in outcome.items()})
+        return Row({test: fold.cells[f"{kind} {fold.top_k}"] for test, fold in folds.items()})
 
     ablation = {}
     if numbers is not None and len(numbers) > 1:
         for k in numbers:
-            ratios = {test: choice.ratios[k] for test, choice in choices.items()}
-            ablation[k] = Aggregation(row(f"ensemble {k}"), row(f"selection {k}"), ratios)
-    chosen = {test: choice.top_k for test, choice in choices.items()}
-    first = next(iter(outcome.values()))
-    baselines = [
-        name for name in first if name.startswith(("random_features", "oracle", "best_by_"))
-    ]
+            ratios = {test: fold.paper_ratios[str(k)] for test, fold in folds.items()}
+            ablation[k] = Aggregation(row(f"ensemble {k}"), row(f"paper_selection {k}"), ratios)
+    first = next(iter(folds.values()))
+    baselines = {
+        name: row(name)
+        for name in first.cells
+        if name.startswith(("random_features", "oracle", "best_by_"))
+    }
+    if "oracle" in baselines:
+        baselines["paper_selection"] = main_row("paper_selection")
+    rows = {"single": row("single"), "pool": row("pool"), "selection": row("selection")}
+    rows["ensemble"] = main_row("ensemble")
+    chosen = {test: fold.top_k for test, fold in folds.items()}
     return Evaluation(
         protocol=protocol,
         score=score,
-        top_k=chosen if numbers is None else next(iter(chosen.values())),
+        top_k=chosen if numbers is None else first.top_k,
         trials=trials,
         domains=source.domains,
-        single=row("single"),
-        ensemble=main_row("ensemble"),
-        selection=main_row("selection"),
-        feature_ratio={test: choice.ratios[choice.top_k] for test, choice in choices.items()},
-        baselines={name: row(name) for name in baselines},
+        recommended=_recommended(source, folds, final, rows),
+        **rows,
+        feature_ratio={test: fold.selection_ratio for test, fold in folds.items()},
+        with_target={"pool": row("pool with target")} if "pool with target" in first.cells else {},
+        baselines=baselines,
         ablation=ablation,
         unseen=_unseen(source),
+    )
+
+
+def _recommended(
+    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, rows: Mapping[str, Row]
+) -> Recommended:
+    """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
+    choices = {test: fold.recommended for test, fold in folds.items()}
+    domains = {test: rows[choice].cells[test].accuracy for test, choice in choices.items()}
+    values = np.array(list(domains.values()))
+    sizes = np.array([len(source.labels(test)) for test in domains])
+    low, high = new_domain_interval(values, values * (100 - values) / sizes)
+    return Recommended(
+        choice=final.recommended,
+        models=final.models(final.recommended),
+        average=float(values.mean()),
+        interval=(max(0.0, low), min(100.0, high)),
+        domains=domains,
+        choices=choices,
+        estimates={name: each.accuracy for name, each in final.estimates.items()},
     )
 
 

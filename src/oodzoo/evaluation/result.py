@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
+from oodzoo._text import count
+from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.metrics import Measures
 
 if TYPE_CHECKING:
@@ -20,11 +23,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Cell:
-    """Result on one test domain: measures of each trial, with the models and features used."""
+    """Result on one test domain: measures of each trial, with the models used and their cost.
+
+    Attributes
+    ----------
+    measures : tuple of Measures
+    models : tuple of str
+    n_features : int
+    milliseconds, parameters : float and int, optional
+        Time per image and number of parameters, sums over the models; None if one is unknown.
+    """
 
     measures: tuple[Measures, ...]
     models: tuple[str, ...]
     n_features: int
+    milliseconds: float | None = None
+    parameters: int | None = None
 
     @property
     def accuracy(self) -> float:
@@ -75,6 +89,8 @@ class Row:
             "error": self.error,
             "models": {d: list(cell.models) for d, cell in self.cells.items()},
             "n_features": {d: cell.n_features for d, cell in self.cells.items()},
+            "milliseconds": {d: cell.milliseconds for d, cell in self.cells.items()},
+            "parameters": {d: cell.parameters for d, cell in self.cells.items()},
             "trials": {d: [list(m) for m in cell.measures] for d, cell in self.cells.items()},
         }
 
@@ -84,8 +100,13 @@ class Row:
         cells = {}
         for domain, trials in document["trials"].items():
             measures = structured(trials, tuple[Measures, ...], "the evaluation")
-            models, n_features = document["models"][domain], document["n_features"][domain]
-            cells[domain] = Cell(measures, tuple(models), n_features)
+            cells[domain] = Cell(
+                measures,
+                tuple(document["models"][domain]),
+                document["n_features"][domain],
+                document.get("milliseconds", {}).get(domain),
+                document.get("parameters", {}).get(domain),
+            )
         return cls(cells)
 
     def _trials(self, name: str) -> dict[str, NDArray[np.float64]]:
@@ -129,6 +150,44 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
+class Recommended:
+    """The recommended way to combine the models, and its accuracy on unseen domains.
+
+    Attributes
+    ----------
+    choice : str
+        "single", "pool", "ensemble" or "selection": decided on all domains.
+    models : tuple of str
+        The models that it uses, those of a pool in the order of their shares.
+    average : float
+        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
+        the other domains only.
+    interval : tuple of float, optional
+        90 % interval for a single new domain.
+    domains : dict of str to float
+        Accuracy on each test domain.
+    choices : dict of str to str
+        What was chosen for each test domain.
+    estimates : dict of str to float
+        What decided: accuracy of each way on left-out domains, in percent. It is a comparison; the
+        accuracy to expect is `average`.
+    """
+
+    choice: str
+    models: tuple[str, ...]
+    average: float
+    interval: tuple[float, float] | None
+    domains: dict[str, float]
+    choices: dict[str, str]
+    estimates: dict[str, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Results of a leave-one-domain-out evaluation.
 
@@ -140,16 +199,23 @@ class Evaluation:
     trials : int
     domains : tuple of str
         The test domains.
+    recommended : Recommended
+        What to use, and how accurate it is.
     single : Row
         The top model of the ranking.
+    pool : Row
+        A pool of heads (:mod:`oodzoo.combination.pool`).
     ensemble, selection : Row
-        The best K models with all features, and with the selected ones.
+        All features of the best K models, and the features selected from all models.
     feature_ratio : dict of str to float
         Share of features selected, by test domain.
     baselines : dict of str to Row
         ``random_features`` (as many as were selected, from the same models; mean over draws),
         ``oracle`` (the single model that is most accurate on the test domain),
+        ``paper_selection`` (the paper's selection, from the best K models),
         ``best_by_<score>`` (the top model under another score).
+    with_target : dict of str to Row
+        Rows for which the unlabelled images of each test domain were known: ``pool``.
     ablation : dict of int to Aggregation
         Results for each K, if several were evaluated.
     unseen : dict
@@ -161,10 +227,13 @@ class Evaluation:
     top_k: int | dict[str, int]
     trials: int
     domains: tuple[str, ...]
+    recommended: Recommended
     single: Row
+    pool: Row
     ensemble: Row
     selection: Row
     feature_ratio: dict[str, float]
+    with_target: dict[str, Row] = field(default_factory=dict)
     baselines: dict[str, Row] = field(default_factory=dict)
     ablation: dict[int, Aggregation] = field(default_factory=dict)
     unseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -172,8 +241,17 @@ class Evaluation:
     @property
     def rows(self) -> dict[str, Row]:
         """All rows, by name."""
-        main = {"single": self.single, "ensemble": self.ensemble, "selection": self.selection}
-        return main | self.baselines
+        main = {name: getattr(self, name) for name in CHOICES}
+        return (
+            main
+            | {f"{name}_with_target": row for name, row in self.with_target.items()}
+            | (self.baselines)
+        )
+
+    @property
+    def oracle(self) -> Row | None:
+        """The single model that is most accurate on each test domain; None without baselines."""
+        return self.baselines.get("oracle")
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the evaluation to a JSON document; accuracies in percent, ratios from 0 to 1."""
@@ -183,11 +261,12 @@ class Evaluation:
             "top_k": self.top_k,
             "trials": self.trials,
             "domains": list(self.domains),
-            "single": self.single.to_dict(),
-            "ensemble": self.ensemble.to_dict(),
-            "selection": self.selection.to_dict(),
+            "recommended": self.recommended.to_dict(),
+            **{name: getattr(self, name).to_dict() for name in CHOICES},
             "feature_ratio": _averaged(self.feature_ratio),
-            "baselines": {name: row.to_dict() for name, row in self.baselines.items()},
+            "with_target": {name: row.to_dict() for name, row in self.with_target.items()},
+            **{name: row.to_dict() for name, row in self.baselines.items()},
+            "baselines": list(self.baselines),
             "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
             "findings": self.findings(),
         }
@@ -206,11 +285,11 @@ class Evaluation:
             top_k=document["top_k"],
             trials=document["trials"],
             domains=tuple(document["domains"]),
-            single=Row.from_dict(document["single"]),
-            ensemble=Row.from_dict(document["ensemble"]),
-            selection=Row.from_dict(document["selection"]),
+            recommended=structured(document["recommended"], Recommended, "the evaluation"),
+            **{name: Row.from_dict(document[name]) for name in CHOICES},
             feature_ratio=dict(document["feature_ratio"]["domains"]),
-            baselines={name: Row.from_dict(row) for name, row in document["baselines"].items()},
+            with_target={n: Row.from_dict(row) for n, row in document["with_target"].items()},
+            baselines={name: Row.from_dict(document[name]) for name in document["baselines"]},
             ablation={
                 each["top_k"]: Aggregation.from_dict(each) for each in document.get("ablation", ())
             },
@@ -219,27 +298,33 @@ class Evaluation:
 
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
-        selection, models = self.selection.average, self._n_models
-        their, these = ("its", "this model") if models == "model" else ("their", "these models")
+        best = self.recommended
+        others = [
+            f"{name.capitalize()} {getattr(self, name).average:.1f} %"
+            for name in CHOICES
+            if name != best.choice
+        ]
         main = (
-            f"The features selected from the top {models} "
-            f"({100 * _mean(self.feature_ratio):.0f} % of {their} features) reach "
-            f"{selection:.1f} % on unseen domains, {_compared(selection, self.single.average)} "
-            f"the top-ranked model alone (Single) and "
-            f"{_compared(selection, self.ensemble.average)} all features of {these} (Ensemble)."
+            f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
+            f"each domain, it classifies {best.average:.1f} % of the images of unseen domains "
+            f"correctly ({', '.join(others)})."
         )
         lines = [main]
-        if random := self.baselines.get("random_features"):
-            gain = round(selection, 1) - round(random.average, 1)
-            verdict = f"{gain:.1f} points better" if gain > 0 else "not better"
+        if oracle := self.oracle:
             lines.append(
-                f"The same number of random features reaches {random.average:.1f} %; "
-                f"selection is {verdict}."
+                f"That is {_compared(best.average, oracle.average)} the best single model on each "
+                f"test domain ({oracle.average:.1f} %), which is unknown in advance."
             )
-        if oracle := self.baselines.get("oracle"):
+        if pool := self.with_target.get("pool"):
             lines.append(
-                "The best single model on each test domain, which is unknown in advance, reaches "
-                f"{oracle.average:.1f} %."
+                "With unlabelled images of each test domain, the pool reaches "
+                f"{pool.average:.1f} %."
+            )
+        if random := self.baselines.get("random_features"):
+            lines.append(
+                f"Selection keeps {100 * _mean(self.feature_ratio):.0f} % of the features, "
+                f"{_compared(self.selection.average, random.average)} as many random ones "
+                f"({random.average:.1f} %)."
             )
         for domain, classes in self.unseen.items():
             one, names = len(classes) == 1, ", ".join(map(repr, classes))
@@ -249,14 +334,6 @@ class Evaluation:
                 "misclassified there."
             )
         return lines
-
-    @property
-    def _n_models(self) -> str:
-        numbers = set(self.top_k.values()) if isinstance(self.top_k, dict) else {self.top_k}
-        if len(numbers) > 1:
-            return "models"
-        (k,) = numbers
-        return "model" if k == 1 else f"{k} models"
 
     def __str__(self) -> str:
         names = list(self.rows)
@@ -283,6 +360,18 @@ class Evaluation:
                     | {"models": ", ".join(cell.models), "n_features": cell.n_features}
                 )
         return pandas.DataFrame(lines)
+
+
+def described(choice: str, models: Sequence[str]) -> str:
+    """Name a way to combine models."""
+    if choice == "single" or len(models) == 1:
+        return models[0]
+    number = count(len(models), "model")
+    return {
+        "pool": f"a pool of heads of {number}",
+        "ensemble": f"all features of {number}",
+        "selection": f"the features selected from {number}",
+    }[choice]
 
 
 def _mean(values: Mapping[str, float]) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from oodzoo.combination.pool import Limits
 from oodzoo.evaluation.protocol import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.ranking.ranker import require_score
@@ -17,7 +18,7 @@ class RunConfig:
 
     Attributes
     ----------
-    top_k, score, protocol, baselines, seed
+    top_k, score, protocol, baselines, seed, max_models, max_ms
         See :func:`oodzoo.evaluate`.
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
@@ -28,6 +29,8 @@ class RunConfig:
     protocol: Literal["fast", "domainbed"] = "fast"
     baselines: bool = True
     seed: int = 0
+    max_models: int | None = None
+    max_ms: float | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
     def __post_init__(self) -> None:
@@ -35,6 +38,7 @@ class RunConfig:
         resolve_trials(self.protocol)
         require_score(self.score)
         require_seed(self.seed)
+        Limits(self.max_models, self.max_ms)
 
     @property
     def compute_device(self) -> str | None:

@@ -16,7 +16,6 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.evaluation.choice import choose_top_k
 from oodzoo.evaluation.protocol import main_top_k, parse_top_k
 from oodzoo.events import Observer
 from oodzoo.features.config import Extraction
@@ -31,9 +30,8 @@ from oodzoo.features.target import (
 )
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
-from oodzoo.predictor import fit
+from oodzoo.predictor import Predictor, fit
 from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.result import Ranking
 from oodzoo.record import (
     DataSummary,
     Example,
@@ -79,7 +77,8 @@ def run(
     out : path
     target : path or UnlabelledImages, optional
         A folder of unlabelled images of the target domain, or "NAME=FOLDER": the models are ranked
-        for it, see :func:`oodzoo.rank`. The evaluation and the test bed do not use it.
+        for it, see :func:`oodzoo.rank`, and the predictor adapts to it. The evaluation says what
+        unlabelled images of each test domain are worth; the test bed does not use the target.
     config : RunConfig, optional
     observer : Observer, optional
         Called as the run proceeds.
@@ -118,7 +117,7 @@ def run(
         source = as_source(store, models=models)
         content = [store.fingerprint, list(source.models)]
         ranked_for = None if images is None else as_target(source, images.name)
-        ranking = recorder.stage(
+        recorder.stage(
             "ranking",
             [content, config.score, *_identities(source, ranked_for)],
             lambda: rank(
@@ -129,30 +128,59 @@ def run(
                 progress=observer.progress,
             ),
         )
-        best = _best(source, ranking, config)
         recorder.stage(
             "selection",
-            [content, best],
-            lambda: select_features(source, best, device=device).summary(),
+            [content],
+            lambda: select_features(source, device=device).summary(),
         )
+        evaluation = None
         if len(source.domains) > 2:
             options = {
                 name: getattr(config, name)
-                for name in ("top_k", "protocol", "score", "baselines", "seed")
+                for name in (
+                    *("top_k", "protocol", "score", "baselines", "seed"),
+                    *("max_models", "max_ms"),
+                )
             }
-            recorder.stage(
+            options["with_target"] = images is not None
+            evaluation = recorder.stage(
                 "evaluation",
                 [content, options],
-                lambda: evaluate(source, **options, device=device, progress=observer.log),
+                lambda: evaluate(source, **options, device=device, progress=observer.progress),
             )
         else:
             observer.skip(
                 "evaluation", "it needs at least three domains, two to rank on and one to test on"
             )
+        recommended = None if evaluation is None else evaluation.recommended
+        numbers = parse_top_k(config.top_k)
+        fit_options: dict[str, Any] = {
+            "top_k": None if numbers is None else main_top_k(numbers),
+            "score": config.score,
+            "max_models": config.max_models,
+            "max_ms": config.max_ms,
+        }
         recorder.stage(
             "predictor",
-            [content, best],
-            lambda: _fit(store, best, ranking, specs, folder / "model", device),
+            [
+                content,
+                fit_options,
+                None if recommended is None else recommended.to_dict(),
+                *_identities(source, ranked_for),
+            ],
+            lambda: _fit(
+                fit(
+                    store,
+                    choose="auto",
+                    models=source.models,
+                    target=None if ranked_for is None else ranked_for.name,
+                    recommended=recommended,
+                    zoo=specs,
+                    device=device,
+                    **fit_options,
+                ),
+                folder / "model",
+            ),
             valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         )
         if config.baselines and len(source.models) > 2:
@@ -272,27 +300,10 @@ def _reason(spec: ModelSpec, done: Extraction) -> str:
     return without_folders(reason if local is None else reason.replace(str(local), local.name))
 
 
-def _best(source: FeatureSource, ranking: Ranking, config: RunConfig) -> list[str]:
-    """The models to combine, chosen on all domains."""
-    order = [row.model for row in ranking.rows]
-    numbers = parse_top_k(config.top_k)
-    return order[: choose_top_k(source, order) if numbers is None else main_top_k(numbers)]
-
-
-def _fit(
-    store: FeatureStore,
-    models: list[str],
-    ranking: Ranking,
-    zoo: list[ModelSpec],
-    folder: Path,
-    device: str | None,
-) -> PredictorSummary:
-    predictor = fit(store, models=models, zoo=zoo, device=device)
-    ranked = {row.model: row.score for row in ranking.rows}
-    predictor.provenance = dataclasses.replace(predictor.provenance, scores=ranked)
+def _fit(predictor: Predictor, folder: Path) -> PredictorSummary:
     predictor.save(folder)
     used = tuple(model.name for model in predictor.models)
-    return PredictorSummary(folder.name, used, _folder_digest(folder))
+    return PredictorSummary(folder.name, used, _folder_digest(folder), predictor.provenance.choice)
 
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:

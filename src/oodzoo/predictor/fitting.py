@@ -1,18 +1,26 @@
-"""Fitting a predictor to a feature store: rank models, select features, train on all domains."""
+"""Fit a predictor to a feature store: choose models and their combination, train on all domains."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo._text import count
+from oodzoo.combination.decision import decide, require_choice
+from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
+from oodzoo.combination.heads import predict_with_heads
+from oodzoo.combination.pool import Limits
 from oodzoo.errors import InputError
-from oodzoo.events import Progress
+from oodzoo.evaluation.protocol import TOP_K, evaluate
+from oodzoo.evaluation.result import Recommended
+from oodzoo.events import Log, Progress
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import StoreSource
-from oodzoo.features.target import TargetImages
-from oodzoo.heads.linear import fit_head
+from oodzoo.features.source import FeatureSource, StoreSource
+from oodzoo.features.target import TargetImages, as_target
+from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import find_model
 from oodzoo.predictor.parts import Provenance
@@ -26,41 +34,62 @@ from oodzoo.zoo import ModelSpec, load_zoo
 def fit(
     store: FeatureStore | str | os.PathLike[str],
     *,
-    top_k: int = 3,
-    select: bool = True,
+    choose: str | None = None,
+    top_k: int | None = None,
     models: Sequence[str] | None = None,
     score: str = "unseen",
     target: TargetImages | None = None,
-    threshold: float = 0.5,
+    max_models: int | None = None,
+    max_ms: float | None = None,
+    method: str = "consistent",
+    threshold: float | None = None,
+    select: bool | None = None,
+    recommended: Recommended | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
     progress: Progress | None = None,
+    log: Log | None = None,
 ) -> Predictor:
-    """Fit a predictor with the best models of a feature store, trained on all of its domains.
+    """Fit a predictor with models of a feature store, trained on all of its domains.
 
     Parameters
     ----------
     store : FeatureStore or path
-    top_k : int
-        Number of top-ranked models whose features are concatenated.
-    select : bool
-        Whether to keep only informative features (:mod:`oodzoo.selection.selector`).
+    choose : {"auto", "single", "pool", "ensemble", "selection"}, optional
+        How to combine the models. "auto", the default, is what :func:`oodzoo.evaluate` recommends;
+        the evaluation is part of the fit, unless the store has its results. "single" is the
+        top-ranked model; "pool" a pool of heads; "ensemble" all features of the `top_k` best
+        models; "selection" the features selected from all models.
+    top_k : int, optional
+        Number of models of an ensemble, 3 if None. If it is given and `choose` is not, an ensemble
+        is fitted.
     models : sequence of str, optional
-        Names of the models to use instead of the top-ranked ones.
+        Use only these models. If `choose` is not given, all their features are used.
     score : str, default "unseen"
         The score to rank by, as in :func:`oodzoo.rank`.
     target : str or mapping, optional
-        Unlabelled images of the target domain to rank for: the name of an unlabelled domain of the
-        store, or features by model, as in :func:`oodzoo.rank`.
-    threshold : float
-        Keep the features whose inclusion probability exceeds this for any class.
+        Unlabelled images of the target domain: the name of an unlabelled domain of the store, or
+        features by model, as in :func:`oodzoo.rank`. A pool adapts to them.
+    max_models, max_ms : int and float, optional
+        Largest number of models, and time per image in milliseconds (the sum over the models).
+    method : {"consistent", "paper"}
+        How features are selected, see :func:`oodzoo.selection.select.select_features`.
+    threshold : float, optional
+        Inclusion probability above which a feature is kept; method "paper" only.
+    select : bool, optional
+        Deprecated: True is `choose="selection", method="paper"` from the best models, False is
+        `choose="ensemble"`.
+    recommended : Recommended, optional
+        What an evaluation of the same store recommends, if it is known.
     zoo : str, path or sequence of ModelSpec, optional
         New location of the models, if they moved since the extraction: what
         :func:`oodzoo.load_zoo` takes or returns.
     device : str, optional
-        Device for ranking and selection: NumPy if None, else PyTorch on this device ("cuda").
+        Device for computations: NumPy if None, else PyTorch on this device ("cuda").
     progress : callable, optional
-        Called with (models ranked, models).
+        Called with (done, total).
+    log : callable, optional
+        Called with one line about each step.
 
     Returns
     -------
@@ -68,36 +97,196 @@ def fit(
     """
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
     _require_enough(store)
-    names, scores = _choose_models(store, top_k, models, score, target, device, progress)
+    options = _options(choose, top_k, models, method, threshold, select, Limits(max_models, max_ms))
+    source = StoreSource(store, _names(store, models))
     specs = _specs(zoo)
-    found = {name: find_model(store, name, specs) for name in names}  # fails before the long work
-    source = StoreSource(store, names)
-    columns = Columns.all_of(source, names)
-    n_features = len(columns)
-    if select:
-        columns = select_features(source, names, threshold=threshold, device=device).columns
-    if not len(columns):
+    if options.named and target is not None:
         raise InputError(
-            f"no feature of {', '.join(names)} has an inclusion probability above {threshold}; "
-            "lower the threshold, or keep all features"
+            "a target is only used to rank the models and to fit a pool; leave it out if the "
+            "models are named, or choose a pool"
         )
+    if options.choose == "auto" and recommended is None and len(source.domains) > 2:
+        recommended = evaluate(
+            source,
+            top_k=min(options.top_k, len(source.models)),
+            score=score,
+            baselines=False,
+            max_models=max_models,
+            max_ms=max_ms,
+            device=device,
+            progress=progress,
+            log=log,
+        ).recommended
+    made = _make(source, options, recommended, score, target, device, progress)
+    columns = made.final.columns
+    found = [find_model(store, name, specs) for name in columns.models]
     samples = columns.samples(source, source.domains)
     groups = [source.groups(domain) for domain in source.domains]
+    promised = recommended if made.choice == options.promised(recommended) else None
     return Predictor(
-        [found[name] for name in columns.models],
+        found,
         Columns({name: columns.by_model[name] for name in columns.models}),
         source.classes,
-        fit_head(samples, len(source.classes)),
+        made.final.head,
         fit_gaussian(samples, groups),
         Provenance(
             domains=source.domains,
             n_images=store.n_images,
             data=store.data_fingerprint,
-            scores=scores,
-            n_features=n_features,
-            threshold=threshold if select else None,
+            scores=made.scores,
+            n_features=made.n_features,
+            threshold=options.kept_threshold(made.choice),
+            choice=made.choice,
+            pool=made.final.weights,
+            accuracy=None if promised is None else promised.average,
+            accuracy_interval=None if promised is None else promised.interval,
+            target=made.target,
+            adapted=made.adapted,
         ),
+        made.final.adaptive,
     )
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What was asked for."""
+
+    choose: str
+    top_k: int
+    named: bool
+    method: str
+    threshold: float | None
+    limits: Limits
+
+    def promised(self, recommended: Recommended | None) -> str | None:
+        """The choice whose accuracy was measured."""
+        return None if recommended is None or self.choose != "auto" else recommended.choice
+
+    def kept_threshold(self, choice: str) -> float | None:
+        if choice != "selection" or self.method != "paper":
+            return None
+        return 0.5 if self.threshold is None else self.threshold
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A fitted head, and where it comes from."""
+
+    choice: str
+    final: FinalHead
+    scores: dict[str, float]
+    n_features: int
+    target: str | None = None
+    adapted: int | None = None
+
+
+def _options(
+    choose: str | None,
+    top_k: int | None,
+    models: Sequence[str] | None,
+    method: str,
+    threshold: float | None,
+    select: bool | None,
+    limits: Limits,
+) -> _Options:
+    if top_k is not None and top_k < 1:
+        raise InputError(f"top_k must be 1 or more, got {top_k}")
+    if select is not None:
+        new = 'choose="selection", method="paper"' if select else 'choose="ensemble"'
+        warnings.warn(f"select={select} is deprecated; use {new}", FutureWarning, stacklevel=3)
+        choose, method = ("selection", "paper") if select else ("ensemble", method)
+    named = models is not None and choose in (None, "ensemble")
+    if choose is None:
+        choose = "auto" if top_k is None and models is None else "ensemble"
+    require_choice(choose)
+    if threshold is not None and method != "paper":
+        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    number = len(models) if models is not None and named and top_k is None else top_k or TOP_K
+    return _Options(choose, number, named, method, threshold, limits)
+
+
+def _make(
+    source: FeatureSource,
+    options: _Options,
+    recommended: Recommended | None,
+    score: str,
+    target: TargetImages | None,
+    device: str | None,
+    progress: Progress | None,
+) -> _Made:
+    """Choose models and how to combine them, and fit a head on all domains."""
+    images = None if target is None else as_target(source, target)
+    order, scores = list(source.models), {}
+    if not options.named:
+        ranks = rank(source, score=score, target=images, device=device, progress=progress).rows
+        order, scores = [row.model for row in ranks], {row.model: row.score for row in ranks}
+    choice = options.choose
+    heads = None
+    if choice in ("auto", "pool"):
+        heads = predict_with_heads(source, device=device)[None]
+    if choice == "auto" and recommended is not None:
+        choice = recommended.choice
+    elif choice == "auto" and heads is not None:
+        choice = decide(
+            source, order, heads, top_k=options.top_k, limits=options.limits, device=device
+        ).recommended
+    if choice == "pool":
+        if heads is None:
+            raise ValueError("a pool needs predictions of heads")
+        width = len(Columns.all_of(source, source.models))
+        if images is None:
+            final = fit_pool(source, heads, options.limits, device=device)
+            return _Made(choice, final, scores, width)
+        if images.n < MIN_IMAGES:
+            raise InputError(
+                f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
+                "are needed to adapt to them; give more, or leave the target out"
+            )
+        final = fit_pool_for_target(source, heads, images, options.limits, device=device)
+        return _Made(choice, final, scores, width, images.name, images.n)
+    allowed = [model for model in order if _within(source, [model], options.limits)]
+    if not allowed:
+        raise InputError(
+            f"none of the {count(len(order), 'model')} takes at most "
+            f"{options.limits.max_ms:g} ms per image; raise --max-ms"
+        )
+    best = allowed[:1] if choice == "single" else order[: options.top_k]
+    columns = Columns.all_of(source, best)
+    n_features = len(columns)
+    if choice == "selection":
+        pool = best if options.method == "paper" else source.models
+        n_features = len(Columns.all_of(source, pool))
+        columns = select_features(
+            source, pool, method=options.method, threshold=options.threshold, device=device
+        ).columns
+        if not len(columns):
+            raise InputError(
+                f"no feature of {', '.join(best)} has an inclusion probability above "
+                f"{options.kept_threshold(choice)}; lower the threshold, or keep all features"
+            )
+    if not _within(source, columns.models, options.limits):
+        raise InputError(
+            f"choose={choice!r} uses {count(len(columns.models), 'model')}, more than max_models "
+            "or max_ms allow; choose a pool, or raise the limit"
+        )
+    named = "named" if options.named and choice == "ensemble" else choice
+    return _Made(named, fit_columns(source, columns), scores, n_features)
+
+
+def _within(source: FeatureSource, models: Sequence[str], limits: Limits) -> bool:
+    return limits.allow(models, {model: source.facts(model).milliseconds for model in models})
+
+
+def _names(store: FeatureStore, models: Sequence[str] | None) -> list[str] | None:
+    """The models to use, each of them once and in the store; None for all."""
+    if models is None:
+        return None
+    names = list(models)
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"models must name one or more models, each of them once, got {names}")
+    for name in names:
+        store.model(name)
+    return names
 
 
 def _require_enough(store: FeatureStore) -> None:
@@ -113,33 +302,6 @@ def _require_enough(store: FeatureStore) -> None:
             f"the store {str(store.path)!r} has one class, {store.classes[0]!r}; a predictor needs "
             "two or more classes"
         )
-
-
-def _choose_models(
-    store: FeatureStore,
-    top_k: int,
-    models: Sequence[str] | None,
-    score: str,
-    target: TargetImages | None,
-    device: str | None,
-    progress: Progress | None,
-) -> tuple[list[str], dict[str, float]]:
-    """The models to use, and the scores of all models if they were ranked."""
-    if models is not None:
-        if target is not None:
-            raise InputError(
-                "a target is only used to rank the models; leave it out if the models are named"
-            )
-        names = list(models)
-        if not names or len(set(names)) < len(names):
-            raise InputError(f"models must name one or more models, each of them once, got {names}")
-        for name in names:
-            store.model(name)
-        return names, {}
-    if top_k < 1:
-        raise InputError(f"top_k must be 1 or more, got {top_k}")
-    rows = rank(store, score=score, target=target, device=device, progress=progress).rows
-    return [row.model for row in rows[:top_k]], {row.model: row.score for row in rows}
 
 
 def _specs(zoo: str | Path | Sequence[ModelSpec] | None) -> list[ModelSpec]:

@@ -19,6 +19,7 @@ memory. Each model is read twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ MAX_SAMPLES = 2048
 
 _FOLDS = 3
 """Parts of a single domain that are left out instead of domains."""
+
+_EPSILON = float(np.finfo(np.float32).eps)
 
 _VERSION = "1"
 """Cached contributions of other versions are computed again."""
@@ -172,13 +175,13 @@ def _ridge(
         cross = gram[be.asarray(held_out), :][:, be.asarray(train)]
         mean = be.xp.mean(own, axis=0)
         centred = own - mean[None, :] - mean[:, None] + be.xp.mean(mean)
-        eigenvalues, eigenvectors = be.eigh(centred)
-        size = float(be.xp.mean(eigenvalues)) or 1.0  # 0 if all features are constant
+        size = float(be.xp.linalg.trace(centred)) / len(train) or 1.0  # 0 if all are constant
+        # of the Gram matrix of float32; it matters if domains are far from each other
+        rounding = _EPSILON * float(be.xp.linalg.trace(own)) / math.sqrt(len(train))
         prior = targets[train].mean(axis=0)
-        projected = eigenvectors.T @ be.float64(targets[train] - prior)
+        centred_targets = be.float64(targets[train] - prior)
         for at, ridge in enumerate(RIDGES):
-            penalised = be.xp.clip(eigenvalues, min=0.0) + ridge * size
-            solution = eigenvectors @ (projected / penalised[:, None])
+            solution = be.solve_positive(centred, max(ridge * size, rounding), centred_targets)
             solution = solution - be.xp.mean(solution, axis=0)[None, :]
             predicted = to_numpy(cross @ solution - (mean @ solution)[None, :]) + prior
             errors[at] += np.square(targets[held_out] - predicted).sum(axis=1).mean()

@@ -1,0 +1,208 @@
+"""Everything that is decided about the combination of models on some training domains.
+
+The accuracy of each way to combine models is estimated on the training domains by leaving each of
+them out:
+
+- single: the model with the highest likelihood in the other domains;
+- pool: the pool chosen in the other domains;
+- ensemble: the best models of the ranking, heads trained without the domain;
+- selection: as many features as are selected, ordered and trained without the domain.
+
+Two training domains are too few for that: a head that leaves one out is trained on a single domain,
+and what is best then is often not best for heads of two. A pool is recommended, which loses least
+when it is not the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combination.heads import Heads, Pool, choose_pool, left_out_pools
+from oodzoo.combination.pool import Limits, likelihood_of_labels
+from oodzoo.combination.predictions import LogProbabilities, accurate_setting
+from oodzoo.combination.verdict import Estimate, recommend
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import FeatureSource
+from oodzoo.heads.paths import left_out_paths
+from oodzoo.selection.contributions import contributions
+from oodzoo.selection.select import select_features
+
+FEWEST_DOMAINS = 3
+"""Number of training domains from which the ways to combine models are compared."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided on some training domains.
+
+    Attributes
+    ----------
+    best : str
+        The first model of the ranking that is within the limits.
+    pool : Pool
+    ensemble, selection : Columns
+        All features of the best models, and the features selected from all models.
+    estimates : dict of str to Estimate
+        Of each way to combine models that is within the limits; empty with two domains.
+    recommended : str
+        One of them.
+    """
+
+    best: str
+    pool: Pool
+    ensemble: Columns
+    selection: Columns
+    estimates: dict[str, Estimate]
+    recommended: str
+
+    def models(self, choice: str) -> tuple[str, ...]:
+        """The models that a way to combine models uses."""
+        return {
+            "single": (self.best,),
+            "pool": self.pool.models,
+            "ensemble": self.ensemble.models,
+            "selection": self.selection.models,
+        }[choice]
+
+
+def decide(
+    training: FeatureSource,
+    order: Sequence[str],
+    heads: Heads,
+    *,
+    top_k: int,
+    limits: Limits | None = None,
+    device: str | None = None,
+) -> Decision:
+    """Decide how to combine the models.
+
+    Parameters
+    ----------
+    training : FeatureSource
+        The training domains only.
+    order : sequence of str
+        The models, the best of the ranking first.
+    heads : Heads
+        Predictions for the training domains.
+    top_k : int
+        Number of models of the ensemble.
+    limits : Limits, optional
+    device : str, optional
+        PyTorch device; NumPy if None.
+    """
+    limits = limits or Limits()
+    pool = choose_pool(heads, limits)  # an error if no model is within the limits
+    best = next(model for model in order if limits.allow([model], heads.milliseconds))
+    ensemble = Columns.all_of(training, order[:top_k])
+    selection = select_features(training, device=device).columns
+    estimates: dict[str, Estimate] = {}
+    if len(training.domains) >= FEWEST_DOMAINS:
+        estimates = _estimates(training, best, pool, ensemble, selection, heads, limits, device)
+    recommended = recommend(estimates) if estimates else "pool"
+    return Decision(best, pool, ensemble, selection, estimates, recommended)
+
+
+def _estimates(
+    training: FeatureSource,
+    best: str,
+    pool: Pool,
+    ensemble: Columns,
+    selection: Columns,
+    heads: Heads,
+    limits: Limits,
+    device: str | None,
+) -> dict[str, Estimate]:
+    """Estimate the accuracy of each way that is within the limits, on left-out domains."""
+    cost = _Cost(training)
+    estimates = {
+        "single": Estimate(_correct(_left_out_singles(heads, limits), heads.labels), cost([best])),
+        "pool": Estimate(_correct(left_out_pools(heads, limits), heads.labels), cost(pool.models)),
+    }
+    labels = [training.labels(domain) for domain in training.domains]
+    if limits.allow(ensemble.models, heads.milliseconds):
+        parts = [ensemble] * len(labels)
+        found = _left_out_columns(training, parts, device)
+        estimates["ensemble"] = Estimate(_correct(found, labels), cost(ensemble.models))
+    if limits.allow(selection.models, heads.milliseconds):
+        parts = _selections_without(training, len(selection), device)
+        found = _left_out_columns(training, parts, device)
+        estimates["selection"] = Estimate(_correct(found, labels), cost(selection.models))
+    return estimates
+
+
+class _Cost:
+    """Cost of some models: time per image if known for all of a source, else parameters, else 1."""
+
+    def __init__(self, source: FeatureSource) -> None:
+        facts = {model: source.facts(model) for model in source.models}
+        self._costs = dict.fromkeys(facts, 1.0)
+        for name in ("parameters", "milliseconds"):
+            values = {model: getattr(each, name) for model, each in facts.items()}
+            if all(value is not None for value in values.values()):
+                self._costs = values
+
+    def __call__(self, models: Sequence[str]) -> float:
+        return float(sum(self._costs[model] for model in models))
+
+
+def _left_out_singles(heads: Heads, limits: Limits) -> list[LogProbabilities]:
+    """Predictions of each domain by the model that is best in the other domains."""
+    models = [model for model in heads.alone if limits.allow([model], heads.milliseconds)]
+    likelihoods = np.array(
+        [
+            [likelihood_of_labels(p, y) for p, y in zip(p_of, heads.labels, strict=True)]
+            for p_of in (heads.alone[model].out_of_fold for model in models)
+        ]
+    )
+    result = []
+    for at in range(len(heads.labels)):
+        best = models[int(np.delete(likelihoods, at, axis=1).mean(axis=1).argmax())]
+        result.append(heads.alone[best].out_of_fold[at])
+    return result
+
+
+def _left_out_columns(
+    training: FeatureSource, columns: Sequence[Columns], device: str | None
+) -> list[LogProbabilities]:
+    """Predictions of each domain by a head of its columns trained on the other domains."""
+    paths: list[LogProbabilities] = []
+    samples = None
+    for at, chosen in enumerate(columns):
+        if samples is None or chosen is not columns[at - 1]:
+            samples = chosen.samples(training, training.domains)
+        paths += left_out_paths(samples, len(training.classes), [{at}], device=device)
+    labels = [training.labels(domain) for domain in training.domains]
+    setting = accurate_setting(paths, labels)
+    return [path[setting] for path in paths]
+
+
+def _selections_without(training: FeatureSource, number: int, device: str | None) -> list[Columns]:
+    """As many features as a selection has, chosen without each of the domains."""
+    models = sorted(training.models)
+    result = []
+    for left_out in training.domains:
+        others = sorted(domain for domain in training.domains if domain != left_out)
+        total = contributions(training, models, others, device=device).total
+        mask = np.zeros(len(total), np.bool_)
+        mask[np.argsort(-total, kind="stable")[:number]] = True
+        result.append(Columns.by_mask(training, models, mask))
+    return result
+
+
+def _correct(
+    predictions: Sequence[NDArray[np.floating]], labels: Sequence[NDArray[np.int64]]
+) -> list[NDArray[np.bool_]]:
+    return [p.argmax(axis=1) == y for p, y in zip(predictions, labels, strict=True)]
+
+
+def require_choice(choice: str) -> None:
+    """Raise an InputError unless a choice is known."""
+    if choice not in ("auto", "single", "pool", "ensemble", "selection"):
+        raise InputError(
+            f"the choice must be one of auto, single, pool, ensemble, selection, got {choice!r}"
+        )

@@ -1,0 +1,156 @@
+"""Heads for deployment: trained on all domains, for columns of some models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.backend import to_numpy
+from oodzoo.combination.adaptation import STANDARDISED, ImageWeights, standardise, weigh_images
+from oodzoo.combination.heads import Head, Heads, Pool, choose_pool
+from oodzoo.combination.pool import Limits
+from oodzoo.combination.predictions import fit_kind
+from oodzoo.combination.target import pool_for_target, with_standardised_heads
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import FeatureSource, groups_of
+from oodzoo.features.target import Target
+from oodzoo.heads.adaptive import AdaptiveHead, weighted_mean_and_std
+from oodzoo.heads.linear import LinearHead, fit_head
+
+C_OF_A_POOL = 1.0
+"""Stands for the inverse regularisation strength of a pool, which has several."""
+
+
+@dataclass(frozen=True)
+class FinalHead:
+    """A linear head of columns of some models.
+
+    Attributes
+    ----------
+    columns : Columns
+    head : LinearHead
+    weights : dict of str to float
+        Weight of each model in a pool; empty for other heads.
+    adaptive : AdaptiveHead, optional
+        Head of the same columns that adapts to the images of a domain.
+    """
+
+    columns: Columns
+    head: LinearHead
+    weights: dict[str, float] = field(default_factory=dict)
+    adaptive: AdaptiveHead | None = None
+
+
+def fit_columns(source: FeatureSource, columns: Columns) -> FinalHead:
+    """Fit one head of columns."""
+    samples = columns.samples(source, source.domains)
+    groups = groups_of(source, source.domains)
+    return FinalHead(columns, fit_head(samples, len(source.classes), groups=groups))
+
+
+def fit_pool(
+    source: FeatureSource, heads: Heads, limits: Limits | None = None, *, device: str | None = None
+) -> FinalHead:
+    """Fit a pool, and with the same models a pool that adapts to the images of a domain."""
+    pool = choose_pool(heads, limits)
+    columns = Columns.all_of(source, pool.models)
+    base = _fit_members(source, heads, pool.members, columns, None)
+    weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
+    known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
+    candidates = with_standardised_heads(
+        source, replace(heads, candidates=known), pool.models, weights, device=device
+    )
+    adaptive = _adaptive(source, candidates, choose_pool(candidates), columns, base, weights)
+    return FinalHead(columns, base, _weights(pool), adaptive)
+
+
+def fit_pool_for_target(
+    source: FeatureSource,
+    heads: Heads,
+    target: Target,
+    limits: Limits | None = None,
+    *,
+    device: str | None = None,
+) -> FinalHead:
+    """Fit a pool for a target of which there are unlabelled images."""
+
+    def features(model: str) -> NDArray[np.float32]:
+        blocks = [to_numpy(block) for block in target.blocks(model)]
+        return np.concatenate(blocks).astype(np.float32, copy=False)
+
+    plain = choose_pool(heads, limits)
+    columns = Columns.all_of(source, plain.models)
+    base = _fit_members(source, heads, plain.members, columns, None)
+    together = np.concatenate([features(model) for model in plain.models], axis=1)
+    plain = replace(plain, test=np.log(np.maximum(base.probabilities(together), 1e-30)))
+    found = pool_for_target(source, heads, plain, features, limits, device=device)
+    models = tuple(dict.fromkeys([*found.pool.models, *plain.models]))
+    every = Columns.all_of(source, models)
+    base = _fit_members(source, heads, plain.members, every, None)
+    adaptive = _adaptive(source, found.heads, found.pool, every, base, found.weights)
+    weights = found.weights.target
+    if weights is None:
+        raise ValueError("the images of the target have no weights")
+    moments = [weighted_mean_and_std(features(model), weights) for model in models]
+    mean, std = (np.concatenate(parts) for parts in zip(*moments, strict=True))
+    return FinalHead(every, adaptive.for_domain(mean, std), _weights(found.pool), adaptive)
+
+
+def _weights(pool: Pool) -> dict[str, float]:
+    """The share of each model among the heads of a pool."""
+    heads = [head.model for head in pool.members]
+    return {model: heads.count(model) / len(heads) for model in pool.models}
+
+
+def _adaptive(
+    source: FeatureSource,
+    heads: Heads,
+    pool: Pool,
+    columns: Columns,
+    base: LinearHead,
+    weights: ImageWeights,
+) -> AdaptiveHead:
+    """The heads of a pool as one that adapts; the plain and the standardised ones add up."""
+    plain = [head for head in pool.members if head.kind != STANDARDISED]
+    standardised = [head for head in pool.members if head.kind == STANDARDISED]
+    size = len(pool.members)
+    return AdaptiveHead(
+        _fit_members(source, heads, plain, columns, None, size),
+        _fit_members(source, heads, standardised, columns, weights, size),
+        weights.confusion,
+        base,
+    )
+
+
+def _fit_members(
+    source: FeatureSource,
+    heads: Heads,
+    members: Sequence[Head],
+    columns: Columns,
+    weights: ImageWeights | None,
+    size: int | None = None,
+) -> LinearHead:
+    """Fit some heads of a pool of `size` heads on all domains, and add them up as one head."""
+    n_classes = len(source.classes)
+    size = size or len(members)
+    starts = _starts(columns)
+    total, bias = np.zeros((n_classes, len(columns))), np.zeros(n_classes)
+    for head in members:
+        samples = Columns.all_of(source, [head.model]).samples(source, source.domains)
+        if weights is not None:
+            samples = standardise(samples, weights.labelled)
+        kind = "logistic" if head.kind == STANDARDISED else head.kind
+        fitted = fit_kind(kind, samples, n_classes, heads.candidates[head].setting)
+        start = starts[head.model]
+        total[:, start : start + fitted.weights.shape[1]] += fitted.weights / size
+        bias += fitted.bias / size
+    return LinearHead(total, bias, C_OF_A_POOL)
+
+
+def _starts(columns: Columns) -> Mapping[str, int]:
+    """The first column of each model among the concatenated ones."""
+    sizes = [len(part) for part in columns.by_model.values()]
+    return dict(zip(columns.by_model, np.cumsum([0, *sizes[:-1]]).tolist(), strict=True))

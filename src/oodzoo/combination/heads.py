@@ -1,0 +1,140 @@
+"""All heads of all models on the same samples, and pools of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combination.pool import Limits, choose_members, pooled
+from oodzoo.combination.predictions import ALONE, POOLED, HeadPredictions, model_predictions
+from oodzoo.events import Progress
+from oodzoo.features.source import FeatureSource
+
+
+class Head(NamedTuple):
+    """A head of a model."""
+
+    model: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Predictions of heads for the training domains, out of fold, and for a test domain.
+
+    Attributes
+    ----------
+    domains : tuple of str
+        The training domains.
+    labels : list of arrays (n,)
+        The classes of the samples of each training domain.
+    alone : dict
+        Predictions of a logistic regression of each model, by name.
+    candidates : dict
+        Predictions of the heads that may be pooled.
+    milliseconds : dict
+        Time per image of each model; None if unknown.
+    """
+
+    domains: tuple[str, ...]
+    labels: list[NDArray[np.int64]]
+    alone: dict[str, HeadPredictions]
+    candidates: dict[Head, HeadPredictions]
+    milliseconds: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A pool of heads with equal weights, and its predictions.
+
+    Attributes
+    ----------
+    members : tuple of Head
+        The head with the largest share first.
+    out_of_fold : list of arrays (n, C)
+        Log-probabilities of the samples of each training domain.
+    test : array (n, C), optional
+        Those of the test domain.
+    """
+
+    members: tuple[Head, ...]
+    out_of_fold: list[NDArray[np.float64]]
+    test: NDArray[np.float64] | None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models of the members, each once."""
+        return tuple(dict.fromkeys(head.model for head in self.members))
+
+
+def predict_with_heads(
+    source: FeatureSource, *, device: str | None = None, progress: Progress | None = None
+) -> dict[str | None, Heads]:
+    """Predictions of all heads of all models, by test domain; None is for no test domain."""
+    found: dict[str, dict[str, dict[str | None, HeadPredictions]]] = {}
+    for number, model in enumerate(source.models):
+        found[model] = {
+            kind: model_predictions(source, model, kind, device=device) for kind in (*POOLED, ALONE)
+        }
+        if progress is not None:
+            progress(number + 1, len(source.models))
+    milliseconds = {model: source.facts(model).milliseconds for model in source.models}
+    result: dict[str | None, Heads] = {}
+    for test in found[source.models[0]][ALONE]:
+        domains = tuple(domain for domain in source.domains if domain != test)
+        result[test] = Heads(
+            domains,
+            [source.labels(domain) for domain in domains],
+            {model: kinds[ALONE][test] for model, kinds in found.items()},
+            {
+                Head(model, kind): kinds[kind][test]
+                for model, kinds in found.items()
+                for kind in POOLED
+            },
+            milliseconds,
+        )
+    return result
+
+
+def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
+    """Choose a pool on all training domains."""
+    every = range(len(heads.domains))
+    chosen = _members(heads, every, limits)
+    members = [heads.candidates[head] for head in chosen]
+    tests = [each.test for each in members if each.test is not None]
+    return Pool(
+        chosen,
+        [pooled(_stack(members, at)) for at in every],
+        pooled(np.stack(tests)) if len(tests) == len(members) else None,
+    )
+
+
+def left_out_pools(heads: Heads, limits: Limits | None = None) -> list[NDArray[np.float64]]:
+    """Log-probabilities of each training domain by a pool that was chosen without it."""
+    every = range(len(heads.domains))
+    result = []
+    for left_out in every:
+        chosen = _members(heads, [at for at in every if at != left_out], limits)
+        result.append(pooled(_stack([heads.candidates[head] for head in chosen], left_out)))
+    return result
+
+
+def _members(heads: Heads, domains: Sequence[int], limits: Limits | None) -> tuple[Head, ...]:
+    names = list(heads.candidates)
+    chosen = choose_members(
+        [_stack(heads.candidates.values(), at) for at in domains],
+        [heads.labels[at] for at in domains],
+        [head.model for head in names],
+        heads.milliseconds,
+        limits,
+    )
+    return tuple(names[at] for at in chosen)
+
+
+def _stack(heads: Iterable[HeadPredictions], at: int) -> NDArray[np.float32]:
+    """Out-of-fold predictions (M, n, C) of one training domain."""
+    return np.stack([head.out_of_fold[at] for head in heads])

@@ -1,0 +1,206 @@
+r"""Which heads to pool, from their out-of-fold predictions.
+
+A pool predicts the normalised geometric mean of the probabilities of its heads,
+
+.. math:: p(c\mid x) \propto \prod_k p_k(c\mid x)^{w_k}, \qquad \sum_k w_k = 1.
+
+Its heads are chosen by greedy forward selection with replacement [1]_: starting from nothing, the
+head is added that raises the likelihood of the labels most, in which all domains weigh alike; the
+best of the first 30 pools counts. The selection is repeated without each of the domains, and the
+*share* of a head is the mean of its weights.
+
+All chosen heads get the same weight. A few domains tell which heads are useful, but not how useful
+they are on another domain: there, equal weights are more accurate than estimated ones, as for
+forecasts in general [2]_.
+
+The logarithm of the pool is linear in those of its heads, so a pool of linear heads is a linear
+head of the concatenated features (:func:`~oodzoo.heads.linear.LinearHead`).
+
+References
+----------
+.. [1] Caruana, Niculescu-Mizil, Crew, Ksikes: Ensemble selection from libraries of models,
+   ICML 2004.
+.. [2] Smith, Wallis: A simple explanation of the forecast combination puzzle, Oxford Bulletin of
+   Economics and Statistics 71 (2009).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+
+Floats = NDArray[np.floating[Any]]
+Labels = NDArray[np.int64]
+
+ROUNDS = 30
+PATIENCE = 10
+"""The selection ends early after this many rounds without a better pool."""
+
+_BLOCK = 2**20
+"""Number of log-probabilities that are added up at a time."""
+
+LOWEST = -100.0
+"""Log-probabilities below this, such as those of classes that a head does not know, count as it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a combination; None means no limit.
+
+    Attributes
+    ----------
+    max_models : int, optional
+        Largest number of models.
+    max_ms : float, optional
+        Largest time per image in milliseconds, the sum over the models.
+    """
+
+    max_models: int | None = None
+    max_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_models is not None and self.max_models < 1:
+            raise InputError(f"max_models must be 1 or more, got {self.max_models}")
+        if self.max_ms is not None and not self.max_ms > 0:
+            raise InputError(
+                f"max_ms must be a positive number of milliseconds, got {self.max_ms!r}"
+            )
+
+    def allow(self, models: Sequence[str], milliseconds: dict[str, float | None]) -> bool:
+        """Whether these models together are within the limits; an unknown time is not."""
+        if self.max_models is not None and len(models) > self.max_models:
+            return False
+        if self.max_ms is None:
+            return True
+        times = [milliseconds[model] for model in models]
+        return sum(np.inf if ms is None else ms for ms in times) <= self.max_ms
+
+
+def choose_members(
+    predictions: Sequence[Floats],
+    labels: Sequence[Labels],
+    models: Sequence[str],
+    milliseconds: dict[str, float | None],
+    limits: Limits | None = None,
+) -> list[int]:
+    """Choose the heads of a pool.
+
+    Parameters
+    ----------
+    predictions : sequence of arrays (M, n, C)
+        For each domain the log-probabilities of its samples by M heads that have not seen it.
+    labels : sequence of arrays (n,)
+        For each domain the classes of its samples.
+    models : sequence of str
+        The model of each head.
+    milliseconds : dict
+        Time per image of each model; None if unknown.
+    limits : Limits, optional
+        Heads are taken in the order of their shares while the models are within the limits.
+
+    Returns
+    -------
+    list of int
+        Numbers of the chosen heads, the one with the largest share first.
+    """
+    limits = limits or Limits()
+    usable = [at for at, model in enumerate(models) if limits.allow([model], milliseconds)]
+    if not usable:
+        known = [ms for ms in milliseconds.values() if ms is not None]
+        fastest = f"the fastest takes {min(known):.4g} ms" if known else "no time is known"
+        raise InputError(
+            f"none of the {count(len(set(models)), 'model')} takes at most {limits.max_ms:g} ms "
+            f"per image ({fastest}); raise --max-ms"
+        )
+    shares = greedy_shares([each[usable] for each in predictions], labels)
+    chosen: list[int] = []
+    used: list[str] = []
+    for at in np.argsort(-shares, kind="stable"):
+        model = models[usable[at]]
+        more = used if model in used else [*used, model]
+        if shares[at] > 0 and limits.allow(more, milliseconds):
+            chosen.append(usable[at])
+            used = more
+    return chosen
+
+
+def greedy_shares(predictions: Sequence[Floats], labels: Sequence[Labels]) -> NDArray[np.float64]:
+    """Compute the share (M,) of each head: its mean weight without each of the domains.
+
+    Examples
+    --------
+    >>> y = np.array([0, 1, 0, 1])
+    >>> good, bad = np.log(np.eye(2)[y] * 0.8 + 0.1), np.log(np.full((4, 2), 0.5))
+    >>> greedy_shares([np.stack([bad, good])] * 2, [y, y]).tolist()
+    [0.0, 1.0]
+    """
+    tables = [np.maximum(each, LOWEST).astype(np.float32) for each in predictions]
+    known = [each.max(axis=0) > LOWEST for each in tables]  # classes that some head knows
+    rows = [np.take_along_axis(k, y[:, None], 1)[:, 0] for k, y in zip(known, labels, strict=True)]
+    kept = [(t[:, r], y[r]) for t, r, y in zip(tables, rows, labels, strict=True) if r.any()]
+    if len(kept) < 2:
+        return _greedy_weights(kept) if kept else np.full(len(tables[0]), 1 / len(tables[0]))
+    without = [kept[:at] + kept[at + 1 :] for at in range(len(kept))]
+    shares: NDArray[np.float64] = np.mean([_greedy_weights(each) for each in without], axis=0)
+    return shares
+
+
+def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.float64]:
+    """Weights (M,) of the best pool among the first `ROUNDS` of the greedy selection."""
+    n_heads = len(domains[0][0])
+    sums = [np.zeros(table.shape[1:], np.float32) for table, _ in domains]
+    counts, best, best_value, best_size = np.zeros(n_heads), np.zeros(n_heads), -np.inf, 0
+    for size in range(1, ROUNDS + 1):
+        values = np.zeros(n_heads)
+        for total, (table, labels) in zip(sums, domains, strict=True):
+            values += _likelihoods_with(total, table, labels, size)
+        added = int(values.argmax())
+        counts[added] += 1
+        for total, (table, _) in zip(sums, domains, strict=True):
+            total += table[added]
+        if values[added] > best_value:
+            best_value, best, best_size = values[added], counts.copy(), size
+        elif size >= best_size + PATIENCE:
+            break
+    weights: NDArray[np.float64] = best / best.sum()
+    return weights
+
+
+def _likelihoods_with(
+    total: Floats, table: Floats, labels: Labels, size: int
+) -> NDArray[np.float64]:
+    """Likelihood (M,) of the labels by pools of `size` heads, if each head is the last one."""
+    rows = np.arange(len(labels))
+    step = max(1, _BLOCK // total.size)
+    found = []
+    for start in range(0, len(table), step):
+        outputs = (table[start : start + step] + total) / np.float32(size)
+        correct = outputs[:, rows, labels]
+        highest = outputs.max(axis=2)
+        outputs -= highest[:, :, None]
+        np.exp(outputs, out=outputs)
+        found.append((correct - highest - np.log(outputs.sum(axis=2))).mean(axis=1))
+    return np.concatenate(found).astype(np.float64)
+
+
+def likelihood_of_labels(log_probabilities: Floats, labels: Labels) -> float:
+    """Mean log-probability of the labels, after normalisation."""
+    log_probabilities = np.maximum(log_probabilities, LOWEST, dtype=np.float64)
+    correct = log_probabilities[np.arange(len(labels)), labels]
+    # nothing is below LOWEST, so that this does not underflow; logsumexp takes ten times as long
+    return float(np.mean(correct - np.log(np.exp(log_probabilities).sum(axis=1))))
+
+
+def pooled(predictions: Floats) -> NDArray[np.float64]:
+    """Log-probabilities (n, C) of a pool of heads (M, n, C) with equal weights."""
+    total = np.mean(predictions, axis=0, dtype=np.float64)
+    pool: NDArray[np.float64] = total - logsumexp(total, axis=1, keepdims=True)
+    return pool

@@ -1,0 +1,175 @@
+"""Predictions of the heads of a model for domains that they have not seen.
+
+For each test domain, and for none, the heads of a model are trained on the other domains. Their
+*out-of-fold* predictions of a training domain are those of heads trained without it. These choose
+the regularisation of each head, and later the heads of a pool; all domains weigh alike. They are
+computed once and kept in the store.
+
+A head that is used alone has the regularisation that :func:`~oodzoo.heads.linear.fit_head` chooses,
+by accuracy. In a pool, probabilities matter, and it is chosen by the likelihood of the labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.features.columns import Columns, Samples
+from oodzoo.features.source import FeatureSource
+from oodzoo.heads.linear import LinearHead, fit_head
+from oodzoo.heads.paths import C_GRID, label_likelihood, left_out_paths, singles_and_pairs
+from oodzoo.heads.ridge import SETTINGS, fit_ridge_head, left_out_ridges
+
+POOLED = ("logistic", "ridge")
+"""Kinds of heads in a pool."""
+
+ALONE = "alone"
+"""The kind of a logistic regression that is used alone."""
+
+LogProbabilities = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class HeadPredictions:
+    """Predictions of one head.
+
+    Attributes
+    ----------
+    setting : int
+        Position of its regularisation among those tried.
+    out_of_fold : list of arrays (n, C)
+        Log-probabilities of the samples of each training domain, by heads trained without it.
+    test : array (n, C), optional
+        Those of the test domain, by the head trained on all training domains.
+    """
+
+    setting: int
+    out_of_fold: list[LogProbabilities]
+    test: LogProbabilities | None = None
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of head: how to predict left-out domains with all settings, and how to fit one."""
+
+    paths: Callable[..., list[LogProbabilities]]
+    fit: Callable[[Samples, int, int], LinearHead]
+
+
+_KINDS = {
+    "logistic": Kind(left_out_paths, lambda samples, n, at: fit_head(samples, n, C=C_GRID[at])),
+    ALONE: Kind(left_out_paths, lambda samples, n, at: fit_head(samples, n, C=C_GRID[at])),
+    "ridge": Kind(
+        left_out_ridges, lambda samples, n, at: fit_ridge_head(samples, n, *SETTINGS[at])
+    ),
+}
+
+
+def fit_kind(kind: str, samples: Samples, n_classes: int, setting: int) -> LinearHead:
+    """Fit a head of a kind with one of its settings."""
+    return _KINDS[kind].fit(samples, n_classes, setting)
+
+
+def model_predictions(
+    source: FeatureSource, model: str, kind: str, *, device: str | None = None
+) -> dict[str | None, HeadPredictions]:
+    """Predictions of one kind of head of a model for each test domain; None is for no test domain.
+
+    With two domains there is no test domain: one domain cannot be split into training domains.
+    Domains are in the order of the source, without the test domain.
+    """
+    domains = source.domains
+    tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
+
+    def compute() -> dict[str, NDArray[Any]]:
+        samples = Columns.all_of(source, [model]).samples(source, domains)
+        found = predict_left_out(samples, len(source.classes), path, device=device)
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, predictions in found.items():
+            for number, each in enumerate(predictions):
+                arrays[f"{name} {number} setting"] = np.array(each.setting)
+                arrays[f"{name} {number} out-of-fold"] = np.concatenate(each.out_of_fold)
+                if each.test is not None:
+                    arrays[f"{name} {number} test"] = each.test
+        return arrays
+
+    path = "ridge" if kind == "ridge" else "logistic"
+    arrays = source.cached("heads", [model], compute, settings=f"{path} {C_GRID} {SETTINGS}")
+    result = {}
+    for number, test in enumerate(tests):
+        sizes = [len(source.labels(domain)) for domain in domains if domain != test]
+        result[test] = HeadPredictions(
+            int(arrays[f"{kind} {number} setting"]),
+            np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
+            arrays.get(f"{kind} {number} test"),
+        )
+    return result
+
+
+def predict_left_out(
+    samples: Samples, n_classes: int, path: str, *, device: str | None = None
+) -> dict[str, list[HeadPredictions]]:
+    """Predictions without a test domain, then for each domain as the test domain.
+
+    `samples` are of domains numbered from 0; `path` is "logistic" or "ridge". A logistic
+    regression is returned as two kinds, in a pool and alone. A head trained without two domains
+    serves both.
+    """
+    numbers = np.unique(samples.domains).tolist()
+    sets = singles_and_pairs(numbers) if len(numbers) > 2 else [frozenset({n}) for n in numbers]
+    found = _KINDS[path].paths(samples, n_classes, sets, device=device)
+    paths = dict(zip(sets, found, strict=True))
+
+    def left_out(domain: int, test: int | None) -> LogProbabilities:
+        """Log-probabilities (settings, n, C) of a domain by heads trained without both."""
+        some = frozenset({domain} if test is None else {domain, test})
+        among = samples.domains[np.isin(samples.domains, list(some))]
+        return paths[some][:, among == domain]
+
+    rules = {path: best_setting} | ({ALONE: accurate_setting} if path == "logistic" else {})
+    result: dict[str, list[HeadPredictions]] = {name: [] for name in rules}
+    for test in [None, *(numbers if len(numbers) > 2 else ())]:
+        training = [number for number in numbers if number != test]
+        each = [left_out(domain, test) for domain in training]
+        labels = [samples.labels[samples.domains == domain] for domain in training]
+        for name, rule in rules.items():
+            at = rule(each, labels)
+            unseen = None if test is None else paths[frozenset({test})][at]
+            result[name].append(HeadPredictions(at, [some[at] for some in each], unseen))
+    return result
+
+
+def best_setting(
+    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
+) -> int:
+    """Position of the setting with the highest likelihood of the labels.
+
+    `predictions` are those of each domain, (settings, n, C).
+    """
+    return int(_likelihoods(predictions, labels).argmax())
+
+
+def accurate_setting(
+    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
+) -> int:
+    """Of the settings within a standard error of the most accurate one, that of best likelihood."""
+    accuracies = np.mean(
+        [(p.argmax(axis=2) == y).mean(axis=1) for p, y in zip(predictions, labels, strict=True)],
+        axis=0,
+    )
+    best = accuracies.max()
+    error = np.sqrt(best * (1 - best) / sum(map(len, labels)))
+    close = accuracies >= best - error - 1e-9
+    return int(np.where(close, _likelihoods(predictions, labels), -np.inf).argmax())
+
+
+def _likelihoods(
+    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
+) -> NDArray[np.float64]:
+    each = [label_likelihood(p, y) for p, y in zip(predictions, labels, strict=True)]
+    means: NDArray[np.float64] = np.mean(each, axis=0)
+    return means
