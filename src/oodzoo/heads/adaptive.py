@@ -12,8 +12,8 @@ weight :math:`\sum_c p_{ic}\,\pi_{0c}/\pi_c`, with which the classes weigh as in
 
 The mixture :math:`\pi` of the domain is estimated from the mean predicted probabilities b. If row c
 of A has the mean probabilities that are predicted for images of class c, the expectation of b is
-:math:`A^\top\pi` (Lipton et al. 2018). A differs between domains and can be nearly singular, so the estimate is a
-compromise with the reference mixture:
+:math:`A^\top\pi` (Lipton et al. 2018). A differs between domains and can be nearly singular, so
+the estimate is a compromise with the reference mixture:
 
 .. math:: \min_\pi\; \frac{\lVert b - A^\top\pi\rVert^2}{\text{noise}}
    + \frac{\lVert\pi - \pi_0\rVert^2}{\text{prior}}.
