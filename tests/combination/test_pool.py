@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from tests.combination.data import predicted
 from tests.oracles import combination as oracle
 
 from oodzoo.combination.pool import (
+    GreedyShares,
     Limits,
-    choose_members,
-    greedy_shares,
+    PoolChooser,
     likelihood_of_labels,
     pooled,
 )
@@ -29,6 +30,20 @@ ABOUT = 0.05
 
 MODELS = ["a", "a", "b", "b", "c", "c"]
 TIMES: dict[str, float | None] = {"a": 1.0, "b": 2.5, "c": None}
+
+
+def greedy_shares(tables: Any, labels: Any) -> NDArray[np.float64]:
+    return GreedyShares(tables, labels).of()
+
+
+def choose_members(
+    tables: Any,
+    labels: Any,
+    models: list[str],
+    times: dict[str, float | None],
+    limits: Limits | None = None,
+) -> list[int]:
+    return PoolChooser(tables, labels, models, times, limits).choose()
 
 
 def literal(tables: Any, labels: Any) -> list[float]:

@@ -115,24 +115,30 @@ def _most_likely(settings: Sequence[int], paths: Sequence[Floats], labels: Seque
 
 
 def recommended(correct: Mapping[str, Sequence[Sequence[bool]]], costs: Mapping[str, float]) -> str:
-    """The cheapest whose loss of accuracy is within the standard error of the difference."""
-    accuracies = {
-        name: sum(sum(each) / len(each) for each in domains) / len(domains)
-        for name, domains in correct.items()
-    }
-    best = max(accuracies, key=lambda name: accuracies[name])
+    """The pool or what is better between domains; then the cheapest that is close everywhere."""
+
+    def accuracies(name: str) -> list[float]:
+        return [sum(each) / len(each) for each in correct[name]]
+
+    best = max(correct, key=lambda name: sum(accuracies(name)))
+    gains = [a - b for a, b in zip(accuracies(best), accuracies("pool"), strict=True)]
+    mean, error = sum(gains) / len(gains), math.inf
+    if len(gains) > 1:
+        variance = sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
+        error = math.sqrt(variance / len(gains))
+    if mean <= error:
+        best = "pool"
     close = []
     for name, domains in correct.items():
-        means, variances = [], []
+        everywhere = True
         for mine, theirs in zip(domains, correct[best], strict=True):
             gaps = [int(b) - int(a) for a, b in zip(mine, theirs, strict=True)]
-            mean = sum(gaps) / len(gaps)
-            means.append(mean)
-            variances.append(sum((gap - mean) ** 2 for gap in gaps) / len(gaps) / len(gaps))
-        error = math.sqrt(sum(variances)) / len(domains)
-        if sum(means) / len(means) <= error:
+            gap = sum(gaps) / len(gaps)
+            spread = math.sqrt(sum((each - gap) ** 2 for each in gaps) / len(gaps))
+            everywhere = everywhere and gap <= spread / math.sqrt(len(gaps)) + 1e-12
+        if everywhere:
             close.append(name)
-    return min(close, key=lambda name: costs[name])
+    return min(close, key=lambda name: (costs[name], name != best))
 
 
 def standardised(X: Floats, weights: Sequence[float]) -> Floats:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.pool import Limits, choose_members, pooled
+from oodzoo.combination.pool import Limits, PoolChooser, pooled
 from oodzoo.combination.predictions import ALONE, POOLED, HeadPredictions, model_predictions
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
@@ -102,37 +102,36 @@ def predict_with_heads(
 
 def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
     """Choose a pool on all training domains."""
-    every = range(len(heads.domains))
-    chosen = _members(heads, every, limits)
+    names = list(heads.candidates)
+    chosen = tuple(names[at] for at in _chooser(heads, limits).choose())
     members = [heads.candidates[head] for head in chosen]
     tests = [each.test for each in members if each.test is not None]
     return Pool(
         chosen,
-        [pooled(_stack(members, at)) for at in every],
+        [pooled(_stack(members, at)) for at in range(len(heads.domains))],
         pooled(np.stack(tests)) if len(tests) == len(members) else None,
     )
 
 
 def left_out_pools(heads: Heads, limits: Limits | None = None) -> list[NDArray[np.float64]]:
     """Log-probabilities of each training domain by a pool that was chosen without it."""
+    chooser, predictions = _chooser(heads, limits), list(heads.candidates.values())
     every = range(len(heads.domains))
     result = []
     for left_out in every:
-        chosen = _members(heads, [at for at in every if at != left_out], limits)
-        result.append(pooled(_stack([heads.candidates[head] for head in chosen], left_out)))
+        chosen = chooser.choose([at for at in every if at != left_out])
+        result.append(pooled(_stack([predictions[at] for at in chosen], left_out)))
     return result
 
 
-def _members(heads: Heads, domains: Sequence[int], limits: Limits | None) -> tuple[Head, ...]:
-    names = list(heads.candidates)
-    chosen = choose_members(
-        [_stack(heads.candidates.values(), at) for at in domains],
-        [heads.labels[at] for at in domains],
-        [head.model for head in names],
+def _chooser(heads: Heads, limits: Limits | None) -> PoolChooser:
+    return PoolChooser(
+        [_stack(heads.candidates.values(), at) for at in range(len(heads.domains))],
+        heads.labels,
+        [head.model for head in heads.candidates],
         heads.milliseconds,
         limits,
     )
-    return tuple(names[at] for at in chosen)
 
 
 def _stack(heads: Iterable[HeadPredictions], at: int) -> NDArray[np.float32]:

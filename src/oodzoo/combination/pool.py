@@ -84,14 +84,8 @@ class Limits:
         return sum(np.inf if ms is None else ms for ms in times) <= self.max_ms
 
 
-def choose_members(
-    predictions: Sequence[Floats],
-    labels: Sequence[Labels],
-    models: Sequence[str],
-    milliseconds: dict[str, float | None],
-    limits: Limits | None = None,
-) -> list[int]:
-    """Choose the heads of a pool.
+class PoolChooser:
+    """Chooses the heads of pools from predictions that are given once.
 
     Parameters
     ----------
@@ -105,52 +99,92 @@ def choose_members(
         Time per image of each model; None if unknown.
     limits : Limits, optional
         Heads are taken in the order of their shares while the models are within the limits.
-
-    Returns
-    -------
-    list of int
-        Numbers of the chosen heads, the one with the largest share first.
     """
-    limits = limits or Limits()
-    usable = [at for at, model in enumerate(models) if limits.allow([model], milliseconds)]
-    if not usable:
-        known = [ms for ms in milliseconds.values() if ms is not None]
+
+    def __init__(
+        self,
+        predictions: Sequence[Floats],
+        labels: Sequence[Labels],
+        models: Sequence[str],
+        milliseconds: dict[str, float | None],
+        limits: Limits | None = None,
+    ) -> None:
+        self._limits = limits or Limits()
+        self._models, self._milliseconds = models, milliseconds
+        self._usable = [
+            at for at, model in enumerate(models) if self._limits.allow([model], milliseconds)
+        ]
+        if not self._usable:
+            raise InputError(self._none_within())
+        self._shares = GreedyShares([each[self._usable] for each in predictions], labels)
+
+    def choose(self, domains: Sequence[int] | None = None) -> list[int]:
+        """Numbers of the heads chosen on some domains or all, the one with the largest share first.
+
+        `domains` are positions among those given.
+        """
+        shares = self._shares.of(domains)
+        chosen: list[int] = []
+        used: list[str] = []
+        for at in np.argsort(-shares, kind="stable"):
+            model = self._models[self._usable[at]]
+            more = used if model in used else [*used, model]
+            if shares[at] > 0 and self._limits.allow(more, self._milliseconds):
+                chosen.append(self._usable[at])
+                used = more
+        return chosen
+
+    def _none_within(self) -> str:
+        known = [ms for ms in self._milliseconds.values() if ms is not None]
         fastest = f"the fastest takes {min(known):.4g} ms" if known else "no time is known"
-        raise InputError(
-            f"none of the {count(len(set(models)), 'model')} takes at most {limits.max_ms:g} ms "
-            f"per image ({fastest}); raise --max-ms"
+        return (
+            f"none of the {count(len(set(self._models)), 'model')} takes at most "
+            f"{self._limits.max_ms:g} ms per image ({fastest}); raise --max-ms"
         )
-    shares = greedy_shares([each[usable] for each in predictions], labels)
-    chosen: list[int] = []
-    used: list[str] = []
-    for at in np.argsort(-shares, kind="stable"):
-        model = models[usable[at]]
-        more = used if model in used else [*used, model]
-        if shares[at] > 0 and limits.allow(more, milliseconds):
-            chosen.append(usable[at])
-            used = more
-    return chosen
 
 
-def greedy_shares(predictions: Sequence[Floats], labels: Sequence[Labels]) -> NDArray[np.float64]:
-    """Compute the share (M,) of each head: its mean weight without each of the domains.
+class GreedyShares:
+    """Shares of heads: their mean weights in greedy selections without each of some domains.
+
+    Selections are remembered: leaving out two domains, one after the other, gives the same one in
+    either order. Parameters are as in :class:`PoolChooser`.
 
     Examples
     --------
     >>> y = np.array([0, 1, 0, 1])
     >>> good, bad = np.log(np.eye(2)[y] * 0.8 + 0.1), np.log(np.full((4, 2), 0.5))
-    >>> greedy_shares([np.stack([bad, good])] * 2, [y, y]).tolist()
+    >>> GreedyShares([np.stack([bad, good])] * 2, [y, y]).of().tolist()
     [0.0, 1.0]
     """
-    tables = [np.maximum(each, LOWEST).astype(np.float32) for each in predictions]
-    known = [each.max(axis=0) > LOWEST for each in tables]  # classes that some head knows
-    rows = [np.take_along_axis(k, y[:, None], 1)[:, 0] for k, y in zip(known, labels, strict=True)]
-    kept = [(t[:, r], y[r]) for t, r, y in zip(tables, rows, labels, strict=True) if r.any()]
-    if len(kept) < 2:
-        return _greedy_weights(kept) if kept else np.full(len(tables[0]), 1 / len(tables[0]))
-    without = [kept[:at] + kept[at + 1 :] for at in range(len(kept))]
-    shares: NDArray[np.float64] = np.mean([_greedy_weights(each) for each in without], axis=0)
-    return shares
+
+    def __init__(self, predictions: Sequence[Floats], labels: Sequence[Labels]) -> None:
+        self._n_heads = len(predictions[0])
+        self._domains: dict[int, tuple[Floats, Labels]] = {}
+        for number, (each, y) in enumerate(zip(predictions, labels, strict=True)):
+            table = np.maximum(each, LOWEST).astype(np.float32)
+            known = table.max(axis=0) > LOWEST  # classes that some head knows
+            rows = known[np.arange(len(y)), y]
+            if rows.any():
+                self._domains[number] = (table[:, rows], y[rows])
+        self._found: dict[frozenset[int], NDArray[np.float64]] = {}
+
+    def of(self, domains: Sequence[int] | None = None) -> NDArray[np.float64]:
+        """Compute the share (M,) of each head, from some domains or all."""
+        wanted = self._domains if domains is None else domains
+        usable = frozenset(number for number in wanted if number in self._domains)
+        if not usable:
+            return np.full(self._n_heads, 1 / self._n_heads)
+        if len(usable) == 1:
+            return self._weights(usable)
+        shares: NDArray[np.float64] = np.mean(
+            [self._weights(usable - {number}) for number in sorted(usable)], axis=0
+        )
+        return shares
+
+    def _weights(self, domains: frozenset[int]) -> NDArray[np.float64]:
+        if domains not in self._found:
+            self._found[domains] = _greedy_weights([self._domains[at] for at in sorted(domains)])
+        return self._found[domains]
 
 
 def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.float64]:

@@ -181,6 +181,13 @@ class Recommended:
     choices: dict[str, str]
     estimates: dict[str, float]
 
+    def __post_init__(self) -> None:
+        for choice in (self.choice, *self.choices.values()):
+            if choice not in CHOICES:
+                raise ValueError(f"a choice must be one of {', '.join(CHOICES)}, got {choice!r}")
+        if self.choices.keys() != self.domains.keys():
+            raise ValueError("the choices and the accuracies must be of the same domains")
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document."""
         document: dict[str, Any] = msgspec.to_builtins(self)
@@ -371,6 +378,7 @@ def described(choice: str, models: Sequence[str]) -> str:
         "pool": f"a pool of heads of {number}",
         "ensemble": f"all features of {number}",
         "selection": f"the features selected from {number}",
+        "named": f"all features of {number}",
     }[choice]
 
 
