@@ -55,6 +55,8 @@ def test_method_of_the_paper(run: Run, tmp_path: Path) -> None:
     counts = [entry["n_selected"] for entry in document["per_class"].values()]
     assert counts == selector.target_support_.sum(axis=1).tolist()
     assert run("select", folder, *options, "--threshold", "0").document["n_selected"] == 12
+    ranked = run("select", folder, "--method", "paper", "--json").document["models"]
+    assert ranked == ["good", "fair", "noise"]  # the best three, not in the order of the store
     outcome = run("select", folder, "--method", "paper")
     assert " of 16 features (" in outcome.out
     assert "each for at least one class" in outcome.out

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from tests.oracles import contributions as oracle
 
 from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.selection import consistent, contributions
 from oodzoo.selection.select import Selection, select_features
@@ -180,9 +181,13 @@ def test_a_part_of_many_samples_decides(monkeypatch: pytest.MonkeyPatch) -> None
     found = selected(features, y, domains)
     for model in features:
         assert np.array_equal(found.columns.by_model[model], expected.columns.by_model[model])
-    # Without one of the domains there are fewer samples, of which a larger part decides.
-    monkeypatch.setattr(contributions, "MAX_SAMPLES", 300)
-    assert selected(features, y, domains).numbers_tried != found.numbers_tried
+    source = ArraySource(features, y, domains)
+    columns = Columns.all_of(source, ["noise", "specific"])
+    samples = consistent.thinned_samples(columns, source, source.domains)
+    both = np.hstack([part["noise"], part["specific"]]).astype(np.float32)
+    assert np.array_equal(samples.features, both)
+    assert np.array_equal(samples.labels, y[rows])
+    assert np.array_equal(np.array(source.domains)[samples.domains], domains[rows])
 
 
 def test_one_domain() -> None:

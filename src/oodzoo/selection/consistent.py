@@ -87,7 +87,7 @@ def _likelihoods(
         rank = np.empty(len(total), np.int64)
         rank[_order(total)] = np.arange(len(total))
         columns = Columns.by_mask(source, models, rank < max(numbers))
-        samples = _thinned_samples(columns, source, domains)
+        samples = thinned_samples(columns, source, domains)
         rank = rank[rank < max(numbers)]
         labels = samples.labels[samples.domains == left_out]
         table = np.empty((len(shares), len(C_GRID)))
@@ -102,7 +102,7 @@ def _likelihoods(
     return best
 
 
-def _thinned_samples(columns: Columns, source: FeatureSource, domains: Sequence[str]) -> Samples:
+def thinned_samples(columns: Columns, source: FeatureSource, domains: Sequence[str]) -> Samples:
     """Samples of some columns: all, or a part of many."""
     samples = columns.samples(source, domains)
     sizes = [len(source.labels(domain)) for domain in domains]
