@@ -47,3 +47,16 @@ def linear_problem(seed: int, n: int, d: int, n_targets: int) -> tuple[Floats, F
     Y = X @ weights + rng.normal(size=(n, n_targets))
     start: Floats = np.linalg.solve(X.T @ X + np.eye(d), X.T @ Y).astype(np.float64)
     return X, Y, start
+
+
+def two_models() -> Arrays:
+    """Two models on 3 domains x 60 images; one feature of each is the same, six are noise."""
+    rng = np.random.default_rng(0)
+    y = np.tile([0, 1, 2], 60)
+    domains = np.repeat(["a", "b", "c"], 60)
+    good = np.eye(3)[y] + 0.1 * rng.normal(size=(180, 3))
+    features = {
+        "one": np.concatenate([good, rng.normal(size=(180, 4))], axis=1),
+        "two": np.concatenate([rng.normal(size=(180, 2)), good[:, :1]], axis=1),
+    }
+    return features, y, domains
