@@ -17,7 +17,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from ranking_quality import Sampled
+from ranking_quality import Sampled  # type: ignore[import-not-found]
 
 import oodzoo
 from oodzoo.features.source import FeatureSource, StoreSource
@@ -49,10 +49,13 @@ def differences(source: FeatureSource) -> tuple[dict[str, float], float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("stores", nargs="+", type=Path)
+    parser.add_argument("stores", nargs="*", type=Path)
     parser.add_argument("--per-cell", type=int)
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
+    if not options.stores:
+        print("no store given: nothing to measure")
+        return
     columns, oracles = {}, []
     for path in options.stores:
         source: FeatureSource = StoreSource(oodzoo.FeatureStore(path))

@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("stores", nargs="+", type=Path, metavar="STORE")
+    parser.add_argument("stores", nargs="*", type=Path, metavar="STORE")
     parser.add_argument("--images-per-class", type=int, metavar="N")
     parser.add_argument("--draws", type=int, default=2, help="random sets of features")
     options = parser.parse_args()
