@@ -26,18 +26,23 @@ def test_json(run: Run, tmp_path: Path) -> None:
     document = run("evaluate", store, "--top-k", "1,3", "--json").document
     assert document["domains"] == ["d0", "d1", "d2", "d3"]
     assert (document["protocol"], document["score"], document["top_k"]) == ("fast", "unseen", 3)
-    rows = [document[name] for name in ("single", "ensemble", "selection")]
-    for row in [*rows, *document["baselines"].values()]:
+    for name in ("single", "pool", "ensemble", "selection", *document["baselines"]):
+        row = document[name]
         assert set(row) == {
             "average", "domains", "balanced", "calibration_error", "error", "models", "n_features",
-            "trials",
+            "trials", "milliseconds", "parameters",
         }  # fmt: skip
         for part in (row, row["balanced"], row["calibration_error"]):
             assert part["average"] == pytest.approx(np.mean(list(part["domains"].values())))
             assert 0 <= part["average"] <= 100
     assert 0 < document["feature_ratio"]["average"] <= 1
-    assert {"random_features", "oracle", "best_by_logme"} <= set(document["baselines"])
-    oracle_row = document["baselines"]["oracle"]["domains"]
+    names = {"random_features", "oracle", "paper_selection", "best_by_logme"}
+    assert names <= set(document["baselines"])
+    recommended = document["recommended"]
+    measured = [document[recommended["choices"][d]]["domains"][d] for d in document["domains"]]
+    assert list(recommended["domains"].values()) == measured
+    assert recommended["average"] == pytest.approx(np.mean(measured))
+    oracle_row = document["oracle"]["domains"]
     assert all(oracle_row[d] >= document["single"]["domains"][d] for d in oracle_row)
     assert len(document["ablation"]) == 2
 
@@ -47,16 +52,43 @@ def test_tables_fit_80_columns(run: Run, tmp_path: Path) -> None:
     named = np.char.add(domains, " has a very long name of its own")
     store = stored(tmp_path, features, y, named)
     options = ("--trials", "2", "--peers", "sfda,knn")
-    code, out, err = run("evaluate", store, *options)
+    code, out, _ = run("evaluate", store, *options)
     assert code == 0
     lines = out.splitlines()
     table = [line for line in lines if "%" not in line or line.startswith("accuracy")]
     assert all(len(line.rstrip()) <= 80 for line in table)
-    for name in ("Single", "Ensemble", "F. Selection", "F. Ratio", "random features", "oracle",
-                 "best by sfda", "best by knn"):  # fmt: skip
+    for name in ("Single", "Pool", "Ensemble", "F. Selection", "F. Ratio", "random features",
+                 "oracle", "paper selection", "best by sfda", "best by knn"):  # fmt: skip
         assert any(line.startswith(name) for line in lines)
-    assert "Standard error of its average over 2 trials" in out
-    assert "training on random features" in err
+    assert "Standard error of the average of F. Selection over 2 trials" in out
+
+
+def test_target_images(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo())
+    outcome = run("evaluate", store, "--with-target", "--no-baselines")
+    assert outcome.code == 0, outcome.err
+    assert any(line.startswith("Pool + target") for line in outcome.out.splitlines())
+    document = run("evaluate", store, "--with-target", "--no-baselines", "--json").document
+    assert set(document["with_target"]) == {"pool"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--max-models", "0"), "max_models must be 1 or more, got 0"),
+        (("--max-ms", "0"), "max_ms must be a positive number of milliseconds, got 0.0"),
+        (("--max-ms", "3"), "takes at most 3 ms per image (no time is known); raise --max-ms"),
+    ],
+)
+def test_limits(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    assert words in run("evaluate", stored(tmp_path, *zoo()), *options).complaint
+
+
+def test_at_most_one_model(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo())
+    document = run("evaluate", store, "--max-models", "1", "--no-baselines", "--json").document
+    assert len(document["recommended"]["models"]) == 1
+    assert all(len(models) == 1 for models in document["pool"]["models"].values())
 
 
 def test_number_of_models_chosen_on_the_training_domains(run: Run, tmp_path: Path) -> None:

@@ -190,6 +190,12 @@ def test_of_two_domains_nothing_is_estimated() -> None:
     assert len(found.selection)
 
 
+def test_a_pool_is_recommended_without_a_comparison(source: ArraySource, heads: Heads) -> None:
+    found = decide(source, ORDER, heads, top_k=2, compare=False)
+    assert (found.recommended, found.estimates) == ("pool", {})
+    assert found.pool.members == choose_pool(heads).members
+
+
 def test_a_class_that_only_one_domain_has() -> None:
     features, y, domains = zoo(n=18, n_domains=3)
     y[np.flatnonzero(domains == "d1")[:4]] = 3

@@ -41,7 +41,7 @@ def test_all_heads_of_all_models(source: ArraySource, found: dict[str | None, He
         assert heads.milliseconds == dict.fromkeys(source.models)
     expected = model_predictions(source, "good", "ridge")["d2"]
     mine = found["d2"].candidates[Head("good", "ridge")]
-    np.testing.assert_array_equal(mine.test, expected.test)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(mine.test, expected.test)
     alone = model_predictions(source, "good", ALONE)["d2"]
     np.testing.assert_array_equal(found["d2"].alone["good"].out_of_fold[1], alone.out_of_fold[1])
 

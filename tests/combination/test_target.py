@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tests.combination.data import small
+from tests.combination.data import present, small
 from tests.evaluation.data import zoo
 
 from oodzoo.combination.adaptation import STANDARDISED, standardised_predictions, weigh_images
@@ -48,11 +48,10 @@ def test_standardised_heads_are_candidates() -> None:
     heads = predict_with_heads(source)[TEST]
     plain = choose_pool(heads)
     found = pooled(source, heads)
-    assert plain.test is not None
     expected = weigh_images(
-        [np.exp(each) for each in plain.out_of_fold], heads.labels, np.exp(plain.test)
+        [np.exp(each) for each in plain.out_of_fold], heads.labels, np.exp(present(plain.test))
     )
-    np.testing.assert_array_equal(found.weights.target, expected.target)
+    np.testing.assert_array_equal(present(found.weights.target), expected.target)
     candidates = dict(heads.candidates)
     for model in source.models:
         samples = Columns.all_of(source, [model]).samples(source, heads.domains)
@@ -63,7 +62,7 @@ def test_standardised_heads_are_candidates() -> None:
         Heads(heads.domains, heads.labels, heads.alone, candidates, heads.milliseconds)
     )
     assert found.pool.members == again.members
-    np.testing.assert_array_equal(found.pool.test, again.test)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(present(found.pool.test), present(again.test))
 
 
 def test_they_are_used_where_domains_are_shifted() -> None:
@@ -72,7 +71,9 @@ def test_they_are_used_where_domains_are_shifted() -> None:
     found = pooled(source, heads).pool
     assert {head.kind for head in found.members} == {STANDARDISED}
     labels, plain = source.labels(TEST), choose_pool(heads)
-    accuracies = [np.mean(p.argmax(axis=1) == labels) for p in (found.test, plain.test)]  # type: ignore[union-attr]
+    accuracies = [
+        np.mean(p.argmax(axis=1) == labels) for p in (present(found.test), present(plain.test))
+    ]
     assert accuracies[0] > accuracies[1] + 0.1
 
 
@@ -86,8 +87,12 @@ def test_the_order_of_the_images_only_orders_the_predictions() -> None:
     two = pooled(ArraySource(moved, y[order], domains))
     assert one.pool.members == two.pool.members
     inside = order[rows] - rows[0]
-    np.testing.assert_allclose(one.weights.target[inside], two.weights.target, rtol=1e-5)
-    np.testing.assert_allclose(np.exp(one.pool.test)[inside], np.exp(two.pool.test), atol=1e-4)  # type: ignore[arg-type]
+    np.testing.assert_allclose(
+        present(one.weights.target)[inside], present(two.weights.target), rtol=1e-5
+    )
+    np.testing.assert_allclose(
+        np.exp(present(one.pool.test))[inside], np.exp(present(two.pool.test)), atol=1e-4
+    )
 
 
 def test_the_labels_of_the_target_are_no_input() -> None:
@@ -97,8 +102,8 @@ def test_the_labels_of_the_target_are_no_input() -> None:
     other[domains == TEST] = np.random.default_rng(0).permutation(y[domains == TEST])
     one, two = (pooled(ArraySource(features, labels, domains)) for labels in (y, other))
     assert one.pool.members == two.pool.members
-    np.testing.assert_array_equal(one.pool.test, two.pool.test)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(one.weights.target, two.weights.target)
+    np.testing.assert_array_equal(present(one.pool.test), present(two.pool.test))
+    np.testing.assert_array_equal(present(one.weights.target), present(two.weights.target))
 
 
 def test_the_source_may_lack_the_target() -> None:
@@ -109,7 +114,7 @@ def test_the_source_may_lack_the_target() -> None:
     one = pooled(source, heads)
     two = pool_for_target(without, heads, choose_pool(heads), features_of(source))
     assert one.pool.members == two.pool.members
-    np.testing.assert_array_equal(one.pool.test, two.pool.test)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(present(one.pool.test), present(two.pool.test))
 
 
 def test_limits() -> None:

@@ -84,6 +84,15 @@ def test_another_way_must_be_better_by_more_than_the_spread_between_domains() ->
     assert not is_better(Estimate([right(99)], 1.0), Estimate([right(1)], 1.0))
 
 
+@given(gain=st.integers(1, 40), n_domains=st.integers(2, 6), seed=seeds)
+def test_a_gain_in_one_domain_only_is_not_enough(gain: int, n_domains: int, seed: int) -> None:
+    """It equals its standard error, whatever the number of domains."""
+    hits = np.random.default_rng(seed).integers(0, 60, n_domains)
+    more = hits + gain * (np.arange(n_domains) == seed % n_domains)
+    one, other = (Estimate([right(n) for n in each], 1.0) for each in (more, hits))
+    assert not is_better(one, other)
+
+
 def test_a_cheaper_way_must_be_close_in_every_domain() -> None:
     pool = Estimate([right(80), right(60)], 3.0)
     found = {"pool": pool, "single": Estimate([right(100), right(50)], 1.0)}

@@ -27,7 +27,7 @@ def pool(heads: Sequence[Floats]) -> Floats:
 
 def likelihood(log_probabilities: Floats, labels: Labels) -> float:
     """Mean normalised log-probability of the labels; nothing counts as less than -100."""
-    values = []
+    values: list[float] = []
     for row, label in zip(log_probabilities.tolist(), labels.tolist(), strict=True):
         raised = [max(value, -100.0) for value in row]
         total = sum(math.exp(value) for value in raised)
@@ -126,7 +126,7 @@ def recommended(correct: Mapping[str, Sequence[Sequence[bool]]], costs: Mapping[
     if len(gains) > 1:
         variance = sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
         error = math.sqrt(variance / len(gains))
-    if mean <= error:
+    if mean <= error + 1e-12:
         best = "pool"
     close = []
     for name, domains in correct.items():

@@ -55,7 +55,7 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
         right, likelihood = [], []
         for domain in sorted(set(domains)):
             train, test = domains != domain, domains == domain
-            model = LogisticRegression(C=C, max_iter=300)
+            model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000)
             model.fit(features[train], labels[train])
             right.append(model.score(features[test], labels[test]))
             likelihood.append(-log_loss(labels[test], model.predict_proba(features[test])))
@@ -65,5 +65,5 @@ def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, Logi
     least = best - np.sqrt(best * (1 - best) / len(labels)) - 1e-9
     good = [at for at, score in enumerate(scores) if score >= least]
     C = C_GRID[max(good, key=lambda at: likelihoods[at])]
-    model = LogisticRegression(C=C, max_iter=300)
+    model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000)
     return scaler, model.fit(features, labels)

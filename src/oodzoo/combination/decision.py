@@ -77,6 +77,7 @@ def decide(
     *,
     top_k: int,
     limits: Limits | None = None,
+    compare: bool | None = None,
     device: str | None = None,
 ) -> Decision:
     """Decide how to combine the models.
@@ -92,16 +93,20 @@ def decide(
     top_k : int
         Number of models of the ensemble.
     limits : Limits, optional
+    compare : bool, optional
+        Whether to compare the ways on left-out domains; otherwise a pool is recommended. By default
+        if there are at least `FEWEST_DOMAINS` training domains.
     device : str, optional
         PyTorch device; NumPy if None.
     """
     limits = limits or Limits()
+    compare = len(training.domains) >= FEWEST_DOMAINS if compare is None else compare
     pool = choose_pool(heads, limits)  # an error if no model is within the limits
     best = next(model for model in order if limits.allow([model], heads.milliseconds))
     ensemble = Columns.all_of(training, order[:top_k])
     selection = select_features(training, device=device).columns
     estimates: dict[str, Estimate] = {}
-    if len(training.domains) >= FEWEST_DOMAINS:
+    if compare:
         estimates = _estimates(training, best, pool, ensemble, selection, heads, limits, device)
     recommended = recommend(estimates) if estimates else "pool"
     return Decision(best, pool, ensemble, selection, estimates, recommended)

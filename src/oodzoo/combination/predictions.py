@@ -5,8 +5,9 @@ For each test domain, and for none, the heads of a model are trained on the othe
 the regularisation of each head, and later the heads of a pool; all domains weigh alike. They are
 computed once and kept in the store.
 
-A head that is used alone has the regularisation that :func:`~oodzoo.heads.linear.fit_head` chooses,
-by accuracy. In a pool, probabilities matter, and it is chosen by the likelihood of the labels.
+The regularisation of a head that is used alone is chosen by accuracy, with the rule of
+:func:`~oodzoo.heads.linear.fit_head`. In a pool, probabilities matter, and it is chosen by the
+likelihood of the labels.
 """
 
 from __future__ import annotations

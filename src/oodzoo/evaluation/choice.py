@@ -97,6 +97,7 @@ def choose(
     top_k: Sequence[int] | None,
     main: int | None = None,
     limits: Limits | None = None,
+    compare: bool | None = None,
     peers: Sequence[str] | None,
     retrain: bool = False,
     seed: int = 0,
@@ -107,8 +108,9 @@ def choose(
 
     `ranking` and `heads` are those of the training domains. `top_k` are the numbers of models to
     concatenate, chosen on the training domains if None; `main` is the one for the main rows, the
-    first if None. Baselines need the names of `peers`; there are none if None. `retrain` trains the
-    heads of single models with `train`, instead of using the predictions of `heads`.
+    first if None. `compare` is as in :func:`~oodzoo.combination.decision.decide`. Baselines need
+    the names of `peers`; there are none if None. `retrain` trains the heads of single models with
+    `train`, instead of using the predictions of `heads`.
     """
     training = view.source
     order = [row.model for row in ranking.rows]
@@ -127,7 +129,9 @@ def choose(
         top_k = [choose_top_k(training, order)]
     main = top_k[0] if main is None else main
     log("choosing a pool, selecting features, comparing on left-out domains")
-    decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
+    decision = decide(
+        training, order, heads, top_k=main, limits=limits, compare=compare, device=device
+    )
     log(f"training on {count(len(decision.selection), 'selected feature')}")
     selection = candidate(decision.selection)
     ensembles, paper_selections = {}, {}

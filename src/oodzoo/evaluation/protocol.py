@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from oodzoo import scores
 from oodzoo._text import count
 from oodzoo.backend import Array, backend
-from oodzoo.combination.decision import Decision, decide
+from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
 from oodzoo.combination.heads import Heads, predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.target import pool_for_target
@@ -33,7 +33,7 @@ from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended,
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.events import Log, Progress
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import Features, FeatureSource, as_source
+from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
@@ -149,6 +149,8 @@ def evaluate(
     main = None if numbers is None else main_top_k(numbers)
     log = log or (lambda message: None)
     limits = Limits(max_models, max_ms)
+    # The final recommendation is made in the same way as those that are measured.
+    compare = len(source.domains) > FEWEST_DOMAINS
     steps_of = _Steps(len(source.models), len(source.domains), progress)
     log(f"ranking {count(len(source.models), 'model')} without each test domain")
     rankings = rank_for_test_domains(source, score=score, device=device)
@@ -164,6 +166,7 @@ def evaluate(
             top_k=numbers,
             main=main,
             limits=limits,
+            compare=compare,
             peers=peers,
             retrain=protocol == "domainbed" or trials > 1,
             seed=seed,
@@ -184,7 +187,9 @@ def evaluate(
             choice.decision.recommended,
         )
 
+    costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
     settings = [score, protocol, trials, numbers, peers, seed, with_target, max_models, max_ms]
+    settings += [costs, groups_of(source, source.domains)]
     if protocol == "domainbed":
         settings += [draws, steps, search_space]
     folds = {}
@@ -192,7 +197,7 @@ def evaluate(
         folds[test] = _kept(source, test, settings, lambda test=test: judge(test))  # type: ignore[misc]
         steps_of.fold()
     log("deciding on all domains")
-    final = _final(source, heads[None], score, main, limits, device)
+    final = _final(source, heads[None], score, main, limits, compare, device)
     steps_of.fold()
     return _evaluation(source, folds, final, protocol, score, trials, numbers)
 
@@ -228,12 +233,13 @@ def _final(
     score: str,
     top_k: int | None,
     limits: Limits,
+    compare: bool,
     device: str | None,
 ) -> Decision:
     """Decide on all domains."""
     order = [row.model for row in rank(source, score=score, device=device).rows]
     number = choose_top_k(source, order) if top_k is None else top_k
-    return decide(source, order, heads, top_k=number, limits=limits, device=device)
+    return decide(source, order, heads, top_k=number, limits=limits, compare=compare, device=device)
 
 
 class _Steps:

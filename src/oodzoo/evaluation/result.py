@@ -217,7 +217,7 @@ class Evaluation:
     feature_ratio : dict of str to float
         Share of features selected, by test domain.
     baselines : dict of str to Row
-        ``random_features`` (as many as were selected, from the same models; mean over draws),
+        ``random_features`` (as many as were selected, from all models; mean over draws),
         ``oracle`` (the single model that is most accurate on the test domain),
         ``paper_selection`` (the paper's selection, from the best K models),
         ``best_by_<score>`` (the top model under another score).

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo._text import count
-from oodzoo.combination.decision import decide, require_choice
+from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.pool import Limits
@@ -226,10 +226,8 @@ def _make(
         heads = predict_with_heads(source, device=device)[None]
     if choice == "auto" and recommended is not None:
         choice = recommended.choice
-    elif choice == "auto" and heads is not None:
-        choice = decide(
-            source, order, heads, top_k=options.top_k, limits=options.limits, device=device
-        ).recommended
+    elif choice == "auto":  # too few domains for an evaluation
+        choice = "pool"
     if choice == "pool":
         if heads is None:
             raise ValueError("a pool needs predictions of heads")
