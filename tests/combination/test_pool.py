@@ -157,14 +157,14 @@ def test_normalising_constants_do_not_matter(seed: int) -> None:
     )
 
 
-def test_two_heads_that_are_wrong_about_different_samples_are_both_used() -> None:
+def test_heads_that_know_different_samples_have_equal_shares() -> None:
+    """The best pools have 4, 8, … heads, not the last of the 30."""
     y = np.tile([0, 1], 20)
     right, unsure = np.eye(2)[y] * 0.9 + 0.05, np.full((40, 2), 0.5)
-    first = np.arange(40)[:, None] < 20
-    heads = [np.where(first, right, unsure), np.where(first, unsure, right), 1 - right]
-    shares = greedy_shares([np.log(heads)] * 3, [y] * 3)
-    assert shares[:2] == pytest.approx([0.5, 0.5])
-    assert shares[2] == 0
+    parts = np.arange(40)[:, None] // 10
+    heads = [np.where(parts == at, right, unsure) for at in range(4)]
+    shares = greedy_shares([np.log([*heads, 1 - right])] * 3, [y] * 3)
+    assert shares.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
 
 
 # --- members ------------------------------------------------------------------------------------
