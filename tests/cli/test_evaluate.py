@@ -77,11 +77,12 @@ def test_target_images(run: Run, tmp_path: Path) -> None:
     [
         (("--max-models", "0"), "max_models must be 1 or more, got 0"),
         (("--max-ms", "0"), "max_ms must be a positive number of milliseconds, got 0.0"),
+        (("--with-target",), "domain 'd0' has 12 samples; with_target needs at least 20"),
         (("--max-ms", "3"), "takes at most 3 ms per image (no time is known); raise --max-ms"),
     ],
 )
 def test_limits(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
-    assert words in run("evaluate", stored(tmp_path, *zoo()), *options).complaint
+    assert words in run("evaluate", stored(tmp_path, *zoo(n=12)), *options).complaint
 
 
 def test_at_most_one_model(run: Run, tmp_path: Path) -> None:

@@ -39,10 +39,10 @@ def test_all_heads_of_all_models(source: ArraySource, found: dict[str | None, He
         assert tuple(heads.alone) == source.models
         assert set(heads.candidates) == {(m, kind) for m in source.models for kind in POOLED}
         assert heads.milliseconds == dict.fromkeys(source.models)
-    expected = model_predictions(source, "good", "ridge")["d2"]
+    expected = model_predictions(source, "good")["ridge"]["d2"]
     mine = found["d2"].candidates[Head("good", "ridge")]
     np.testing.assert_array_equal(mine.test, expected.test)
-    alone = model_predictions(source, "good", ALONE)["d2"]
+    alone = model_predictions(source, "good")[ALONE]["d2"]
     np.testing.assert_array_equal(found["d2"].alone["good"].out_of_fold[1], alone.out_of_fold[1])
 
 

@@ -129,7 +129,7 @@ def test_two_domains_have_no_test_domain(path: str) -> None:
         assert [part.shape for part in each.out_of_fold] == [(20, 3)] * 2
     source = small(n_domains=2)
     for kind in KINDS:
-        assert list(model_predictions(source, "best", kind)) == [None]
+        assert list(model_predictions(source, "best")[kind]) == [None]
 
 
 def test_a_class_of_one_domain_is_unknown_where_this_domain_is_left_out() -> None:
@@ -193,7 +193,7 @@ def test_predictions_of_a_source_are_by_domain(kind: str) -> None:
     features, y, domains = zoo(n=20, n_domains=4)
     keep = (domains != "d1") | (np.arange(80) % 20 < 11)
     source = ArraySource({"best": features["best"][keep]}, y[keep], domains[keep])
-    found = model_predictions(source, "best", kind)
+    found = model_predictions(source, "best")[kind]
     assert list(found) == [None, "d0", "d1", "d2", "d3"]
     samples = Columns.all_of(source, ["best"]).samples(source, source.domains)
     expected = predict_left_out(samples, 3, "ridge" if kind == "ridge" else "logistic")[kind]
@@ -220,24 +220,25 @@ def test_a_store_keeps_predictions_until_the_features_change(
     monkeypatch.setattr(predictions, "predict_left_out", counted)
     features, y, domains = zoo(n=15, n_domains=3)
     source = stored(tmp_path / "one", features, y, domains)
-    first = {kind: model_predictions(source, "best", kind) for kind in KINDS}
+    first = {kind: model_predictions(source, "best")[kind] for kind in KINDS}
     assert computed == ["logistic", "ridge"]  # two kinds are rules of the same path
     again = StoreSource(source.store)
     for kind in KINDS:
-        require_equal(model_predictions(again, "best", kind), first[kind])
+        require_equal(model_predictions(again, "best")[kind], first[kind])
     assert computed == ["logistic", "ridge"]
-    require_equal(first["ridge"], model_predictions(small(n=15), "best", "ridge"))
+    require_equal(first["ridge"], model_predictions(small(n=15), "best")["ridge"])
     computed.clear()
-    model_predictions(source, "good", "ridge")
-    assert computed == ["ridge"]
+    model_predictions(source, "good")
+    assert computed == ["logistic", "ridge"]
+    computed.clear()
     other = stored(tmp_path / "two", features | {"best": features["best"] + 1 / 3}, y, domains)
     cache = source.store.path / "cache" / "heads"
     files = list(cache.iterdir())
     assert files
     (other.store.path / "cache").mkdir()
     cache.rename(other.store.path / "cache" / "heads")
-    changed = model_predictions(other, "best", "ridge")
-    assert computed == ["ridge", "ridge"]
+    changed = model_predictions(other, "best")["ridge"]
+    assert computed == ["logistic", "ridge"]
     assert not np.array_equal(changed["d0"].test, first["ridge"]["d0"].test)  # type: ignore[arg-type]
-    model_predictions(other, "good", "ridge")  # has not changed
-    assert computed == ["ridge", "ridge"]
+    model_predictions(other, "good")["ridge"]  # has not changed
+    assert computed == ["logistic", "ridge"]

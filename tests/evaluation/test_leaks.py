@@ -162,7 +162,7 @@ def test_noise_in_place_of_the_test_domain_changes_nothing_before_scoring(
 
 
 def test_an_evaluation_names_the_same_models_for_a_scrambled_test_domain() -> None:
-    data = zoo(n=18)
+    data = zoo(n=21)
     options: dict[str, Any] = {"top_k": 2, "baselines": ["logme"], "with_target": True}
     one, two = (oodzoo.evaluate(*each, **options) for each in (data, scrambled(data)))
     assert one.recommended.choices[TEST] == two.recommended.choices[TEST]
@@ -175,13 +175,13 @@ def test_an_evaluation_names_the_same_models_for_a_scrambled_test_domain() -> No
 
 
 def test_two_training_domains() -> None:
-    data = zoo(n=18, n_domains=3)
+    data = zoo(n=21, n_domains=3)
     one, two = (decided(ArraySource(*each)) for each in (data, scrambled(data)))
     require_identical(one, two)
 
 
 def test_the_cache_of_a_store_leaks_nothing(tmp_path: Path) -> None:
-    data = zoo(n=18)
+    data = zoo(n=21)
     sources = [
         stored(tmp_path / name, *each)
         for name, each in (("before", data), ("after", scrambled(data)))

@@ -304,7 +304,7 @@ def test_limits_of_what_is_recommended() -> None:
 
 
 def test_an_evaluation_that_was_stopped_continues(tmp_path: Path) -> None:
-    data = zoo(n=12, n_domains=3)
+    data = zoo(n=21, n_domains=3)
     source = stored(tmp_path, *data)
     options: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
     lines: list[str] = []

@@ -58,7 +58,7 @@ def evaluation(**changes: Any) -> Evaluation:
 
 @pytest.mark.parametrize(("top_k", "trials"), [(2, 1), ((1, 2), 2), ("auto", 1)])
 def test_an_evaluation_survives_json(top_k: Any, trials: int) -> None:
-    features, y, domains = zoo(n=12, n_domains=3)
+    features, y, domains = zoo(n=21, n_domains=3)
     y[np.flatnonzero(domains == "d0")[:5]] = 7
     result = oodzoo.evaluate(
         features, y, domains, top_k=top_k, trials=trials, baselines=["logme"], with_target=True

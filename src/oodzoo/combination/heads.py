@@ -77,9 +77,7 @@ def predict_with_heads(
     """Predictions of all heads of all models, by test domain; None is for no test domain."""
     found: dict[str, dict[str, dict[str | None, HeadPredictions]]] = {}
     for number, model in enumerate(source.models):
-        found[model] = {
-            kind: model_predictions(source, model, kind, device=device) for kind in (*POOLED, ALONE)
-        }
+        found[model] = model_predictions(source, model, device=device)
         if progress is not None:
             progress(number + 1, len(source.models))
     milliseconds = {model: source.facts(model).milliseconds for model in source.models}

@@ -69,6 +69,9 @@ _KINDS = {
     ),
 }
 
+_KINDS_OF = {"logistic": ("logistic", ALONE), "ridge": ("ridge",)}
+"""The kinds of heads of each path."""
+
 
 def fit_kind(kind: str, samples: Samples, n_classes: int, setting: int) -> LinearHead:
     """Fit a head of a kind with one of its settings."""
@@ -76,18 +79,37 @@ def fit_kind(kind: str, samples: Samples, n_classes: int, setting: int) -> Linea
 
 
 def model_predictions(
-    source: FeatureSource, model: str, kind: str, *, device: str | None = None
-) -> dict[str | None, HeadPredictions]:
-    """Predictions of one kind of head of a model for each test domain; None is for no test domain.
+    source: FeatureSource, model: str, *, device: str | None = None
+) -> dict[str, dict[str | None, HeadPredictions]]:
+    """Predictions of each kind of head of a model for each test domain; None is for no test domain.
 
     With two domains there is no test domain: one domain cannot be split into training domains.
     Domains are in the order of the source, without the test domain.
     """
     domains = source.domains
     tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
+    result: dict[str, dict[str | None, HeadPredictions]] = {}
+    for path, kinds in _KINDS_OF.items():
+        arrays = _path_arrays(source, model, path, device)
+        for kind in kinds:
+            result[kind] = {}
+            for number, test in enumerate(tests):
+                sizes = [len(source.labels(domain)) for domain in domains if domain != test]
+                result[kind][test] = HeadPredictions(
+                    int(arrays[f"{kind} {number} setting"]),
+                    np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
+                    arrays.get(f"{kind} {number} test"),
+                )
+    return result
+
+
+def _path_arrays(
+    source: FeatureSource, model: str, path: str, device: str | None
+) -> dict[str, NDArray[Any]]:
+    """The predictions of all kinds of heads of one path, as they are cached."""
 
     def compute() -> dict[str, NDArray[Any]]:
-        samples = Columns.all_of(source, [model]).samples(source, domains)
+        samples = Columns.all_of(source, [model]).samples(source, source.domains)
         found = predict_left_out(samples, len(source.classes), path, device=device)
         arrays: dict[str, NDArray[Any]] = {}
         for name, predictions in found.items():
@@ -98,17 +120,7 @@ def model_predictions(
                     arrays[f"{name} {number} test"] = each.test
         return arrays
 
-    path = "ridge" if kind == "ridge" else "logistic"
-    arrays = source.cached("heads", [model], compute, settings=f"{path} {C_GRID} {SETTINGS}")
-    result = {}
-    for number, test in enumerate(tests):
-        sizes = [len(source.labels(domain)) for domain in domains if domain != test]
-        result[test] = HeadPredictions(
-            int(arrays[f"{kind} {number} setting"]),
-            np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
-            arrays.get(f"{kind} {number} test"),
-        )
-    return result
+    return source.cached("heads", [model], compute, settings=f"{path} {C_GRID} {SETTINGS}")
 
 
 def predict_left_out(

@@ -34,6 +34,7 @@ from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_tra
 from oodzoo.events import Log, Progress
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
+from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
@@ -144,6 +145,8 @@ def evaluate(
     source = as_source(features, y, domains, groups)
     require_classes_to_tell_apart(source)
     _require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
+    if with_target:
+        _require_target_images(source)
     if numbers is not None:
         numbers = _limited(numbers, len(source.models))
     main = None if numbers is None else main_top_k(numbers)
@@ -511,6 +514,16 @@ def resolve_trials(protocol: str, trials: int | None = None) -> int:
     if trials < 1:
         raise InputError(f"trials must be 1 or more, got {trials!r}")
     return trials
+
+
+def _require_target_images(source: FeatureSource) -> None:
+    for domain in source.domains:
+        n = len(source.labels(domain))
+        if n < MIN_IMAGES:
+            raise InputError(
+                f"domain {domain!r} has {count(n, 'sample')}; with_target needs at least "
+                f"{MIN_IMAGES} to adapt to; leave it out"
+            )
 
 
 def _require_usable(source: FeatureSource, *, with_splits: bool) -> None:

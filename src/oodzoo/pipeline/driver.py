@@ -28,6 +28,7 @@ from oodzoo.features.target import (
     require_unseen,
     seen_images,
 )
+from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.predictor import Predictor, fit
@@ -142,7 +143,8 @@ def run(
                     *("max_models", "max_ms"),
                 )
             }
-            options["with_target"] = images is not None
+            sizes = [len(source.labels(domain)) for domain in source.domains]
+            options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
             evaluation = recorder.stage(
                 "evaluation",
                 [content, options],
