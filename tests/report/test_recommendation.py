@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.report.example import DOMAINS, evaluation_row
 from tests.report.reader import Reader
 
+import oodzoo
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import Run
 from oodzoo.report import page
@@ -104,6 +106,24 @@ def test_ways_beyond_the_limits(
     text = decision_figure(with_recommended(evaluation, estimates=estimates)).text
     assert f"{words} on models or time." in text
     assert "On all domains: Single 1.0 %, Pool 2.0 %" in text
+
+
+def test_three_domains_are_not_compared() -> None:
+    """As evaluated: no estimates, and nothing that would exceed a limit."""
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    features = {name: np.eye(2)[y] + rng.normal(size=(120, 2)) for name in ("one", "two")}
+    text = decision_figure(oodzoo.evaluate(features, y, domains, top_k=1)).text
+    assert text.startswith("With three domains, heads that leave out two of them")
+    assert "a pool is chosen. Without each test domain, the choice is the same." in text
+    assert "limits" not in text
+    assert "On all domains" not in text
+
+
+def test_the_rule_is_that_of_the_verdict(evaluation: Evaluation) -> None:
+    text = decision_figure(evaluation).text
+    assert "A pool is chosen, unless another way is better by more than a standard error" in text
+    assert "within a standard error in every left-out domain" in text
 
 
 def test_choices_of_the_test_domains(evaluation: Evaluation, read: Reader) -> None:

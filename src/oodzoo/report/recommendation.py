@@ -120,7 +120,13 @@ def _models(low: int, high: int) -> str:
 
 
 def _rule(evaluation: Evaluation) -> str:
+    """How the choice was made; it must say what :mod:`oodzoo.combination.verdict` does."""
     best = evaluation.recommended
+    if not best.estimates:
+        return (
+            "With three domains, heads that leave out two of them are trained on a single one, "
+            "which is too few to compare the ways to combine models: a pool is chosen."
+        )
     shown = [
         f"{name.capitalize()} {number(best.estimates[name], 1)} %"
         for name in CHOICES
@@ -129,8 +135,9 @@ def _rule(evaluation: Evaluation) -> str:
     missing = [name.capitalize() for name in CHOICES if name not in best.estimates]
     text = (
         "Each way to combine models is tried on the training domains, leaving each of them out. "
-        "The most accurate one is chosen, or a cheaper one that is within a standard error of it. "
-        f"On all domains: {', '.join(shown)}; chosen: {best.choice.capitalize()}."
+        "A pool is chosen, unless another way is better by more than a standard error between "
+        "domains; then a cheaper way instead if it is within a standard error in every left-out "
+        f"domain. On all domains: {', '.join(shown)}; chosen: {best.choice.capitalize()}."
     )
     if missing:
         verb = "exceeds" if len(missing) == 1 else "exceed"
@@ -156,4 +163,6 @@ def _choices(evaluation: Evaluation) -> str:
 
 def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
+    if not evaluation.recommended.estimates:
+        return f"The accuracy to expect is the measured {average} %."
     return f"Estimates only compare the ways; the accuracy to expect is the measured {average} %."
