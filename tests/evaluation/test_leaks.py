@@ -14,7 +14,7 @@ from oodzoo.combination.decision import Decision
 from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
 from oodzoo.combination.target import pool_for_target
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted, choose
-from oodzoo.evaluation.protocol import score_choice
+from oodzoo.evaluation.scoring import score_choice
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, FeatureSource

@@ -87,6 +87,14 @@ class Choice:
     best_by: dict[str, str]
     random: list[Candidate]
 
+    @property
+    def paper_ratios(self) -> dict[int, float]:
+        """Share of the features of the best K models that the paper's method selects, by K."""
+        return {
+            k: len(selected.columns) / len(self.ensembles[k].columns)
+            for k, selected in self.paper_selections.items()
+        }
+
 
 def choose(
     view: TrainingView,

@@ -6,10 +6,10 @@ import copy
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from array_api_compat import is_torch_array
@@ -33,6 +33,22 @@ class Facts:
     parameters: int | None = None
     milliseconds: float | None = None
     licence: str | None = None
+
+
+Number = TypeVar("Number", int, float)
+
+
+def total(values: Iterable[Number | None]) -> Number | None:
+    """Sum a fact over several models; None if it is unknown for one of them.
+
+    Examples
+    --------
+    >>> total([1, 2]), total([1, None])
+    (3, None)
+    """
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return sum(known) if len(known) == len(found) else None
 
 
 @runtime_checkable

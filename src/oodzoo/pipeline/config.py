@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oodzoo.combination.pool import Limits
-from oodzoo.evaluation.protocol import parse_top_k, require_seed, resolve_trials
+from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.ranking.ranker import require_score
 

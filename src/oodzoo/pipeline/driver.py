@@ -16,7 +16,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.evaluation.protocol import main_top_k, parse_top_k
+from oodzoo.evaluation.options import main_top_k, parse_top_k
 from oodzoo.events import Observer
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction

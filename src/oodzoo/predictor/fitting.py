@@ -14,7 +14,8 @@ from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.errors import InputError
-from oodzoo.evaluation.protocol import TOP_K, evaluate
+from oodzoo.evaluation.options import TOP_K
+from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Recommended
 from oodzoo.events import Log, Progress
 from oodzoo.features.columns import Columns

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from oodzoo.features.columns import Columns
+from oodzoo.features.source import total
 from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.gaussian import TrainingGaussian
@@ -83,19 +84,10 @@ class Cost:
     def of(cls, models: Sequence[PredictorModel]) -> Cost:
         """Sum the costs of models."""
         return cls(
-            _sum(model.milliseconds for model in models),
-            _sum(model.parameters for model in models),
-            _sum(model.bytes for model in models),
+            total(model.milliseconds for model in models),
+            total(model.parameters for model in models),
+            total(model.bytes for model in models),
         )
-
-
-Number = TypeVar("Number", int, float)
-
-
-def _sum(values: Iterable[Number | None]) -> Number | None:
-    found = list(values)
-    known = [value for value in found if value is not None]
-    return sum(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True)

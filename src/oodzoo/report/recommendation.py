@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.result import Evaluation, Row
+from oodzoo.features.source import total
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table
 from oodzoo.report.numbers import listed, number, span
@@ -36,14 +37,7 @@ def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
     if not ranked.keys() >= set(models):
         return Cost(None, None)
     rows = [ranked[model] for model in models]
-    return Cost(
-        _total([row.milliseconds for row in rows]), _total([row.parameters for row in rows])
-    )
-
-
-def _total(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    return Cost(total(row.milliseconds for row in rows), total(row.parameters for row in rows))
 
 
 def recommended_row(evaluation: Evaluation) -> Row:

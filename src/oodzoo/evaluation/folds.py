@@ -1,0 +1,140 @@
+"""Results of test domains: kept in a store one by one, and put together as an evaluation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combination.decision import Decision
+from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended, Row
+from oodzoo.features.source import FeatureSource
+from oodzoo.ranking.intervals import new_domain_interval
+
+WITH_TARGET = "pool with target"
+"""Name of the cell of the pool for which the images of the test domain are known."""
+
+
+@dataclass(frozen=True)
+class Fold:
+    """The result of one test domain, as it is kept in a store.
+
+    Attributes
+    ----------
+    cells : dict of str to Cell
+        By row; those of the best K models end with K.
+    top_k : int
+        The K of the main rows.
+    paper_ratios : dict of str to float
+        Share of the features of the best K models that the paper's method selects, by K.
+    selection_ratio : float
+        Share of the features of all models that are selected.
+    recommended : str
+    """
+
+    cells: dict[str, Cell]
+    top_k: int
+    paper_ratios: dict[str, float]
+    selection_ratio: float
+    recommended: str
+
+
+def kept_fold(
+    source: FeatureSource, test: str, settings: Sequence[Any], judge: Callable[[], Fold]
+) -> Fold:
+    """The result of a test domain, from the cache of a store if it is there."""
+
+    def compute() -> dict[str, NDArray[Any]]:
+        return {"fold": np.array(msgspec.json.encode(judge()).decode())}
+
+    arrays = source.cached(
+        "evaluations", source.models, compute, settings=json.dumps([test, *settings])
+    )
+    return msgspec.json.decode(str(arrays["fold"]), type=Fold)
+
+
+def put_together(
+    source: FeatureSource,
+    folds: Mapping[str, Fold],
+    final: Decision,
+    protocol: str,
+    score: str,
+    trials: int,
+    numbers: Sequence[int] | None,
+) -> Evaluation:
+    """Put the results of all test domains together.
+
+    `final` was decided on all domains; `numbers` are the K, or None if K was chosen.
+    """
+
+    def row(name: str) -> Row:
+        return Row({test: fold.cells[name] for test, fold in folds.items()})
+
+    def main_row(kind: str) -> Row:
+        return Row({test: fold.cells[f"{kind} {fold.top_k}"] for test, fold in folds.items()})
+
+    ablation = {}
+    if numbers is not None and len(numbers) > 1:
+        for k in numbers:
+            ratios = {test: fold.paper_ratios[str(k)] for test, fold in folds.items()}
+            ablation[k] = Aggregation(row(f"ensemble {k}"), row(f"paper_selection {k}"), ratios)
+    first = next(iter(folds.values()))
+    baselines = {
+        name: row(name)
+        for name in first.cells
+        if name.startswith(("random_features", "oracle", "best_by_"))
+    }
+    if "oracle" in baselines:
+        baselines["paper_selection"] = main_row("paper_selection")
+    rows = {"single": row("single"), "pool": row("pool"), "selection": row("selection")}
+    rows["ensemble"] = main_row("ensemble")
+    chosen = {test: fold.top_k for test, fold in folds.items()}
+    return Evaluation(
+        protocol=protocol,
+        score=score,
+        top_k=chosen if numbers is None else first.top_k,
+        trials=trials,
+        domains=source.domains,
+        recommended=_recommended(source, folds, final, rows),
+        **rows,
+        feature_ratio={test: fold.selection_ratio for test, fold in folds.items()},
+        with_target={"pool": row(WITH_TARGET)} if WITH_TARGET in first.cells else {},
+        baselines=baselines,
+        ablation=ablation,
+        unseen=_unseen(source),
+    )
+
+
+def _recommended(
+    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, rows: Mapping[str, Row]
+) -> Recommended:
+    """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
+    choices = {test: fold.recommended for test, fold in folds.items()}
+    domains = {test: rows[choice].cells[test].accuracy for test, choice in choices.items()}
+    values = np.array(list(domains.values()))
+    sizes = np.array([len(source.labels(test)) for test in domains])
+    low, high = new_domain_interval(values, values * (100 - values) / sizes)
+    return Recommended(
+        choice=final.recommended,
+        models=final.models(final.recommended),
+        average=float(values.mean()),
+        interval=(max(0.0, low), min(100.0, high)),
+        domains=domains,
+        choices=choices,
+        estimates={name: each.accuracy for name, each in final.estimates.items()},
+    )
+
+
+def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
+    unseen = {}
+    for test in source.domains:
+        others = [source.labels(domain) for domain in source.domains if domain != test]
+        alone = np.setdiff1d(source.labels(test), np.concatenate(others))
+        if len(alone):
+            unseen[test] = tuple(str(source.classes[at]) for at in alone)
+    return unseen

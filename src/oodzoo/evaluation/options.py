@@ -1,0 +1,116 @@
+"""Options of an evaluation, and what it needs of the data."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from oodzoo import scores
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.evaluation.choice import FAST_PEERS
+from oodzoo.features.source import FeatureSource
+from oodzoo.heads.adaptive import MIN_IMAGES
+
+TOP_K = 3
+"""Number of concatenated models in the paper."""
+
+_MIN_SPLIT_SAMPLES = 5
+"""Fewest samples of a domain that can be split into 80 % and 20 %."""
+
+
+def parse_peers(baselines: bool | Sequence[str]) -> tuple[str, ...] | None:
+    """Names of the scores to compare with; None for no baselines."""
+    if isinstance(baselines, bool):
+        return FAST_PEERS if baselines else None
+    names = (baselines,) if isinstance(baselines, str) else tuple(baselines)
+    return tuple(scores.get(name).name for name in names)
+
+
+def parse_top_k(top_k: int | Sequence[int] | str) -> list[int] | None:
+    """Validate numbers of models to concatenate and sort them; None for "auto"."""
+    if isinstance(top_k, str) and top_k == "auto":
+        return None
+    numbers: list[Any] = list(top_k) if isinstance(top_k, Iterable) else [top_k]
+    if not numbers or not all(isinstance(k, int | np.integer) and k >= 1 for k in numbers):
+        raise InputError(
+            "top_k must be a positive integer, several such as (1, 3, 5, 7), or 'auto', "
+            f"got {top_k!r}"
+        )
+    return sorted({int(k) for k in numbers})
+
+
+def main_top_k(numbers: Sequence[int]) -> int:
+    """Return the number used for the main rows: 3 if present, else the first."""
+    return TOP_K if TOP_K in numbers else numbers[0]
+
+
+def limited_top_k(numbers: Sequence[int], n_models: int) -> list[int]:
+    """Limit numbers of models to those there are, with a warning."""
+    if max(numbers) > n_models:
+        warnings.warn(
+            f"only {count(n_models, 'model')} available, fewer than {max(numbers)}; using all",
+            stacklevel=3,  # evaluate
+        )
+    return sorted({min(k, n_models) for k in numbers})
+
+
+def require_seed(seed: int) -> None:
+    """Raise an InputError if the seed is negative."""
+    if seed < 0:
+        raise InputError(f"seed must be 0 or more, got {seed}")
+
+
+def resolve_trials(protocol: str, trials: int | None = None) -> int:
+    """Validate a protocol and its number of trials; the default number if None."""
+    if protocol not in ("fast", "domainbed"):
+        raise InputError(f"unknown protocol {protocol!r}; expected one of fast, domainbed")
+    if trials is None:
+        return 1 if protocol == "fast" else 3
+    if trials < 1:
+        raise InputError(f"trials must be 1 or more, got {trials!r}")
+    return trials
+
+
+def require_target_images(source: FeatureSource) -> None:
+    """Require enough images of each domain to adapt to them."""
+    for domain in source.domains:
+        n = len(source.labels(domain))
+        if n < MIN_IMAGES:
+            raise InputError(
+                f"domain {domain!r} has {count(n, 'sample')}; with_target needs at least "
+                f"{MIN_IMAGES} to adapt to; leave it out"
+            )
+
+
+def require_usable(source: FeatureSource, *, with_splits: bool) -> None:
+    """Require three domains, two classes without any one domain, and enough samples to split."""
+    names = source.domains
+    if len(names) < 3:
+        raise InputError(
+            "an evaluation needs at least three domains, one to test on and two to rank models on; "
+            f"got {', '.join(map(repr, names)) or 'none'}"
+        )
+    for test in names:
+        training = source.only([domain for domain in names if domain != test])
+        if len(training.classes) < 2:
+            raise InputError(
+                f"the domains other than {test!r} have only the class {training.classes[0]!r}; a "
+                "classifier needs at least two"
+            )
+        n = len(source.labels(test))
+        if with_splits and n < _MIN_SPLIT_SAMPLES:
+            raise InputError(
+                f"domain {test!r} has {count(n, 'sample')}; splits of 80 % and 20 % need at least "
+                f"{_MIN_SPLIT_SAMPLES}"
+            )
+        groups = set(source.groups(test) or ()) if with_splits else set()
+        if len(groups) == 1 and None not in groups:
+            raise InputError(
+                f"all samples of domain {test!r} are of the group {groups.pop()!r}; "
+                "splits of 80 % and 20 % keep groups whole and need at least two; use the protocol "
+                "'fast' with one trial, or leave the groups out"
+            )

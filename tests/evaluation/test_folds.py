@@ -1,0 +1,63 @@
+"""Results of test domains, kept in a store and put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.evaluation.data import stored, zoo
+
+import oodzoo
+from oodzoo.features.source import StoreSource
+from oodzoo.store.local import update_local
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_accuracy_of_the_recommendation_is_that_of_what_is_recommended_for_each_domain(
+    seed: int,
+) -> None:
+    result = oodzoo.evaluate(*zoo(n=18, seed=seed), top_k=2, baselines=False)
+    best = result.recommended
+    assert set(best.choices) == set(best.domains) == set(result.domains)
+    for test, choice in best.choices.items():
+        assert best.domains[test] == result.rows[choice].measure("accuracy")[test]
+    assert best.average == pytest.approx(np.mean(list(best.domains.values())))
+    assert best.interval is not None
+    low, high = best.interval
+    assert 0 <= low <= best.average <= high <= 100
+
+
+def test_an_evaluation_that_was_stopped_continues(tmp_path: Path) -> None:
+    data = zoo(n=21, n_domains=3)
+    source = stored(tmp_path, *data)
+    options: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
+    lines: list[str] = []
+
+    def stop(line: str) -> None:
+        if line.startswith("test domain 'd1': training"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oodzoo.evaluate(source, **options, log=stop)
+
+    def tests(changed: StoreSource = source, **more: Any) -> list[str]:
+        """The test domains that are evaluated, not read."""
+        lines.clear()
+        oodzoo.evaluate(changed, **options | more, log=lines.append)
+        return sorted({line.split("'")[1] for line in lines if line.startswith("test domain")})
+
+    assert tests() == ["d1", "d2"]
+    assert tests() == []
+    again = oodzoo.evaluate(source, **options)
+    assert again == oodzoo.evaluate(stored(tmp_path / "fresh", *data), **options)
+    every = ["d0", "d1", "d2"]
+    assert tests(max_models=1) == every
+    update_local(source.store.path, "best", {"milliseconds_per_image": 2.0})
+    assert tests() == every  # the cost matters
+    features, y, domains = data
+    changed = features | {"poor": features["poor"] + 1 / 3}
+    other = stored(tmp_path / "other", changed, y, domains)
+    (source.store.path / "cache").rename(other.store.path / "cache")
+    assert tests(other) == every

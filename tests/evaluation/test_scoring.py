@@ -1,0 +1,53 @@
+"""Accuracy and cost of what was chosen, on the test domain."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.combination.data import Costly
+from tests.evaluation.data import zoo
+
+import oodzoo
+
+
+def test_a_class_of_the_test_domain_only_is_misclassified() -> None:
+    features, y, domains = zoo()
+    labels = np.array(["x", "y", "z"], dtype=object)[y]
+    labels[np.flatnonzero(domains == "d0")[:15]] = "a new one"
+    result = oodzoo.evaluate(features, labels, domains, baselines=False, with_target=True)
+    assert result.unseen == {"d0": ("a new one",)}
+    for row in result.rows.values():
+        assert row.measure("accuracy")["d0"] <= 50
+        assert row.measure("accuracy")["d1"] > 60
+    line = "The class 'a new one' occurs only in domain 'd0' and is always misclassified there."
+    assert line in str(result)
+
+
+def test_limits_of_what_is_recommended() -> None:
+    data = zoo(n=18)
+    one = oodzoo.evaluate(*data, top_k=2, baselines=False, max_models=1)
+    assert len(one.recommended.models) == 1
+    assert set(one.recommended.choices.values()) <= {"single", "pool"}
+    assert {len(cell.models) for cell in one.pool.cells.values()} == {1}
+    assert {len(cell.models) for cell in one.ensemble.cells.values()} == {2}  # still a row
+    times = {"poor": 1.0, "best": 9.0, "fair": 2.0, "good": 9.0}
+    source = Costly(*data, times, dict.fromkeys(times, 7))
+    fast = oodzoo.evaluate(source, top_k=2, baselines=False, max_ms=3)
+    assert set(fast.recommended.models) <= {"fair", "poor"}
+    for cell in fast.pool.cells.values():
+        assert cell.milliseconds == sum(times[model] for model in cell.models) <= 3
+        assert cell.parameters == 7 * len(cell.models)
+    with pytest.raises(oodzoo.InputError, match=r"none of the 4 .* \(the fastest takes 1 ms\)"):
+        oodzoo.evaluate(source, baselines=False, max_ms=0.1)
+    with pytest.raises(oodzoo.InputError, match=r"none of the 4 models .* \(no time is known\)"):
+        oodzoo.evaluate(*data, baselines=False, max_ms=100)
+
+
+def test_images_of_the_test_domain_help_where_domains_are_shifted() -> None:
+    features, y, domains = zoo(n=24)
+    rng = np.random.default_rng(5)
+    for name, array in features.items():
+        features[name] = array + np.repeat(4 * rng.normal(size=(4, array.shape[1])), 24, axis=0)
+    result = oodzoo.evaluate(features, y, domains, top_k=2, baselines=False, with_target=True)
+    assert list(result.with_target) == ["pool"]
+    assert result.with_target["pool"].average > result.pool.average + 10
