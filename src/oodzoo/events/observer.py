@@ -1,15 +1,8 @@
-"""Callbacks by which long work reports its progress."""
+"""Callbacks for the progress of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-
-Progress = Callable[[int, int], None]
-"""Called with (done, total)."""
-
-Log = Callable[[str], None]
-"""Called with one line about the current step."""
 
 
 class Observer:

@@ -1,0 +1,6 @@
+"""Events of long work: progress bars, log files, the record of a run, MLflow and TensorBoard."""
+
+from oodzoo.events.listener import Events, Listener, Listeners, Log, Progress
+from oodzoo.events.observer import Observer
+
+__all__ = ["Events", "Listener", "Listeners", "Log", "Observer", "Progress"]

@@ -1,0 +1,91 @@
+"""The events of long work, and those who listen to them.
+
+Five events describe all work: a stage starts, proceeds, measures something, writes a file, ends.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from oodzoo._text import one_line
+from oodzoo.errors import InputError
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total)."""
+
+Log = Callable[[str], None]
+"""Called with one line about the current step."""
+
+
+class Listener:
+    """Receives the events of long work; the base class ignores them.
+
+    The stages are "extraction", "ranking", "selection", "evaluation", "predictor" and "testbed".
+    Facts are values that a listener may use or ignore; further ones may be added.
+    """
+
+    def start(self, stage: str, **facts: Any) -> None:
+        """A stage starts."""
+
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        """A part of a stage is done, or, with the fact `message`, there is something to say."""
+
+    def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
+        """A stage has measured something."""
+
+    def artifact(self, stage: str, path: Path) -> None:
+        """A stage has written a file or folder."""
+
+    def end(self, stage: str, **facts: Any) -> None:
+        """A stage ended; `status` is "done", "reused", "skipped" or "failed"."""
+
+
+Listeners = Listener | Sequence[Listener]
+
+
+class Events(Listener):
+    """Passes every event on to several listeners, in their order.
+
+    An :class:`~oodzoo.errors.InputError` of a listener stops the work. After any other exception
+    the listener is left out, with a warning: the work is worth more than what is said about it.
+    """
+
+    def __init__(self, listeners: Listeners | None = None) -> None:
+        given = [listeners] if isinstance(listeners, Listener) else listeners or ()
+        self._listeners: list[Listener] = []
+        for listener in given:
+            nested = listener._listeners if isinstance(listener, Events) else [listener]
+            self._listeners += nested
+
+    def start(self, stage: str, **facts: Any) -> None:
+        self._call(lambda listener: listener.start(stage, **facts))
+
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        self._call(lambda listener: listener.progress(stage, done, total, **facts))
+
+    def metric(self, stage: str, name: str, value: float, *, step: int | None = None) -> None:
+        self._call(lambda listener: listener.metric(stage, name, value, step=step))
+
+    def artifact(self, stage: str, path: Path) -> None:
+        self._call(lambda listener: listener.artifact(stage, path))
+
+    def end(self, stage: str, **facts: Any) -> None:
+        self._call(lambda listener: listener.end(stage, **facts))
+
+    def _call(self, event: Callable[[Listener], None]) -> None:
+        for listener in list(self._listeners):
+            try:
+                event(listener)
+            except InputError:
+                raise
+            except Exception as error:
+                self._listeners.remove(listener)
+                name = type(listener).__name__
+                warnings.warn(
+                    f"{name} failed and gets no more events: {type(error).__name__}: "
+                    f"{one_line(error)}",
+                    stacklevel=3,
+                )
