@@ -155,12 +155,6 @@ def test_singles_and_pairs() -> None:
     assert singles_and_pairs([3, 5]) == [{3}, {5}]
 
 
-@pytest.mark.parametrize("left_out", [set(), {0, 1}, {2}])
-def test_domains_that_cannot_be_left_out(left_out: Set[int]) -> None:
-    with pytest.raises(InputError, match=r"not all, of the domains \[0, 1\], got"):
-        left_out_paths(planted(20, 3, 2, 2), 2, [{0}, left_out])
-
-
 def test_bad_Cs() -> None:
     with pytest.raises(InputError, match=r"C must be one or more numbers above 0, got \[0\]"):
         left_out_paths(planted(20, 3, 2, 2), 2, [{0}], Cs=[0])

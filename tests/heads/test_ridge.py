@@ -173,12 +173,6 @@ def test_constant_features_predict_the_frequencies(d: int, device: str | None) -
     np.testing.assert_allclose(found, np.tile(expected, (1, 2, 1)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("left_out", [set(), {0, 1}, {2}])
-def test_domains_that_cannot_be_left_out(left_out: Set[int]) -> None:
-    with pytest.raises(InputError, match=r"not all, of the domains \[0, 1\], got"):
-        left_out_ridges(planted(20, 3, 2, 2), 2, [{0}, left_out])
-
-
 @pytest.mark.parametrize("bad", [[], [(0.1, 2.0), (0.0, 2.0)], [(0.1, -1.0)], [(np.nan, 2.0)]])
 def test_bad_settings(bad: list[tuple[float, float]]) -> None:
     samples = planted(20, 3, 2, 2)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, softmax
-from threadpoolctl import threadpool_limits
 
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
+from oodzoo.heads.left_out import blas_threads
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
-from oodzoo.heads.paths import C_GRID, LARGE, PATH_TOLERANCE, check_Cs
+from oodzoo.heads.paths import C_GRID, PATH_TOLERANCE, check_Cs
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
 TOLERANCE = 1e-4
@@ -102,12 +102,8 @@ def fit_head(
     require_two_classes(samples.labels)
     numbers = group_numbers(groups, len(samples.labels))
     check_Cs(Cs if C is None else (C,))
-    with _blas_threads(samples):
+    with blas_threads(samples.features.size):
         return _fit_head(samples, n_classes, C, Cs, numbers)
-
-
-def _blas_threads(samples: Samples) -> threadpool_limits:
-    return threadpool_limits(1 if samples.features.size < LARGE else None, user_api="blas")
 
 
 def _fit_head(
@@ -139,7 +135,7 @@ def left_out_accuracies(samples: Samples, n_classes: int, C: float) -> list[floa
     for domain in np.unique(samples.domains):
         left_out = samples.domains == domain
         training = Samples(*(array[~left_out] for array in samples))
-        with _blas_threads(training):
+        with blas_threads(training.features.size):
             head = _fit_head(training, n_classes, C)
         predicted = head.logits(samples.features[left_out]).argmax(axis=1)
         accuracies.append(float(np.mean(predicted == samples.labels[left_out])))

@@ -17,25 +17,20 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
 
-from oodzoo._threads import Prefetch
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.batched import Batch, minimise_batch
+from oodzoo.heads.left_out import call_for_sets, left_out_masks
 from oodzoo.heads.logistic import MEMORY, Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
 C_GRID = tuple(10.0**power for power in range(-5, 2))
 PATH_TOLERANCE = 1e-3
 """A fit of a path ends when the norm of the gradient, relative to zero weights, is below this."""
-
-LARGE = 2**25
-"""Number of feature values from which BLAS threads pay off; on fewer they mostly wait."""
 
 _DEVICE_BYTES = 2**32
 _SINGLE_TOLERANCE = 1e-4
@@ -99,22 +94,12 @@ def left_out_paths(
     """
     check_samples(samples, n_classes)
     check_Cs(Cs)
-    domains = set(samples.domains.tolist())
-    for some in left_out:
-        if not some or not domains > some:
-            raise InputError(
-                "each set of left_out must have at least one, and not all, of the domains "
-                f"{sorted(domains)}, got {sorted(some)}"
-            )
-    masks = [np.isin(samples.domains, list(some)) for some in left_out]
+    masks = left_out_masks(samples, left_out)
     on = backend(device)
     if not on.is_numpy:
         return _on_device(samples, masks, n_classes, Cs, tol, on)
     calls = [(samples, mask, n_classes, Cs, tol) for mask in masks]
-    small = samples.features.size < LARGE
-    # One thread per set is faster than threads within BLAS for small products.
-    with threadpool_limits(1 if small else None, user_api="blas"):
-        return list(Prefetch(_left_out_path, calls, n_threads=cpu_count() if small else 1))
+    return call_for_sets(_left_out_path, calls, samples.features.size, on_cpu=True)
 
 
 def label_likelihood(

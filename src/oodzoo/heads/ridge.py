@@ -19,18 +19,16 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from joblib import cpu_count
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from threadpoolctl import threadpool_limits
 
-from oodzoo._threads import Prefetch
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
+from oodzoo.heads.left_out import blas_threads, call_for_sets, left_out_masks
 from oodzoo.heads.linear import LinearHead
-from oodzoo.heads.paths import LARGE, one_hot
+from oodzoo.heads.paths import one_hot
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
 RIDGES = tuple(10.0**power for power in (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5))
@@ -83,22 +81,11 @@ def left_out_ridges(
     """
     check_samples(samples, n_classes)
     _check_settings(settings)
-    domains = set(samples.domains.tolist())
-    for some in left_out:
-        if not some or not domains > some:
-            raise InputError(
-                "each set of left_out must have at least one, and not all, of the domains "
-                f"{sorted(domains)}, got {sorted(some)}"
-            )
+    masks = left_out_masks(samples, left_out)
     on = backend(device)
     features = on.asarray(samples.features)
-    masks = [np.isin(samples.domains, list(some)) for some in left_out]
     calls = [(features, samples.labels, mask, n_classes, settings, on) for mask in masks]
-    small = samples.features.size < LARGE
-    # One thread per set is faster than threads within BLAS for small products.
-    with threadpool_limits(1 if small else None, user_api="blas"):
-        n_threads = cpu_count() if small and on.is_numpy else 1
-        return list(Prefetch(_left_out_ridges, calls, n_threads=n_threads))
+    return call_for_sets(_left_out_ridges, calls, samples.features.size, on_cpu=on.is_numpy)
 
 
 def fit_ridge_head(
@@ -128,8 +115,7 @@ def fit_ridge_head(
     check_samples(samples, n_classes)
     require_two_classes(samples.labels)
     _check_settings([(ridge, temperature)])
-    small = samples.features.size < LARGE
-    with threadpool_limits(1 if small else None, user_api="blas"):
+    with blas_threads(samples.features.size):
         fit = _fit(samples.features, samples.labels, [ridge], backend())
     weights, bias = np.zeros((n_classes, len(fit.std))), np.full(n_classes, -np.inf)
     weights[fit.present] = temperature * fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
