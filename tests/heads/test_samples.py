@@ -1,4 +1,4 @@
-"""Moments, standardisation and centring against NumPy."""
+"""Moments and standardisation against NumPy."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from oodzoo.features.columns import Samples
 from oodzoo.heads import samples as module
-from oodzoo.heads.samples import centred_by_domain, mean_and_std, standardised
+from oodzoo.heads.samples import mean_and_std, standardised
 
 
 @pytest.fixture
@@ -36,17 +35,3 @@ def test_standardised_features(features: NDArray[Any]) -> None:
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-12)
     np.testing.assert_allclose(found.std(axis=0), [1, 1, 1, 0])
     assert standardised(features, *mean_and_std(features)).dtype == np.float32
-
-
-def test_each_domain_is_centred_by_its_own_mean(features: NDArray[Any]) -> None:
-    domains = np.array([0, 1, 0, 1, 1, 5, 5])
-    features[domains == 1, 2] = 0.1
-    found = centred_by_domain(Samples(features, np.zeros(7, np.int64), domains))
-    for domain in (0, 1, 5):
-        part = features[domains == domain]
-        np.testing.assert_allclose(
-            found.features[domains == domain], part - part.mean(axis=0), atol=1e-6
-        )
-    assert not found.features[:, 3].any()  # exactly, or standardisation would enlarge rounding
-    assert not found.features[domains == 1, 2].any()
-    np.testing.assert_array_equal(found.domains, domains)

@@ -59,8 +59,7 @@ def left_out_paths(
     """Predict left-out domains by heads fitted to the other domains, for each C.
 
     Left-out samples have no influence on the fit. All cores are used, so one call at a time is
-    enough. For heads of features centred by domain, pass
-    :func:`~oodzoo.heads.samples.centred_by_domain` of the samples.
+    enough.
 
     Parameters
     ----------

@@ -48,8 +48,7 @@ def left_out_ridges(
     """Predict left-out domains by ridge heads fitted to the other domains, for each setting.
 
     Left-out samples have no influence on the fit. All cores are used, so one call at a time is
-    enough. For heads of features centred by domain, pass
-    :func:`~oodzoo.heads.samples.centred_by_domain` of the samples.
+    enough.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Checks, centring and standardisation of the samples that heads are fitted to."""
+"""Checks and standardisation of the samples that heads are fitted to."""
 
 from __future__ import annotations
 
@@ -60,18 +60,3 @@ def standardised(features: Array, mean: Array, std: Array, dtype: str = "float32
     for top in range(0, len(features), _ROWS):
         result[top : top + _ROWS, :] = (features[top : top + _ROWS] - mean) * scale
     return result
-
-
-def centred_by_domain(samples: Samples) -> Samples:
-    """Subtract from the features of each domain their mean over that domain; labels are not used.
-
-    A head of such features predicts samples of a new domain from which the mean of that domain has
-    been subtracted. A feature that is constant within a domain becomes 0 there.
-    """
-    features = np.empty(samples.features.shape, np.float32)
-    for domain in np.unique(samples.domains):
-        rows = samples.domains == domain
-        part = samples.features[rows]
-        mean, std = mean_and_std(part)
-        features[rows] = np.where(std > 0, part - mean, 0)
-    return samples._replace(features=features)
