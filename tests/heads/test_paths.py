@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.heads.planted import planted
+from tests.heads.planted import SHAPES, planted, scrambled
 from tests.oracles.paths import left_out_path
 
 from oodzoo.errors import InputError
@@ -17,21 +16,7 @@ from oodzoo.features.columns import Samples
 from oodzoo.heads import paths
 from oodzoo.heads.paths import label_likelihood, left_out_paths, singles_and_pairs
 
-
-@pytest.fixture(params=[None, "cpu", "cuda"])
-def device(request: pytest.FixtureRequest) -> str | None:
-    """NumPy, PyTorch, and PyTorch on a GPU if there is one."""
-    if request.param is not None:
-        torch: Any = pytest.importorskip("torch", reason="PyTorch is an extra")
-        if request.param == "cuda" and not torch.cuda.is_available():
-            pytest.skip("no CUDA device")
-    name: str | None = request.param
-    return name
-
-
 CS = (1e-3, 0.1, 1.0)
-SHAPES = [(80, 6), (60, 100), (48, 24)]
-"""More samples than features, fewer, and both, depending on the domains left out."""
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -65,12 +50,7 @@ def test_left_out_samples_have_no_influence(
 ) -> None:
     """Scramble all left-out samples but one: its prediction stays the same."""
     samples = planted(*shape, 3, 4)
-    rows = np.flatnonzero(np.isin(samples.domains, list(left_out)))
-    rng = np.random.default_rng(1)
-    features, labels = samples.features.copy(), samples.labels.copy()
-    features[rows[1:]] = 1e3 * rng.normal(size=(len(rows) - 1, shape[1]))
-    labels[rows] = rng.integers(0, 3, len(rows))
-    other = Samples(features, labels, samples.domains)
+    other = scrambled(samples, left_out)
     found = left_out_paths(other, 3, [left_out], Cs=CS, device=device)[0]
     expected = left_out_paths(samples, 3, [left_out], Cs=CS, device=device)[0]
     np.testing.assert_allclose(found[:, 0], expected[:, 0], atol=1e-6)
