@@ -10,6 +10,7 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
+from oodzoo.events import Listener
 from oodzoo.features.source import StoreSource
 from oodzoo.store.local import update_local
 
@@ -35,17 +36,22 @@ def test_an_evaluation_that_was_stopped_continues(tmp_path: Path) -> None:
     options: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
     lines: list[str] = []
 
-    def stop(line: str) -> None:
-        if line.startswith("test domain 'd1': training"):
-            raise KeyboardInterrupt
+    class Stop(Listener):
+        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+            if facts.get("message", "").startswith("test domain 'd1': training"):
+                raise KeyboardInterrupt
+
+    class Lines(Listener):
+        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+            lines.append(facts.get("message", ""))
 
     with pytest.raises(KeyboardInterrupt):
-        oodzoo.evaluate(source, **options, log=stop)
+        oodzoo.evaluate(source, **options, listener=Stop())
 
     def tests(changed: StoreSource = source, **more: Any) -> list[str]:
         """The test domains that are evaluated, not read."""
         lines.clear()
-        oodzoo.evaluate(changed, **options | more, log=lines.append)
+        oodzoo.evaluate(changed, **options | more, listener=Lines())
         return sorted({line.split("'")[1] for line in lines if line.startswith("test domain")})
 
     assert tests() == ["d1", "d2"]

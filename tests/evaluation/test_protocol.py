@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.evaluation.data import zoo
+from tests.events.heard import Heard
 from tests.oracles import evaluation as oracle
 from tests.oracles.combination import most_accurate, pool
 from tests.oracles.paths import left_out_path
@@ -186,12 +187,9 @@ def test_three_domains_recommend_pools() -> None:
 
 
 def test_progress_ends_at_the_total() -> None:
-    calls: list[tuple[int, int]] = []
-    oodzoo.evaluate(
-        *zoo(n=9, n_domains=3), top_k=1, baselines=False,
-        progress=lambda done, total: calls.append((done, total)),
-    )  # fmt: skip
-    done, totals = zip(*calls, strict=True)
+    heard = Heard()
+    oodzoo.evaluate(*zoo(n=9, n_domains=3), top_k=1, baselines=False, listener=heard)
+    done, totals = zip(*heard.steps(), strict=True)
     assert len(set(totals)) == 1
     assert list(done) == sorted(set(done))
     assert done[-1] == totals[0]

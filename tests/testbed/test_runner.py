@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.events.heard import Heard
 from tests.testbed.data import arrays, source, store
 
 import oodzoo
@@ -94,8 +95,9 @@ def test_one_class_only() -> None:
 
 
 def test_progress_counts_to_the_end() -> None:
-    seen: list[tuple[int, int]] = []
-    run(source(), resamples=20, progress=lambda done, total: seen.append((done, total)))
+    heard = Heard()
+    run(source(), resamples=20, listener=heard)
+    seen = heard.steps()
     totals = {total for _, total in seen}
     assert len(totals) == 1
     assert [done for done, _ in seen] == list(range(totals.pop()))

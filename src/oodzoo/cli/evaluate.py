@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.listening import listening
 from oodzoo.cli.options import (
     ComputeOption,
     MaxModelsOption,
@@ -91,7 +92,7 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
-    with terminal.progress("Evaluating") as progress:
+    with listening(terminal, "Evaluating") as listener:
         result = evaluate_store(
             FeatureStore(store),
             top_k=top_k_of(top_k),
@@ -107,7 +108,7 @@ def evaluate(
             max_models=max_models,
             max_ms=max_ms,
             device=compute_device(device),
-            progress=progress,
+            listener=listener,
         )
     show_evaluation(terminal, result)
     terminal.document(result.to_dict())

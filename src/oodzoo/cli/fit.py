@@ -9,6 +9,7 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
+from oodzoo.cli.listening import listening
 from oodzoo.cli.options import (
     ZOO_HELP,
     ComputeOption,
@@ -92,7 +93,7 @@ def fit(
         terminal.warn("--select and --no-select are deprecated; use --choose and --method")
         choose, method = ("selection", "paper") if select else ("ensemble", method)
     target = stored_target(terminal, store, target, score, zoo, device)
-    with terminal.progress("Fitting") as progress:
+    with listening(terminal, "Fitting") as listener:
         predictor = fit_store(
             store,
             choose=choose,
@@ -106,7 +107,7 @@ def fit(
             threshold=threshold,
             zoo=zoo,
             device=compute_device(device),
-            progress=progress,
+            listener=listener,
         )
     predictor.save(out)
     _show_predictor(terminal, predictor, out)

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand
 
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.listening import listening
 from oodzoo.cli.options import (
     ComputeOption,
     DomainWeightOption,
@@ -25,6 +26,7 @@ from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
+from oodzoo.events import Listener
 
 if TYPE_CHECKING:
     from oodzoo.ranking.result import Ranking, Row
@@ -108,6 +110,7 @@ def ranked(
     stability: str = "robust",
     device: str = "cpu",
     target: str | None = None,
+    listeners: Sequence[Listener] = (),
     **options: Any,
 ) -> Ranking:
     """Rank the models of a store with a progress bar; see :func:`oodzoo.rank` for the options."""
@@ -116,14 +119,14 @@ def ranked(
 
     if target is not None:
         options["target"] = target
-    with terminal.progress("Ranking") as progress:
+    with listening(terminal, "Ranking", listeners) as listener:
         return rank_store(
             FeatureStore(store),
             score=score,
             stability=stability,  # type: ignore[arg-type]
             **options,
             device=compute_device(device),
-            progress=progress,
+            listener=listener,
         )
 
 

@@ -17,6 +17,7 @@ from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
+from oodzoo.cli.listening import listening
 from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
@@ -34,11 +35,12 @@ from oodzoo.cli.select import show_selection
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import show_bed
-from oodzoo.events import Observer, Progress
+from oodzoo.events import Events, Listener
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.unlabelled import UnlabelledImages
+    from oodzoo.features.config import Reporter
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import ModelSpec
 
@@ -112,10 +114,10 @@ def run_and_show(
     for issue in dataset.leaks():
         terminal.warn(issue.message)
     with ExitStack() as bars:
-        observer = _TerminalObserver(terminal, bars, out, len(zoo))
+        shown = _Shown(terminal, bars, out, len(zoo))
         typed = _typed(sys.argv[1:], out, zoo)
         result = run_pipeline(
-            dataset, zoo, out, target=target, config=config, observer=observer, command=typed
+            dataset, zoo, out, target=target, config=config, listener=shown, command=typed
         )
     page = out / "report.html"
     terminal.say(f"Report: {page}")
@@ -146,7 +148,7 @@ def _without_folders(argument: str, out: Path) -> str:
     return name + equals + _without_folders(rest, out) if equals else argument
 
 
-class _TerminalObserver(Observer):
+class _Shown(Listener):
     """Shows progress bars and, when a stage ends, its result."""
 
     def __init__(self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int) -> None:
@@ -155,37 +157,58 @@ class _TerminalObserver(Observer):
         self._out = out
         self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
         self._number = 0
-        self._advance: Progress | None = None
+        self._inner = Listener()
 
-    def begin(self, stage: str) -> None:
+    def start(self, stage: str, **facts: Any) -> None:
+        if stage == "run":
+            return
         self._number += 1
         self._terminal.say(f"{self._number}. {self._titles[stage]}")
-        if stage == "extraction":
-            self.reporter = self._bars.enter_context(extraction_progress(self._terminal))
+        if stage == "extraction" and facts:
+            bars = extraction_progress(self._terminal)
+            self._inner = _Extraction(self._bars.enter_context(bars))
         elif stage in ("ranking", "evaluation", "testbed"):
-            bar = self._terminal.progress(_spaced(stage).capitalize())
-            self._advance = self._bars.enter_context(bar)
+            bar = listening(self._terminal, _spaced(stage).capitalize())
+            self._inner = Events(self._bars.enter_context(bar))
+        self._inner.start(stage, **facts)
 
-    def progress(self, done: int, total: int) -> None:
-        if self._advance is not None:
-            self._advance(done, total)
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        self._inner.progress(stage, done, total, **facts)
 
-    def log(self, message: str) -> None:
-        self._terminal.say(message)
-
-    def end(self, stage: str, result: Any, *, reused: bool) -> None:
+    def end(self, stage: str, **facts: Any) -> None:
         self._bars.close()
-        self._advance = None
-        if reused:
+        self._inner = Listener()
+        status = facts["status"]
+        if status == "skipped":
+            self._terminal.warn(f"{_spaced(stage)} skipped: {facts['reason']}")
+        if status == "reused":
             self._terminal.say("   reused from an earlier run: nothing has changed")
+        if stage == "run" or status not in ("done", "reused"):
+            return
+        result = facts["result"]
         if stage == "predictor":
             models = ", ".join(result.models)
             self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
         else:
             _SHOW[stage](self._terminal, result)
 
-    def skip(self, stage: str, reason: str) -> None:
-        self._terminal.warn(f"{_spaced(stage)} skipped: {reason}")
+
+class _Extraction(Listener):
+    """Passes the events of an extraction on to a reporter."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+
+    def start(self, stage: str, **facts: Any) -> None:
+        self._reporter.start(facts["models"], facts["images"])
+
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        if "message" in facts:
+            self._reporter.say(facts["message"])
+        elif "failed" in facts:
+            self._reporter.failed(facts["model"], facts["failed"])
+        elif "model" in facts:
+            self._reporter.advance(facts["model"], facts["images"], facts["seconds"])
 
 
 def _spaced(stage: str) -> str:

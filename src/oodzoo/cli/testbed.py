@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.listening import listening
 from oodzoo.cli.options import ComputeOption, compute_device
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
@@ -110,8 +111,8 @@ def _stores(
     stores = [FeatureStore(path) for path in paths]
     beds = []
     for store in stores:
-        with terminal.progress(f"Test bed {store.path.name}") as progress:
-            beds.append(run(store, **options, progress=progress))
+        with listening(terminal, f"Test bed {store.path.name}") as listener:
+            beds.append(run(store, **options, listener=listener))
     if len(beds) == 1:
         show_bed(terminal, beds[0])
         show_domains(terminal, beds[0])

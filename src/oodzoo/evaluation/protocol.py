@@ -26,7 +26,7 @@ from oodzoo.evaluation.options import (
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.scoring import cell_with_target, score_choice, trial_rows
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
-from oodzoo.events import Log, Progress
+from oodzoo.events import Listeners, Progress, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
@@ -53,8 +53,7 @@ def evaluate(
     max_models: int | None = None,
     max_ms: float | None = None,
     device: str | None = None,
-    progress: Progress | None = None,
-    log: Log | None = None,
+    listener: Listeners | None = None,
 ) -> Evaluation:
     """Evaluate single models and their combinations on test domains, and recommend one.
 
@@ -100,10 +99,8 @@ def evaluate(
         what is recommended.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None.
-    progress : callable, optional
-        Called with (done, total).
-    log : callable, optional
-        Called with one line about each step.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "evaluation", see :mod:`oodzoo.events`.
 
     Examples
     --------
@@ -136,57 +133,63 @@ def evaluate(
     if numbers is not None:
         numbers = limited_top_k(numbers, len(source.models))
     main = None if numbers is None else main_top_k(numbers)
-    log = log or (lambda message: None)
     limits = Limits(max_models, max_ms)
     # The final recommendation is made in the same way as those that are measured.
     compare = len(source.domains) > FEWEST_DOMAINS
-    steps_of = _Steps(len(source.models), len(source.domains), progress)
-    log(f"ranking {count(len(source.models), 'model')} without each test domain")
-    rankings = rank_for_test_domains(source, score=score, device=device)
-    log(f"heads of {count(len(source.models), 'model')}, trained without each domain and each pair")
-    heads = predict_with_heads(source, device=device, progress=steps_of.heads)
+    facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
+    with Stage(listener, "evaluation", **facts) as stage:
+        steps_of = _Steps(len(source.models), len(source.domains), stage.progress)
+        models = count(len(source.models), "model")
+        stage.say(f"ranking {models} without each test domain")
+        rankings = rank_for_test_domains(source, score=score, device=device)
+        stage.say(f"heads of {models}, trained without each domain and each pair")
+        heads = predict_with_heads(source, device=device, progress=steps_of.heads)
 
-    def judge(test: str) -> Fold:
-        choice = choose(
-            TrainingView.without(source, test),
-            rankings[test],
-            heads[test],
-            train,
-            top_k=numbers,
-            main=main,
-            limits=limits,
-            compare=compare,
-            peers=peers,
-            retrain=protocol == "domainbed" or trials > 1,
-            seed=seed,
-            device=device,
-            log=lambda message: log(f"test domain {test!r}: {message}"),
-        )
-        cells = score_choice(source, test, choice, trial_rows(source, test, protocol, trials))
-        if with_target:
-            log(f"test domain {test!r}: heads for its unlabelled images")
-            cells[WITH_TARGET] = cell_with_target(source, test, heads[test], choice, limits, device)
-        return Fold(
-            cells,
-            choice.top_k,
-            {str(k): ratio for k, ratio in choice.paper_ratios.items()},
-            choice.selection_ratio,
-            choice.decision.recommended,
-        )
+        def judge(test: str) -> Fold:
+            choice = choose(
+                TrainingView.without(source, test),
+                rankings[test],
+                heads[test],
+                train,
+                top_k=numbers,
+                main=main,
+                limits=limits,
+                compare=compare,
+                peers=peers,
+                retrain=protocol == "domainbed" or trials > 1,
+                seed=seed,
+                device=device,
+                log=lambda message: stage.say(f"test domain {test!r}: {message}"),
+            )
+            cells = score_choice(source, test, choice, trial_rows(source, test, protocol, trials))
+            if with_target:
+                stage.say(f"test domain {test!r}: heads for its unlabelled images")
+                cells[WITH_TARGET] = cell_with_target(
+                    source, test, heads[test], choice, limits, device
+                )
+            return Fold(
+                cells,
+                choice.top_k,
+                {str(k): ratio for k, ratio in choice.paper_ratios.items()},
+                choice.selection_ratio,
+                choice.decision.recommended,
+            )
 
-    costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
-    settings = [score, protocol, trials, numbers, peers, seed, with_target, max_models, max_ms]
-    settings += [costs, groups_of(source, source.domains)]
-    if protocol == "domainbed":
-        settings += [draws, steps, search_space]
-    folds = {}
-    for test in source.domains:
-        folds[test] = kept_fold(source, test, settings, lambda test=test: judge(test))  # type: ignore[misc]
+        costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
+        settings = [score, protocol, trials, numbers, peers, seed, with_target, max_models, max_ms]
+        settings += [costs, groups_of(source, source.domains)]
+        if protocol == "domainbed":
+            settings += [draws, steps, search_space]
+        folds = {}
+        for test in source.domains:
+            folds[test] = kept_fold(source, test, settings, lambda test=test: judge(test))  # type: ignore[misc]
+            steps_of.fold()
+        stage.say("deciding on all domains")
+        final = _final(source, heads[None], score, main, limits, compare, device)
         steps_of.fold()
-    log("deciding on all domains")
-    final = _final(source, heads[None], score, main, limits, compare, device)
-    steps_of.fold()
-    return put_together(source, folds, final, protocol, score, trials, numbers)
+        result = put_together(source, folds, final, protocol, score, trials, numbers)
+        stage.finish(result, result.metrics)
+    return result
 
 
 def _final(
@@ -207,11 +210,12 @@ def _final(
 class _Steps:
     """Progress of an evaluation: the heads of each model, then each test domain."""
 
-    def __init__(self, n_models: int, n_domains: int, progress: Progress | None) -> None:
-        self._progress = progress or (lambda done, total: None)
+    def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
+        self._progress = progress
         self._fold = max(1, n_models // 2)
         self._total = n_models + (n_domains + 1) * self._fold
         self._done = 0
+        progress(0, self._total)
 
     def heads(self, done: int, total: int) -> None:
         self._done = done

@@ -260,6 +260,17 @@ class Evaluation:
         """The single model that is most accurate on each test domain; None without baselines."""
         return self.baselines.get("oracle")
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Accuracy of each row in percent, on average and by domain, as a listener gets it."""
+        found = {"recommended": _averaged(self.recommended.domains)}
+        found |= {name: _averaged(row.measure("accuracy")) for name, row in self.rows.items()}
+        metrics = {f"{name}/accuracy": each["average"] for name, each in found.items()}
+        for name, each in found.items():
+            by_domain = each["domains"].items()
+            metrics |= {f"{name}/accuracy_by_domain/{domain}": value for domain, value in by_domain}
+        return metrics
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the evaluation to a JSON document; accuracies in percent, ratios from 0 to 1."""
         document: dict[str, Any] = {

@@ -23,12 +23,13 @@ Log = Callable[[str], None]
 class Listener:
     """Receives the events of long work; the base class ignores them.
 
-    The stages are "extraction", "ranking", "selection", "evaluation", "predictor" and "testbed".
+    The stages are "extraction", "ranking", "selection", "evaluation", "predictor" and "testbed",
+    and "run", which contains all of them. Stages can be nested: a predictor may need an evaluation.
     Facts are values that a listener may use or ignore; further ones may be added.
     """
 
     def start(self, stage: str, **facts: Any) -> None:
-        """A stage starts."""
+        """A stage starts; most have the facts `models`, `domains` and `images`."""
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
         """A part of a stage is done, or, with the fact `message`, there is something to say."""
@@ -40,7 +41,11 @@ class Listener:
         """A stage has written a file or folder."""
 
     def end(self, stage: str, **facts: Any) -> None:
-        """A stage ended; `status` is "done", "reused", "skipped" or "failed"."""
+        """A stage ended; `status` is "done", "reused", "skipped" or "failed".
+
+        `seconds` is what it took, `result` what it returns, `error` why it failed, in one line. A
+        stage that is skipped has not started; the fact `reason` says why.
+        """
 
 
 Listeners = Listener | Sequence[Listener]
@@ -54,8 +59,11 @@ class Events(Listener):
     """
 
     def __init__(self, listeners: Listeners | None = None) -> None:
-        given = [listeners] if isinstance(listeners, Listener) else listeners or ()
         self._listeners: list[Listener] = []
+        if isinstance(listeners, Events):
+            self._listeners = listeners._listeners  # one that is left out is left out of both
+            return
+        given = [listeners] if isinstance(listeners, Listener) else listeners or ()
         for listener in given:
             nested = listener._listeners if isinstance(listener, Events) else [listener]
             self._listeners += nested

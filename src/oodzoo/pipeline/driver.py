@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.options import main_top_k, parse_top_k
-from oodzoo.events import Observer
+from oodzoo.events import Events, Listener, Listeners, Stage, extent
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
@@ -31,6 +32,7 @@ from oodzoo.features.target import (
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
+from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.ranking.ranker import rank
 from oodzoo.record import (
@@ -43,7 +45,7 @@ from oodzoo.record import (
     write_local,
 )
 from oodzoo.report import write_report
-from oodzoo.selection.select import select_features
+from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.spec import local_path
@@ -59,7 +61,7 @@ def run(
     *,
     target: str | Path | UnlabelledImages | None = None,
     config: RunConfig | None = None,
-    observer: Observer | None = None,
+    listener: Listeners | None = None,
     command: str | None = None,
 ) -> Run:
     """Run the whole pipeline: extract, rank, select, evaluate, fit, compare scores, report.
@@ -81,8 +83,9 @@ def run(
         for it, see :func:`oodzoo.rank`, and the predictor adapts to it. The evaluation says what
         unlabelled images of each test domain are worth; the test bed does not use the target.
     config : RunConfig, optional
-    observer : Observer, optional
-        Called as the run proceeds.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "run" and of the stages within it, see
+        :mod:`oodzoo.events`.
     command : str, optional
         The command line, for the record and the report; without paths that others should not see.
 
@@ -93,8 +96,7 @@ def run(
     """
     dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
     specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
-    folder, config, observer = Path(out), config or RunConfig(), observer or Observer()
-    device = config.compute_device
+    folder, config = Path(out), config or RunConfig()
     images = None if target is None else parse_unlabelled(target)
     settings = {
         "data": dataset.source.resolve().name,
@@ -109,100 +111,115 @@ def run(
         require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
     with locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
-        recorder = Recorder(folder, command or call, settings, observer)
-        store, models = _extract(
-            recorder, dataset, images, specs, folder / "store", config, observer
-        )
-        recorder.add("data", _summary(dataset, len(store.skipped)))
-        write_local(folder, dataset.root)
-        source = as_source(store, models=models)
-        content = [store.fingerprint, list(source.models)]
-        ranked_for = None if images is None else as_target(source, images.name)
-        recorder.stage(
-            "ranking",
-            [content, config.score, *_identities(source, ranked_for)],
-            lambda: rank(
-                source,
-                score=config.score,
-                target=ranked_for,
-                device=device,
-                progress=observer.progress,
-            ),
-        )
-        recorder.stage(
-            "selection",
-            [content],
-            lambda: select_features(source, device=device).summary(),
-        )
-        evaluation = None
-        if len(source.domains) > 2:
-            options = {
-                name: getattr(config, name)
-                for name in (
-                    *("top_k", "protocol", "score", "baselines", "seed"),
-                    *("max_models", "max_ms"),
-                )
-            }
-            sizes = [len(source.labels(domain)) for domain in source.domains]
-            options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
-            evaluation = recorder.stage(
-                "evaluation",
-                [content, options],
-                lambda: evaluate(source, **options, device=device, progress=observer.progress),
-            )
-        else:
-            observer.skip(
-                "evaluation", "it needs at least three domains, two to rank on and one to test on"
-            )
-        recommended = None if evaluation is None else evaluation.recommended
-        numbers = parse_top_k(config.top_k)
-        fit_options: dict[str, Any] = {
-            "top_k": None if numbers is None else main_top_k(numbers),
-            "score": config.score,
-            "max_models": config.max_models,
-            "max_ms": config.max_ms,
-        }
-        recorder.stage(
-            "predictor",
-            [
-                content,
-                fit_options,
-                None if recommended is None else recommended.to_dict(),
-                *_identities(source, ranked_for),
-            ],
-            lambda: _fit(
-                fit(
-                    store,
-                    choose="auto",
-                    models=source.models,
-                    target=None if ranked_for is None else ranked_for.name,
-                    recommended=recommended,
-                    zoo=specs,
-                    device=device,
-                    **fit_options,
-                ),
-                folder / "model",
-            ),
-            valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
-        )
-        if config.baselines and len(source.models) > 2:
-            bed_options: dict[str, Any] = {
-                "protocol": "unseen" if len(source.domains) > 2 else "all",
-                "name": dataset.source.resolve().stem,
-                "seed": config.seed,
-            }
-            recorder.stage(
-                "testbed",
-                [content, list(scores.names()), bed_options],
-                lambda: testbed.run(
-                    source, **bed_options, device=device, progress=observer.progress
-                ),
-            )
-        elif config.baselines:
-            observer.skip("testbed", "it needs at least three models")
-        result = recorder.finish()
-        write_report(folder, run=result)
+        recorder = Recorder(folder, command or call, settings)
+        with Stage([recorder, Events(listener)], "run", **settings) as whole:
+            stages = Stages(recorder.earlier, whole.events)
+            _compute(stages, recorder, dataset, images, specs, folder, config)
+            result = recorder.finish()
+            whole.events.artifact("run", recorder.path)
+            whole.events.artifact("run", write_report(folder, run=result))
+            whole.finish(result, {})
     return result
+
+
+def _compute(
+    stages: Stages,
+    recorder: Recorder,
+    dataset: ImageDomains,
+    images: UnlabelledImages | None,
+    specs: list[ModelSpec],
+    folder: Path,
+    config: RunConfig,
+) -> None:
+    """Compute the results of all stages, or reuse them."""
+    device = config.compute_device
+    store, models = _extract(stages, dataset, images, specs, folder / "store", config)
+    recorder.add("data", _summary(dataset, len(store.skipped)))
+    write_local(folder, dataset.root)
+    source = as_source(store, models=models)
+    content = [store.fingerprint, list(source.models)]
+    ranked_for = None if images is None else as_target(source, images.name)
+    stages.stage(
+        "ranking",
+        [content, config.score, *_identities(source, ranked_for)],
+        lambda listener: rank(
+            source, score=config.score, target=ranked_for, device=device, listener=listener
+        ),
+    )
+    stages.stage("selection", [content], lambda listener: _select(source, device, listener))
+    evaluation = None
+    if len(source.domains) > 2:
+        options = {
+            name: getattr(config, name)
+            for name in (
+                *("top_k", "protocol", "score", "baselines", "seed"),
+                *("max_models", "max_ms"),
+            )
+        }
+        sizes = [len(source.labels(domain)) for domain in source.domains]
+        options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
+        evaluation = stages.stage(
+            "evaluation",
+            [content, options],
+            lambda listener: evaluate(source, **options, device=device, listener=listener),
+        )
+    else:
+        stages.skip(
+            "evaluation", "it needs at least three domains, two to rank on and one to test on"
+        )
+    recommended = None if evaluation is None else evaluation.recommended
+    numbers = parse_top_k(config.top_k)
+    fit_options: dict[str, Any] = {
+        "top_k": None if numbers is None else main_top_k(numbers),
+        "score": config.score,
+        "max_models": config.max_models,
+        "max_ms": config.max_ms,
+    }
+    stages.stage(
+        "predictor",
+        [
+            content,
+            fit_options,
+            None if recommended is None else recommended.to_dict(),
+            *_identities(source, ranked_for),
+        ],
+        lambda listener: _fit(
+            fit(
+                store,
+                choose="auto",
+                models=source.models,
+                target=None if ranked_for is None else ranked_for.name,
+                recommended=recommended,
+                zoo=specs,
+                device=device,
+                listener=listener,
+                **fit_options,
+            ),
+            folder / "model",
+        ),
+        valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
+        artifact=folder / "model",
+    )
+    if config.baselines and len(source.models) > 2:
+        bed_options: dict[str, Any] = {
+            "protocol": "unseen" if len(source.domains) > 2 else "all",
+            "name": dataset.source.resolve().stem,
+            "seed": config.seed,
+        }
+        stages.stage(
+            "testbed",
+            [content, list(scores.names()), bed_options],
+            lambda listener: testbed.run(source, **bed_options, device=device, listener=listener),
+        )
+    elif config.baselines:
+        stages.skip("testbed", "it needs at least three models")
+
+
+def _select(source: FeatureSource, device: str | None, listener: Listener) -> SelectionSummary:
+    with Stage(listener, "selection", **extent(source)) as stage:
+        summary = select_features(source, device=device).summary()
+        stage.finish(summary, {})
+    return summary
 
 
 def _require_usable(folder: Path, dataset: ImageDomains) -> None:
@@ -231,22 +248,21 @@ def _digests(dataset: ImageDomains) -> dict[str, list[str]]:
 
 
 def _extract(
-    recorder: Recorder,
+    stages: Stages,
     dataset: ImageDomains,
     target: UnlabelledImages | None,
     zoo: list[ModelSpec],
     path: Path,
     config: RunConfig,
-    observer: Observer,
 ) -> tuple[FeatureStore, tuple[str, ...]]:
     """Extract missing features; return the store and the models of this zoo in it."""
     options = config.extraction
     unlabelled = [] if target is None else [target]
     opened: list[FeatureStore] = []
 
-    def compute() -> ExtractionSummary:
+    def compute(listener: Listener) -> ExtractionSummary:
         store, done = run_extraction(
-            dataset, zoo, path, options, observer.reporter, unlabelled=unlabelled
+            dataset, zoo, path, options, _Reporting(listener), unlabelled=unlabelled
         )
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)
@@ -277,7 +293,7 @@ def _extract(
         {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
         *([part.name, part.paths, part.digests] for part in unlabelled),
     ]
-    summary = recorder.stage("extraction", inputs, compute, valid=valid)
+    summary = stages.stage("extraction", inputs, compute, valid=valid, artifact=path)
     return opened[-1], summary.models
 
 
@@ -348,3 +364,30 @@ def _folder_digest(folder: Path) -> str:
         if path.is_file():
             total.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return total.hexdigest()
+
+
+class _Reporting:
+    """Emits the events of an extraction."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._done = self._total = self._images = 0
+        self._by_model: Counter[str] = Counter()
+
+    def start(self, models: Sequence[str], n_images: int) -> None:
+        self._images, self._total = n_images, n_images * len(models)
+        self._listener.start("extraction", models=list(models), images=n_images)
+
+    def say(self, message: str) -> None:
+        self._listener.progress("extraction", self._done, self._total, message=message)
+
+    def advance(self, model: str, n_images: int, seconds: float) -> None:
+        self._done += n_images
+        self._by_model[model] += n_images
+        self._listener.progress(
+            "extraction", self._done, self._total, model=model, images=n_images, seconds=seconds
+        )
+
+    def failed(self, model: str, reason: str) -> None:
+        self._done += self._images - self._by_model[model]
+        self._listener.progress("extraction", self._done, self._total, model=model, failed=reason)

@@ -17,7 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.evaluation.options import TOP_K
 from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Recommended
-from oodzoo.events import Log, Progress
+from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.features.target import TargetImages, as_target
@@ -48,8 +48,7 @@ def fit(
     recommended: Recommended | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
-    progress: Progress | None = None,
-    log: Log | None = None,
+    listener: Listeners | None = None,
 ) -> Predictor:
     """Fit a predictor with models of a feature store, trained on all of its domains.
 
@@ -87,10 +86,9 @@ def fit(
         :func:`oodzoo.load_zoo` takes or returns.
     device : str, optional
         Device for computations: NumPy if None, else PyTorch on this device ("cuda").
-    progress : callable, optional
-        Called with (done, total).
-    log : callable, optional
-        Called with one line about each step.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "predictor" and, within it, of the evaluation and the
+        ranking; see :mod:`oodzoo.events`.
 
     Returns
     -------
@@ -106,46 +104,50 @@ def fit(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
             "models are named, or choose a pool"
         )
-    if options.choose == "auto" and recommended is None and len(source.domains) > 2:
-        recommended = evaluate(
-            source,
-            top_k=min(options.top_k, len(source.models)),
-            score=score,
-            baselines=False,
-            max_models=max_models,
-            max_ms=max_ms,
-            device=device,
-            progress=progress,
-            log=log,
-        ).recommended
-    made = _make(source, options, recommended, score, target, device, progress)
-    columns = made.final.columns
-    found = [find_model(store, name, specs) for name in columns.models]
-    samples = columns.samples(source, source.domains)
-    groups = [source.groups(domain) for domain in source.domains]
-    promised = recommended if made.choice == options.promised(recommended) else None
-    return Predictor(
-        found,
-        Columns({name: columns.by_model[name] for name in columns.models}),
-        source.classes,
-        made.final.head,
-        fit_gaussian(samples, groups),
-        Provenance(
-            domains=source.domains,
-            n_images=store.n_images,
-            data=store.data_fingerprint,
-            scores=made.scores,
-            n_features=made.n_features,
-            threshold=options.kept_threshold(made.choice),
-            choice=made.choice,
-            pool=made.final.weights,
-            accuracy=None if promised is None else promised.average,
-            accuracy_interval=None if promised is None else promised.interval,
-            target=made.target,
-            adapted=made.adapted,
-        ),
-        made.final.adaptive,
-    )
+    facts = extent(source) | {"choose": options.choose, "score": score}
+    with Stage(listener, "predictor", **facts) as stage:
+        if options.choose == "auto" and recommended is None and len(source.domains) > 2:
+            recommended = evaluate(
+                source,
+                top_k=min(options.top_k, len(source.models)),
+                score=score,
+                baselines=False,
+                max_models=max_models,
+                max_ms=max_ms,
+                device=device,
+                listener=stage.events,
+            ).recommended
+        made = _make(source, options, recommended, score, target, device, stage.events)
+        columns = made.final.columns
+        found = [find_model(store, name, specs) for name in columns.models]
+        samples = columns.samples(source, source.domains)
+        groups = [source.groups(domain) for domain in source.domains]
+        promised = recommended if made.choice == options.promised(recommended) else None
+        predictor = Predictor(
+            found,
+            Columns({name: columns.by_model[name] for name in columns.models}),
+            source.classes,
+            made.final.head,
+            fit_gaussian(samples, groups),
+            Provenance(
+                domains=source.domains,
+                n_images=store.n_images,
+                data=store.data_fingerprint,
+                scores=made.scores,
+                n_features=made.n_features,
+                threshold=options.kept_threshold(made.choice),
+                choice=made.choice,
+                pool=made.final.weights,
+                accuracy=None if promised is None else promised.average,
+                accuracy_interval=None if promised is None else promised.interval,
+                target=made.target,
+                adapted=made.adapted,
+            ),
+            made.final.adaptive,
+        )
+        measured = {} if promised is None else {"accuracy": promised.average}
+        stage.finish(predictor, measured)
+    return predictor
 
 
 @dataclass(frozen=True)
@@ -213,13 +215,13 @@ def _make(
     score: str,
     target: TargetImages | None,
     device: str | None,
-    progress: Progress | None,
+    listener: Listeners,
 ) -> _Made:
     """Choose models and how to combine them, and fit a head on all domains."""
     images = None if target is None else as_target(source, target)
     order, scores = list(source.models), {}
     if not options.named:
-        ranks = rank(source, score=score, target=images, device=device, progress=progress).rows
+        ranks = rank(source, score=score, target=images, device=device, listener=listener).rows
         order, scores = [row.model for row in ranks], {row.model: row.score for row in ranks}
     choice = options.choose
     heads = None

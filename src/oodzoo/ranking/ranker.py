@@ -26,7 +26,7 @@ from oodzoo import scores
 from oodzoo._text import did_you_mean
 from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
-from oodzoo.events import Progress
+from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
 from oodzoo.features.target import Target, TargetImages, as_target
@@ -75,7 +75,7 @@ def rank(
     max_parameters: float | str | None = None,
     licence: str | Sequence[str] | None = None,
     device: str | None = None,
-    progress: Progress | None = None,
+    listener: Listeners | None = None,
 ) -> Ranking:
     """Rank models by how well their features generalise to an unseen domain.
 
@@ -108,8 +108,8 @@ def rank(
         unknown; see `Ranking.left_out`.
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device ("cuda").
-    progress : callable, optional
-        Called with the number of models done and of all models.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "ranking", see :mod:`oodzoo.events`.
 
     Examples
     --------
@@ -124,6 +124,7 @@ def rank(
     [('good', 1.0), ('noise', -1.0)]
     """
     chosen = as_score(score)
+    name = chosen if isinstance(chosen, str) else chosen.name
     backend(device)
     limits = constraint.Constraints(max_ms, max_parameters, licence)
     source = as_source(features, y, domains, groups)
@@ -133,20 +134,23 @@ def rank(
     models, left_out = constraint.apply(source, limits)
     images = None if target is None else as_target(source, target)
     if images is not None and chosen != "unseen":
-        name = chosen if isinstance(chosen, str) else chosen.name
         raise InputError(f"images of the target are for the score 'unseen' only, got {name!r}")
-    results = {}
-    for number, model in enumerate(models):
-        if progress is not None:
-            progress(number, len(models))
-        results[model] = _folds(source, model, stability, device)
-    terms = _terms(source, results, stability, source.domains)
-    predicted = None
-    if images is not None:
-        each = [_predicted(source, model, images, terms[model], device) for model in models]
-        heads, ridges = (np.stack([labels[name] for labels in each]) for name in ("head", "ridge"))
-        predicted = Predictions(heads, ridges)
-    return build_ranking(source, terms, chosen, weights, left_out, device, predicted)
+    facts = extent(source) | {"models": list(models), "score": name}
+    with Stage(listener, "ranking", **facts) as stage:
+        results = {}
+        for number, model in enumerate(models):
+            stage.progress(number, len(models))
+            results[model] = _folds(source, model, stability, device)
+        terms = _terms(source, results, stability, source.domains)
+        predicted = None
+        if images is not None:
+            each = [_predicted(source, model, images, terms[model], device) for model in models]
+            labels = ([found[kind] for found in each] for kind in ("head", "ridge"))
+            predicted = Predictions(*map(np.stack, labels))
+        ranking = build_ranking(source, terms, chosen, weights, left_out, device, predicted)
+        stage.progress(len(models), len(models))
+        stage.finish(ranking, ranking.metrics)
+    return ranking
 
 
 def rank_for_test_domains(

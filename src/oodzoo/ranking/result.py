@@ -122,6 +122,12 @@ class Ranking:
         rows = [row for row in self.rows if row.pareto_optimal]
         return tuple(sorted(rows, key=lambda row: (row.expected_accuracy, -row.rank)))
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Score and expected accuracy of each model, by name, as a listener gets them."""
+        scores = {f"{row.model}/score": row.score for row in self.rows}
+        return scores | {f"{r.model}/expected_accuracy": r.expected_accuracy for r in self.rows}
+
     def __len__(self) -> int:
         return len(self.rows)
 

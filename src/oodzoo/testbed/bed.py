@@ -156,6 +156,16 @@ class TestBed:
         most = max(result.models for result in self.scores.values())
         return next(name for name in self.order if self.scores[name].models == most)
 
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Taus and regret of each score, where it has them, as a listener gets them."""
+        found = {
+            f"{score}/{name}": getattr(result, name)
+            for score, result in self.scores.items()
+            for name in ("weighted_tau", "tau", "regret")
+        }
+        return {name: value for name, value in found.items() if value is not None}
+
     def tied(self, one: str, two: str) -> bool:
         """Whether two scores are statistically tied."""
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable

@@ -23,7 +23,7 @@ import oodzoo
 from oodzoo import scores
 from oodzoo.backend import Array
 from oodzoo.errors import InputError
-from oodzoo.events import Progress
+from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, StoreSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.ranking.terms import FOLD_SCORES
@@ -49,7 +49,7 @@ def run(
     device: str | None = None,
     resamples: int = RESAMPLES,
     seed: int = SEED,
-    progress: Progress | None = None,
+    listener: Listeners | None = None,
 ) -> TestBed:
     """Compare every available score with the accuracy of linear heads on unseen domains.
 
@@ -79,8 +79,8 @@ def run(
         Compute with NumPy if None, else with PyTorch on this device ("cuda").
     resamples, seed : int
         Number and seed of the bootstrap resamples.
-    progress : callable, optional
-        Called with the numbers of steps done and in total.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "testbed", see :mod:`oodzoo.events`.
     """
     source = as_source(features, y, domains, groups)
     _require_enough(source, protocol)
@@ -89,17 +89,23 @@ def run(
     computed = (*FOLD_SCORES, PAPER, *scores.names(), *BASELINES)
     require_valid(external, source.models, reserved=computed)
     published, unpublished = _source_accuracy(source, timm_results)
-    measured = measure(source, protocol, device=device, progress=progress)
-    given = {n: Column(v, TITLES.get(n, n)) for n, v in external.items()}
-    return judge(
-        _data(source, protocol, name),
-        measured.mean_accuracy,
-        measured.columns | published | given,
-        by_domain=measured.accuracy,
-        left_out=measured.left_out | {n: why for n, why in unpublished.items() if n not in given},
-        resamples=resamples,
-        seed=seed,
-    )
+    data = _data(source, protocol, name)
+    facts = extent(source) | {"data": data["name"], "protocol": protocol}
+    with Stage(listener, "testbed", **facts) as stage:
+        measured = measure(source, protocol, device=device, progress=stage.progress)
+        given = {n: Column(v, TITLES.get(n, n)) for n, v in external.items()}
+        bed = judge(
+            data,
+            measured.mean_accuracy,
+            measured.columns | published | given,
+            by_domain=measured.accuracy,
+            left_out=measured.left_out
+            | {n: why for n, why in unpublished.items() if n not in given},
+            resamples=resamples,
+            seed=seed,
+        )
+        stage.finish(bed, bed.metrics)
+    return bed
 
 
 def _require_enough(source: FeatureSource, protocol: str) -> None:
