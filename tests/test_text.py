@@ -15,6 +15,7 @@ from oodzoo._text import (
     count,
     csv_cell,
     did_you_mean,
+    duration,
     one_line,
     printable,
     without_folders,
@@ -26,6 +27,10 @@ from oodzoo._text import (
 )
 def test_count(n: int, expected: str) -> None:
     assert count(n, "model") == expected
+
+
+def test_durations() -> None:
+    assert [duration(s) for s in (59.9, 60, 3600)] == ["59.9 s", "1 min 0 s", "1 h 0 min"]
 
 
 def test_an_irregular_plural() -> None:

@@ -29,6 +29,24 @@ def count(n: int, noun: str, plural: str | None = None) -> str:
     return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
+def duration(seconds: float) -> str:
+    """A duration in the units that suit it.
+
+    Examples
+    --------
+    >>> duration(0.034), duration(12.31), duration(75), duration(7300)
+    ('0.03 s', '12.3 s', '1 min 15 s', '2 h 1 min')
+    """
+    if seconds < 1:
+        return f"{seconds:.2f} s"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def one_line(error: BaseException, limit: int = 200) -> str:
     """Format an error as one line of limited length: its message, or its class if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__

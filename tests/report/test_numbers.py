@@ -7,7 +7,6 @@ import math
 import pytest
 
 from oodzoo.report.numbers import (
-    duration,
     is_number,
     listed,
     number,
@@ -49,10 +48,6 @@ def test_intervals() -> None:
 )
 def test_significant_figures(value: float, text: str) -> None:
     assert significant(value) == text
-
-
-def test_durations() -> None:
-    assert [duration(s) for s in (59.9, 60, 3600)] == ["59.9 s", "1 min 0 s", "1 h 0 min"]
 
 
 @pytest.mark.parametrize("text", ["x" * 100, "网络" * 20, "ab", "a", ""])

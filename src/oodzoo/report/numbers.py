@@ -1,4 +1,4 @@
-"""Numbers, durations and names as text."""
+"""Numbers and names as text."""
 
 from __future__ import annotations
 
@@ -59,24 +59,6 @@ def significant(value: float | None, figures: int = 3) -> str:
     if power < -4 or power > 8:
         return f"{value:.{figures - 1}g}".replace("-", "\N{MINUS SIGN}")
     return number(value, max(0, figures - 1 - power))
-
-
-def duration(seconds: float) -> str:
-    """A duration in the units that suit it.
-
-    Examples
-    --------
-    >>> duration(0.034), duration(12.31), duration(75), duration(7300)
-    ('0.03 s', '12.3 s', '1 min 15 s', '2 h 1 min')
-    """
-    if seconds < 1:
-        return f"{seconds:.2f} s"
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def text_width(text: str, size: float) -> float:

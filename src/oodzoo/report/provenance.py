@@ -6,9 +6,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from oodzoo._text import duration
 from oodzoo.record import Run, Stage
 from oodzoo.report.blocks import Block, Column, Facts, Figure, Section, Table
-from oodzoo.report.numbers import duration
 
 
 def provenance_section(run: Run) -> Section:
