@@ -193,3 +193,26 @@ def test_progress_ends_at_the_total() -> None:
     assert len(set(totals)) == 1
     assert list(done) == sorted(set(done))
     assert done[-1] == totals[0]
+
+
+def test_the_events_of_an_evaluation() -> None:
+    features, y, domains = zoo(n=12, n_domains=4)
+    heard = Heard()
+    result = oodzoo.evaluate(features, y, domains, top_k=2, listener=[heard])
+    [(stage, start)] = heard.of("start")
+    assert (stage, start["models"], start["top_k"]) == ("evaluation", list(features), 2)
+    assert (start["domains"], start["images"]) == (["d0", "d1", "d2", "d3"], len(y))
+    assert any(line.startswith("test domain 'd2': ") for line in heard.messages())
+    found = heard.metrics("evaluation")
+    assert result.oracle is not None
+    for name, row in result.rows.items():
+        assert found.pop(f"{name}/accuracy") == pytest.approx(row.average)
+        for domain, accuracy in row.measure("accuracy").items():
+            assert found.pop(f"{name}/accuracy_by_domain/{domain}") == accuracy
+    assert found.pop("recommended/accuracy") == pytest.approx(result.recommended.average)
+    assert found == {
+        f"recommended/accuracy_by_domain/{domain}": accuracy
+        for domain, accuracy in result.recommended.domains.items()
+    }
+    assert heard.outline() == [("evaluation", "start"), ("evaluation", "done")]
+    assert heard.of("end")[0][1]["result"] == result

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.events.heard import Heard
 from tests.fixtures import draw_digits
 
 import oodzoo
@@ -48,11 +49,20 @@ def config(**changed: Any) -> RunConfig:
 
 
 @pytest.fixture(scope="module")
+def heard() -> Heard:
+    """The events of the first run."""
+    return Heard()
+
+
+@pytest.fixture(scope="module")
 def done(
-    digits: ImageDomains, zoo: list[ModelSpec], tmp_path_factory: pytest.TempPathFactory
+    digits: ImageDomains,
+    zoo: list[ModelSpec],
+    tmp_path_factory: pytest.TempPathFactory,
+    heard: Heard,
 ) -> Path:
     folder = tmp_path_factory.mktemp("job") / "run"
-    oodzoo.run(digits, zoo[:3], folder, config=config())
+    oodzoo.run(digits, zoo[:3], folder, config=config(), listener=heard)
     return folder
 
 
@@ -90,6 +100,59 @@ def test_every_stage_is_recorded(done: Path) -> None:
     assert run.testbed
     assert set(run.testbed.accuracy) == set(NAMES[:3])
     assert (done / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_events_of_a_run(done: Path, heard: Heard) -> None:
+    inner = [pair for stage in STAGES for pair in ((stage, "start"), (stage, "done"))]
+    assert heard.outline() == [("run", "start"), *inner, ("run", "done")]
+    starts = dict(heard.of("start"))
+    assert starts["run"]["zoo"] == list(NAMES[:3])
+    assert all(starts[stage]["images"] == 240 for stage in STAGES)
+    assert [(stage, facts["path"]) for stage, facts in heard.of("artifact")] == [
+        ("extraction", done / "store"),
+        ("predictor", done / "model"),
+        ("run", done / "run.json"),
+        ("run", done / "report.html"),
+    ]
+    run = read_run(done)
+    for stage in ("ranking", "evaluation", "testbed"):
+        assert heard.metrics(stage) == getattr(run, stage).metrics
+    ends = dict(heard.of("end"))
+    assert [ends[stage]["seconds"] for stage in STAGES] == [s.seconds for s in run.stages]
+    assert ends["run"]["result"].to_dict() == run.to_dict()
+
+
+def test_the_events_of_a_run_that_is_reused(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec], heard: Heard
+) -> None:
+    again = Heard()
+    oodzoo.run(digits, zoo[:3], job, config=config(), listener=again)
+    inner = [pair for stage in STAGES for pair in ((stage, "start"), (stage, "reused"))]
+    assert again.outline() == [("run", "start"), *inner, ("run", "done")]
+    assert again.metrics("evaluation") == heard.metrics("evaluation")
+    assert len(again.of("artifact")) == 4
+
+
+def test_a_run_that_fails_says_where_and_why(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    class Interrupting(Heard):
+        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+            if stage == "evaluation":
+                raise KeyboardInterrupt
+
+    heard = Interrupting()
+    with pytest.raises(KeyboardInterrupt):
+        oodzoo.run(digits, zoo[:3], job, config=config(seed=1), listener=heard)
+    assert heard.outline()[-3:] == [
+        ("evaluation", "start"),
+        ("evaluation", "failed"),
+        ("run", "failed"),
+    ]
+    assert heard.of("end")[-1][1]["error"] == "KeyboardInterrupt"
+    oodzoo.run(digits, zoo[:3], job, config=config(seed=1))
+    assert reused(job)["ranking"]
+    assert not reused(job)["evaluation"]
 
 
 def test_the_record_names_images_of_the_run(done: Path, digits: ImageDomains) -> None:
@@ -219,11 +282,16 @@ def test_a_domain_that_cannot_be_read_is_left_out(
     for label in "01":
         (folder / "broken" / label).mkdir(parents=True)
         (folder / "broken" / label / "a.png").write_text("no image")
+    heard = Heard()
     with pytest.warns(UserWarning, match="'broken': no samples; skipped"):
-        run = oodzoo.run(folder, zoo[:2], tmp_path / "run", config=config(baselines=False))
+        run = oodzoo.run(
+            folder, zoo[:2], tmp_path / "run", config=config(baselines=False), listener=heard
+        )
     assert run.evaluation is None
     assert run.data
     assert run.data.skipped == 2
+    [skipped] = [facts for _, facts in heard.of("end") if facts["status"] == "skipped"]
+    assert skipped["reason"].startswith("it needs at least three domains")
 
 
 def test_the_store_is_opened_once(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.events.heard import Heard
 from tests.fixtures import draw_digits
 
 import oodzoo
@@ -32,6 +33,26 @@ def test_training_images_give_the_features_of_the_store(
 def test_only_models_with_a_selected_feature_are_kept(predictor: oodzoo.Predictor) -> None:
     assert [model.name for model in predictor.models] == list(predictor.columns.by_model)
     assert all(len(columns) for columns in predictor.columns.by_model.values())
+
+
+def test_the_events_of_a_fit_and_of_the_stages_within_it(store: oodzoo.FeatureStore) -> None:
+    heard = Heard()
+    fitted = oodzoo.fit(store, listener=heard)
+    assert heard.outline() == [
+        ("predictor", "start"),
+        ("evaluation", "start"),
+        ("evaluation", "done"),
+        ("ranking", "start"),
+        ("ranking", "done"),
+        ("predictor", "done"),
+    ]
+    assert heard.of("start")[0][1]["choose"] == "auto"
+    assert heard.metrics("predictor") == {"accuracy": fitted.provenance.accuracy}
+    assert heard.of("end")[-1][1]["result"] is fitted
+    named = Heard()
+    oodzoo.fit(store, models=["mlp_glyphs_augmented"], listener=named)
+    assert named.outline() == [("predictor", "start"), ("predictor", "done")]
+    assert named.metrics("predictor") == {}
 
 
 def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.events.heard import Heard
 from tests.ranking.data import Arrays, saved, simulate_models
 
 import oodzoo
@@ -30,6 +31,32 @@ def test_less_noise_ranks_higher() -> None:
     for row in ranking.rows:
         low, high = row.accuracy_interval
         assert 0 <= low <= row.expected_accuracy <= high <= 100
+
+
+def test_the_events_of_a_ranking() -> None:
+    data = simulate_models({"poor": 4.0, "best": 0.3})
+    heard = Heard()
+    ranking = oodzoo.rank(*data, score="zood", listener=heard)
+    [(stage, start)] = heard.of("start")
+    assert (stage, start["score"], start["models"]) == ("ranking", "zood", ["poor", "best"])
+    assert (start["domains"], start["images"]) == (["d0", "d1", "d2", "d3"], len(data[1]))
+    assert heard.steps() == [(0, 2), (1, 2), (2, 2)]
+    expected = {f"{row.model}/score": row.score for row in ranking.rows}
+    expected |= {f"{row.model}/expected_accuracy": row.expected_accuracy for row in ranking.rows}
+    assert heard.metrics("ranking") == expected
+    assert heard.of("end")[0][1]["result"] == ranking
+
+
+def test_a_ranking_that_fails_says_why() -> None:
+    heard = Heard()
+
+    def refuse(X: Any, y: Any) -> float:
+        raise RuntimeError("out of memory")
+
+    with pytest.raises(oodzoo.InputError):
+        oodzoo.rank(*simulate_models({"a": 0.5, "b": 2.0}), score=refuse, listener=heard)
+    assert heard.outline() == [("ranking", "start"), ("ranking", "failed")]
+    assert "out of memory" in heard.of("end")[0][1]["error"]
 
 
 def test_zood_is_made_of_its_two_terms() -> None:

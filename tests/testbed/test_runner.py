@@ -101,3 +101,18 @@ def test_progress_counts_to_the_end() -> None:
     totals = {total for _, total in seen}
     assert len(totals) == 1
     assert [done for done, _ in seen] == list(range(totals.pop()))
+
+
+def test_the_events_of_a_test_bed() -> None:
+    heard = Heard()
+    bed = run(source(), resamples=20, name="photos", listener=heard)
+    [(stage, start)] = heard.of("start")
+    assert (stage, start["data"], start["protocol"]) == ("testbed", "photos", "unseen")
+    assert start["models"] == list(bed.models)
+    found = heard.metrics("testbed")
+    for score, result in bed.scores.items():
+        for name in ("weighted_tau", "tau", "regret"):
+            value = getattr(result, name)
+            assert found.pop(f"{score}/{name}", None) == value
+    assert found == {}
+    assert heard.of("end")[0][1]["result"] == bed

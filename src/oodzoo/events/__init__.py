@@ -1,6 +1,40 @@
 """Events of long work: progress bars, log files, the record of a run, MLflow and TensorBoard."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from oodzoo.events.listener import Events, Listener, Listeners, Log, Progress
 from oodzoo.events.stage import Stage, extent
 
-__all__ = ["Events", "Listener", "Listeners", "Log", "Progress", "Stage", "extent"]
+if TYPE_CHECKING:
+    from oodzoo.events.log_file import LogFile
+    from oodzoo.events.mlflow import MLflowListener
+    from oodzoo.events.tensorboard import TensorBoardListener
+
+__all__ = [
+    "Events",
+    "Listener",
+    "Listeners",
+    "Log",
+    "LogFile",
+    "MLflowListener",
+    "Progress",
+    "Stage",
+    "TensorBoardListener",
+    "extent",
+]
+
+# Imported when first used: most work has none of them, and `oodzoo --help` stays fast.
+_HOME = {
+    "LogFile": "oodzoo.events.log_file",
+    "MLflowListener": "oodzoo.events.mlflow",
+    "TensorBoardListener": "oodzoo.events.tensorboard",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'oodzoo.events' has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

@@ -1,0 +1,147 @@
+"""Log files: text and JSON, appended to, thinned, and checked before the work."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.events import Events, Listener, LogFile
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def emit(listener: Listener) -> None:
+    listener.start("extraction", models=["a", "b"], images=5)
+    listener.progress("extraction", 3, 10, model="a", images=3, seconds=0.25)
+    listener.progress("extraction", 3, 10, message="decoding\nslowly")
+    listener.progress("extraction", 8, 10, model="b", failed="no such file 'x y'")
+    listener.metric("extraction", "a/milliseconds_per_image", 83.3333333333)
+    listener.artifact("extraction", Path("store"))
+    listener.end("extraction", status="done", seconds=1.5, result=object())
+
+
+def text(path: Path) -> list[str]:
+    """The lines of a log without their times."""
+    lines = [line.split(" ", 1) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert all(TIME.fullmatch(time) for time, _ in lines)
+    return [rest for _, rest in lines]
+
+
+def documents(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_lines_of_text(tmp_path: Path) -> None:
+    emit(LogFile(tmp_path / "log.txt"))
+    assert text(tmp_path / "log.txt") == [
+        "extraction start models=2 images=5",
+        "extraction progress 3/10 model=a images=3 seconds=0.25",
+        "extraction progress 3/10 decoding\\nslowly",
+        "extraction progress 8/10 model=b failed=\"no such file 'x y'\"",
+        "extraction metric a/milliseconds_per_image 83.3333",
+        "extraction artifact path=store",
+        "extraction end status=done seconds=1.5",
+    ]
+
+
+def test_lines_of_json(tmp_path: Path) -> None:
+    emit(LogFile(tmp_path / "log.jsonl"))
+    found = documents(tmp_path / "log.jsonl")
+    assert all(TIME.fullmatch(each.pop("time")) for each in found)
+    assert {each.pop("stage") for each in found} == {"extraction"}
+    assert found == [
+        {"event": "start", "models": ["a", "b"], "images": 5},
+        {"event": "progress", "done": 3, "total": 10, "model": "a", "images": 3, "seconds": 0.25},
+        {"event": "progress", "done": 3, "total": 10, "message": "decoding\nslowly"},
+        {"event": "progress", "done": 8, "total": 10, "model": "b", "failed": "no such file 'x y'"},
+        {"event": "metric", "name": "a/milliseconds_per_image", "value": 83.3333333333},
+        {"event": "artifact", "path": "store"},
+        {"event": "end", "status": "done", "seconds": 1.5},
+    ]
+
+
+def test_a_second_run_appends(tmp_path: Path) -> None:
+    for _ in range(2):
+        emit(LogFile(tmp_path / "log.txt"))
+    lines = text(tmp_path / "log.txt")
+    assert len(lines) == 14
+    assert lines[:7] == lines[7:]
+
+
+def test_progress_is_thinned_but_not_messages_and_failures(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log.jsonl")
+    for stage in ("extraction", "ranking"):
+        log.start(stage)
+        for done in range(1000):
+            log.progress(stage, done, 1000)
+            if done % 100 == 0:
+                log.progress(stage, done, 1000, message=str(done))
+            if done % 250 == 0:
+                log.progress(stage, done, 1000, model="net", failed=str(done))
+    found = [each for each in documents(tmp_path / "log.jsonl") if each["event"] == "progress"]
+    for stage in ("extraction", "ranking"):
+        here = [each for each in found if each["stage"] == stage]
+        assert [each["message"] for each in here if "message" in each] == [
+            str(done) for done in range(0, 1000, 100)
+        ]
+        assert [each["failed"] for each in here if "failed" in each] == ["0", "250", "500", "750"]
+        plain = [each for each in here if "message" not in each and "failed" not in each]
+        assert plain[0]["done"] == 0
+        assert len(plain) < 500
+
+
+def test_a_stage_that_starts_again_says_where_it_is(tmp_path: Path) -> None:
+    log = LogFile(tmp_path / "log.txt")
+    for _ in range(2):
+        log.start("ranking")
+        log.progress("ranking", 1, 3)
+    assert text(tmp_path / "log.txt").count("ranking progress 1/3") == 2
+
+
+@pytest.mark.parametrize("place", ["missing/log.txt", "folder", "file/log.txt"])
+def test_a_path_that_cannot_be_written_is_one_line_before_the_work(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write") as caught:
+        LogFile(tmp_path / place)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_log_that_cannot_be_written_later_does_not_stop_the_work(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    events = Events(LogFile(tmp_path / "logs" / "log.txt"))
+    (tmp_path / "logs" / "log.txt").unlink()
+    (tmp_path / "logs").rmdir()
+    with pytest.warns(UserWarning, match="LogFile failed and gets no more events"):
+        emit(events)
+
+
+def test_names_that_are_no_unicode_are_written(tmp_path: Path) -> None:
+    for name in ("log.txt", "log.jsonl"):
+        LogFile(tmp_path / name).artifact("run", Path("caf\udce9"))
+        assert "caf\\udce9" in (tmp_path / name).read_text(encoding="utf-8")
+
+
+SCRIPT = """
+import sys
+from oodzoo.events import LogFile
+log = LogFile(sys.argv[1])
+for step in range(200):
+    log.metric("ranking", "net/score", step, step=step)
+"""
+
+
+def test_two_processes_append_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    both = [subprocess.Popen([sys.executable, "-c", SCRIPT, path]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    assert sorted(each["step"] for each in documents(path)) == sorted([*range(200)] * 2)

@@ -1,0 +1,140 @@
+"""Tracking in MLflow, read back with its client."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.events import MLflowListener
+
+mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+
+# MLflow's tables use what SQLAlchemy 2.1 deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+
+
+@pytest.fixture
+def uri(database: Path) -> str:
+    return f"sqlite:///{database.as_posix()}"
+
+
+def runs(uri: str, experiment: str) -> list[Any]:
+    """The runs of an experiment, the first one first."""
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    found = client.get_experiment_by_name(experiment)
+    return list(reversed(client.search_runs([found.experiment_id])))
+
+
+def test_parameters_metrics_tags_and_files(uri: str, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "report.html").write_text("report")
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "shard.npy").write_text("features")
+    listener = MLflowListener(uri, experiment="whole", run_name="mine")
+    listener.start("run", data="photos", zoo=["a", "b"], seed=0)
+    listener.start("ranking", models=["net@1", "é"])
+    listener.metric("ranking", "net@1/score", 0.25)
+    listener.metric("ranking", "é/score", 0.5)
+    listener.end("ranking", status="done", seconds=1.5)
+    listener.artifact("run", tmp_path / "store")
+    listener.artifact("run", tmp_path / "report.html")
+    listener.end("run", status="done", seconds=2.5, result=object())
+    [run] = runs(uri, "whole")
+    assert (run.info.run_name, run.info.status) == ("mine", "FINISHED")
+    assert run.data.params == {
+        "run/data": "photos",
+        "run/zoo": "a, b",
+        "run/seed": "0",
+        "ranking/models": "net@1, é",
+    }
+    assert run.data.metrics == {
+        "ranking/net_40_1/score": 0.25,
+        "ranking/é/score": 0.5,
+        "ranking/seconds": 1.5,
+        "run/seconds": 2.5,
+    }
+    assert run.data.tags["run/store"] == str(tmp_path / "store")
+    assert (run.data.tags["ranking/status"], run.data.tags["run/status"]) == ("done", "done")
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    listed = client.list_artifacts(run.info.run_id, "run")
+    assert [(file.path, file.file_size) for file in listed] == [("run/report.html", 6)]
+    assert (database.parent / "mlruns" / run.info.run_id / "artifacts/run/report.html").is_file()
+
+
+def test_each_call_is_a_run_and_a_failed_one_says_why(uri: str) -> None:
+    listener = MLflowListener(uri, experiment="calls")
+    y, domains = np.tile([0, 1], 30), np.repeat(["x", "y", "z"], 20)
+    rng = np.random.default_rng(0)
+    zoo = {"good": rng.normal(size=(60, 2)) + 5 * y[:, None], "noise": rng.normal(size=(60, 2))}
+    ranking = oodzoo.rank(zoo, y, domains, listener=listener)
+    with pytest.raises(InputError, match="takes two"):
+        oodzoo.rank(zoo, y, domains, score=_refuse, listener=listener)
+    first, second = runs(uri, "calls")
+    assert (first.info.run_name, first.info.status) == ("ranking", "FINISHED")
+    assert first.data.params["ranking/score"] == "unseen"
+    seconds = first.data.metrics.pop("ranking/seconds")
+    assert seconds > 0
+    assert first.data.metrics == {f"ranking/{n}": value for n, value in ranking.metrics.items()}
+    assert second.info.status == "FAILED"
+    assert "takes two" in second.data.tags["ranking/error"]
+
+
+def _refuse(X: object, y: object) -> float:
+    raise InputError("takes two")
+
+
+def test_more_metrics_than_a_batch_takes(uri: str) -> None:
+    listener = MLflowListener(uri, experiment="many")
+    listener.start("ranking")
+    for number in range(1500):
+        listener.metric("ranking", f"net{number}/score", number)
+    listener.end("ranking", status="done")
+    [run] = runs(uri, "many")
+    expected = {f"ranking/net{n}/score": float(n) for n in range(1500)}
+    assert run.data.metrics == expected
+
+
+def test_metrics_can_be_read_while_a_stage_proceeds(uri: str) -> None:
+    listener = MLflowListener(uri, experiment="live")
+    listener.start("extraction")
+    listener.metric("extraction", "net/milliseconds_per_image", 3.0, step=2)
+    listener.progress("extraction", 1, 2)
+    [run] = runs(uri, "live")
+    assert run.info.status == "RUNNING"
+    assert run.data.metrics == {"extraction/net/milliseconds_per_image": 3.0}
+
+
+def test_a_part_of_mlflow_that_is_not_installed_is_named(uri: str) -> None:
+    """The client without SQLAlchemy is enough for a server, but not for a database."""
+    script = (
+        "import sys; sys.modules['sqlalchemy'] = None\n"
+        "from oodzoo.errors import MissingPackageError\n"
+        "from oodzoo.events import MLflowListener\n"
+        "try: MLflowListener(sys.argv[1])\n"
+        "except MissingPackageError as error: print(error)\n"
+    )
+    arguments = [sys.executable, "-c", script, uri]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=True)
+    assert 'needs the package sqlalchemy; install it with: pip install "oodzoo[mlflow]"' in (
+        done.stdout
+    )
+
+
+@pytest.mark.parametrize(
+    "uri", ["nonsense://x", "http://127.0.0.1:9", "http://host:port", "sqlite:////dev/null/a.db"]
+)
+def test_a_store_that_cannot_be_used_is_one_line_before_the_work(uri: str) -> None:
+    with pytest.raises(InputError, match=f"MLflow cannot track in '{uri}': ") as caught:
+        MLflowListener(uri)
+    assert "\n" not in str(caught.value)
