@@ -1,0 +1,296 @@
+r"""The rule of a race: the sizes of its rounds, and which models are dropped after each.
+
+All models are run on a small sample of the images and ranked. The best of them go on to a sample
+twice as large, until the rest can be finished on all images. With C the time of all models on all
+images and B the budget, the rule is:
+
+- **First round.** A third of the budget is for samples. As each round doubles the sample and
+  halves the time of the models per image, a later round costs half as much as the first one, and
+  about :math:`\log_2 (C / B)` rounds are needed. So the first one gets
+  :math:`\frac{B}{3} / (1 + \frac12 \log_2 \frac{C}{B})`.
+- **Clearly worse.** A model is dropped if at least :data:`POOL` models are clearly better (its
+  :mod:`rank interval <oodzoo.ranking.intervals>` begins below them), whatever time is left.
+- **Time.** Of the others, the models that can be finished in the time that is left are chosen in
+  the order of rank × time, the first model before all: the chance to be the best falls about as
+  1 / rank, so this is the order of the chance per second. One that does not fit is passed over.
+  If models with half of the time per image of this round are more than those, they go on to the
+  next round, chosen in the same way; otherwise the race is over and the chosen ones are finished.
+- **References.** The default score is relative to the models of a ranking: without weak ones it
+  relies less on the transfer between domains, and another model can come first. So the fastest
+  models, which together take at most :data:`REFERENCES` of the budget, are never dropped.
+
+This is successive halving (Karnin, Koren and Somekh, Almost optimal exploration in multi-armed
+bandits, 2013; Jamieson and Talwalkar, Non-stochastic best arm identification, 2016) by time
+instead of by the number of models.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from oodzoo._text import count, duration
+from oodzoo.errors import InputError
+from oodzoo.ranking.result import Ranking, Row
+
+SHARE = 0.35
+"""Budget of a race, as a share of the time of all models on all images, if none is given."""
+
+SAMPLES = 1 / 3
+"""Share of the budget for samples."""
+
+REFERENCES = 0.05
+"""Share of the budget for models that are kept because they are fast."""
+
+POOL = 5
+"""Models to keep: fewer than these are never left by a race without a given budget."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Time of an extraction.
+
+    Attributes
+    ----------
+    seconds : mapping of str to float
+        Time of a forward pass of each model, per image.
+    decoding : float
+        Time that the models wait for an image.
+    loading : float
+        Time to load a model, which is done in every round.
+    workers : int
+        Models that run at the same time.
+    """
+
+    seconds: Mapping[str, float]
+    decoding: float = 0.0
+    loading: float = 0.0
+    workers: int = 1
+
+    def total(self, models: Collection[str], images: int) -> float:
+        """Seconds for some models on so many images."""
+        if not models or images < 1:
+            return 0.0
+        return self.shared(images) + sum(self.single(model, images) for model in models)
+
+    def shared(self, images: int) -> float:
+        """The part of the time that does not depend on the models."""
+        return images * self.decoding / self.workers
+
+    def single(self, model: str, images: int) -> float:
+        """The part of the time that a model adds."""
+        return (images * self.seconds[model] + self.loading) / self.workers
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What happens after a round.
+
+    Attributes
+    ----------
+    kept : tuple of str
+        The models of the next round, in the order of their rank.
+    dropped : dict of str to str
+        The reason for each model that is dropped.
+    images : int
+        Size of the next sample; that of the data set if the models kept are finished.
+    """
+
+    kept: tuple[str, ...]
+    dropped: dict[str, str]
+    images: int
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of a race.
+
+    Attributes
+    ----------
+    number : int
+        From 1.
+    images : int
+        Size of its sample.
+    ranking : Ranking
+        The models on this sample.
+    decision : Decision
+    planned : float
+        Seconds planned for this round and those before.
+    """
+
+    number: int
+    images: int
+    ranking: Ranking
+    decision: Decision
+    planned: float
+
+
+def first_sample(share: float, n_images: int, smallest: int) -> int:
+    """Size of the first sample, for a budget of a share of the time of all models on all images.
+
+    Examples
+    --------
+    >>> first_sample(0.35, 10_000, 100), first_sample(0.01, 10_000, 100)
+    (663, 100)
+    """
+    if share >= 1:
+        return n_images
+    size = SAMPLES * share * n_images / (1 + math.log2(1 / share) / 2) if share > 0 else 0
+    return min(n_images, max(smallest, math.floor(size)))
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rule for given costs and a given budget.
+
+    Attributes
+    ----------
+    costs : Costs
+    n_images : int
+        Images of the data set.
+    budget : float
+        In seconds.
+    least : int
+        Models that are kept even if the budget is too small for them.
+    """
+
+    costs: Costs
+    n_images: int
+    budget: float
+    least: int = 0
+
+    @classmethod
+    def of(cls, costs: Costs, n_images: int, budget: float | None) -> Policy:
+        """Return the rule for a budget in seconds, by default a share of the whole time."""
+        if budget is not None:
+            return cls(costs, n_images, budget)
+        return cls(costs, n_images, SHARE * costs.total(costs.seconds, n_images), POOL)
+
+    @property
+    def share(self) -> float:
+        """The budget as a share of the time of all models on all images."""
+        whole = self.costs.total(self.costs.seconds, self.n_images)
+        return self.budget / whole if whole > 0 else 1.0
+
+    @cached_property
+    def references(self) -> tuple[str, ...]:
+        """The fastest models, which are never dropped."""
+        order = sorted(self.costs.seconds, key=lambda model: (self.costs.seconds[model], model))
+        times = accumulate(self.costs.single(model, self.n_images) for model in order)
+        most = REFERENCES * self.budget
+        return tuple(model for model, time in zip(order, times, strict=True) if time <= most)
+
+    def require_round(self, images: int) -> None:
+        """Raise an InputError if the budget is too small for a round and one finished model."""
+        models = self.costs.seconds
+        first = self.costs.total(models, images)
+        rest = min(self.costs.total([model], self.n_images - images) for model in models)
+        if first + rest > self.budget and not self.least:
+            raise InputError(
+                f"the budget of {duration(self.budget)} is too small for one round: "
+                f"{count(len(models), 'model')} on {count(images, 'image')} take about "
+                f"{duration(first)}, and the fastest one on all images another {duration(rest)}; "
+                "the features computed so far are kept"
+            )
+
+    def decide(self, ranking: Ranking, images: int, spent: float) -> Decision:
+        """Choose the models of the next round.
+
+        Parameters
+        ----------
+        ranking : Ranking
+            The models of this round, on its sample.
+        images : int
+            Size of the sample.
+        spent : float
+            Seconds planned so far.
+        """
+        rest, left = self.n_images - images, self.budget - spent
+        reasons = {row.model: self._reason(row, rest, left) for row in ranking.rows}
+        order = [row.model for row in ranking.rows if reasons[row.model] is None]
+        half = self._speed(reasons) / 2
+        finished = self._fitting(order, rest, left)
+        raced = self._fitting(order, images, SAMPLES * self.budget - spent, half)
+        is_last = 2 * images >= self.n_images or self._speed(raced) <= self._speed(finished)
+        chosen = set(finished if is_last else raced)
+        for row in ranking.rows:
+            if len(chosen) < self.least:
+                chosen.add(row.model)
+        if not chosen:
+            self.require_round(images)
+        kept = tuple(model for model in reasons if model in chosen)
+        dropped = {
+            row.model: reasons[row.model] or f"rank {row.rank}, too low for the time left"
+            for row in ranking.rows
+            if row.model not in chosen
+        }
+        return Decision(kept, dropped, self.n_images if is_last else 2 * images)
+
+    def _reason(self, row: Row, rest: int, left: float) -> str | None:
+        """The reason to drop a model, whatever the others cost."""
+        if row.model in self.references:
+            return None
+        if row.rank_interval is not None and row.rank_interval[0] > POOL:
+            return f"clearly worse than {count(row.rank_interval[0] - 1, 'model')}"
+        time = self.costs.total([row.model], rest)
+        if time <= left:
+            return None
+        return (
+            f"too slow: the other images would take {duration(time)}, more than the "
+            f"{duration(max(0.0, left))} left"
+        )
+
+    def _fitting(
+        self, order: Sequence[str], images: int, left: float, speed: float = math.inf
+    ) -> list[str]:
+        """Models, given in the order of their rank, that fit in the time and seconds per image.
+
+        The first model has priority over the references, and these over the others.
+        """
+        seconds = self.costs.seconds
+        priority = {
+            model: (rank > 1, model not in self.references, rank * seconds[model], rank)
+            for rank, model in enumerate(order, start=1)
+        }
+        left -= self.costs.shared(images)
+        chosen = []
+        for model in sorted(order, key=priority.__getitem__):
+            time = self.costs.single(model, images)
+            if time <= left and seconds[model] <= speed:
+                chosen.append(model)
+                left, speed = left - time, speed - seconds[model]
+        return chosen
+
+    def _speed(self, models: Iterable[str]) -> float:
+        return sum(self.costs.seconds[model] for model in models)
+
+
+def race_rounds(
+    policy: Policy,
+    models: Sequence[str],
+    images: int,
+    rank_sample: Callable[[Sequence[str], int], Ranking],
+) -> Iterator[Round]:
+    """Play the rounds of a race.
+
+    Parameters
+    ----------
+    policy : Policy
+    models : sequence of str
+    images : int
+        Size of the first sample; if it has all images there is no round.
+    rank_sample : callable
+        Ranks some models on a sample of so many images. It may leave out models that fail.
+    """
+    number, planned = 0, policy.costs.total(models, images)
+    while images < policy.n_images:
+        number += 1
+        ranking = rank_sample(models, images)
+        decision = policy.decide(ranking, images, planned)
+        yield Round(number, images, ranking, decision, planned)
+        models = decision.kept
+        planned += policy.costs.total(models, decision.images - images)
+        images = decision.images

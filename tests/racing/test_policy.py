@@ -1,0 +1,315 @@
+"""The rule of a race."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oodzoo.errors import InputError
+from oodzoo.racing.policy import (
+    POOL,
+    REFERENCES,
+    SAMPLES,
+    SHARE,
+    Costs,
+    Policy,
+    Round,
+    first_sample,
+    race_rounds,
+)
+from oodzoo.ranking.result import Ranking, Row
+
+
+def _row(model: str, rank: int, interval: tuple[int, int] | None) -> Row:
+    return Row(
+        rank=rank,
+        model=model,
+        score=-float(rank),
+        evidence=0.0,
+        transfer=0.0,
+        discriminability=0.0,
+        stability=0.0,
+        expected_accuracy=90.0 - rank,
+        accuracy_interval=(0.0, 100.0),
+        rank_interval=interval,
+        tied=(),
+        pareto_optimal=False,
+        folds=(),
+        feature_dim=8,
+        parameters=None,
+        milliseconds=None,
+    )
+
+
+def _ranking(models: Sequence[str], width: int | None = None) -> Ranking:
+    """Models in the given order, with rank intervals that reach so many ranks up and down."""
+    n = len(models)
+    half = n if width is None else width
+    return Ranking(
+        "unseen",
+        tuple(
+            _row(model, rank, (max(1, rank - half), min(n, rank + half)))
+            for rank, model in enumerate(models, start=1)
+        ),
+    )
+
+
+def _names(n: int) -> list[str]:
+    return [f"m{at:03}" for at in range(n)]
+
+
+_costs = st.lists(st.floats(1e-4, 10.0), min_size=1, max_size=40).flatmap(
+    lambda seconds: st.builds(
+        Costs,
+        seconds=st.just(dict(zip(_names(len(seconds)), seconds, strict=True))),
+        decoding=st.floats(0, 0.1),
+        loading=st.floats(0, 5),
+        workers=st.integers(1, 8),
+    )
+)
+
+
+def _play(
+    policy: Policy, smallest: int, order: Sequence[str], width: int | None
+) -> tuple[list[Round], list[tuple[int, list[str]]]]:
+    """Play a race whose models are always ranked in the same order; return also the samples."""
+    seen: list[tuple[int, list[str]]] = []
+
+    def rank_sample(models: Sequence[str], images: int) -> Ranking:
+        seen.append((images, list(models)))
+        return _ranking([model for model in order if model in models], width)
+
+    first = first_sample(policy.share, policy.n_images, smallest)
+    return list(race_rounds(policy, order, first, rank_sample)), seen
+
+
+races = given(
+    costs=_costs,
+    n_images=st.integers(10, 100_000),
+    share=st.floats(0.01, 1.5) | st.none(),
+    width=st.integers(0, 40) | st.none(),
+    seed=st.randoms(use_true_random=False),
+)
+
+
+def _race(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> tuple[Policy, list[str], int, list[Round]] | None:
+    """A random race; None if the budget is too small for it."""
+    order = list(costs.seconds)
+    seed.shuffle(order)  # type: ignore[attr-defined]
+    budget = None if share is None else share * costs.total(order, n_images)
+    policy = Policy.of(costs, n_images, budget)
+    smallest = max(1, n_images // 50)
+    first = first_sample(policy.share, n_images, smallest)
+    try:
+        policy.require_round(first)
+    except InputError:
+        return None
+    rounds, _ = _play(policy, smallest, order, width)
+    return policy, order, first, rounds
+
+
+@races
+def test_planned_time_is_within_the_budget(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> None:
+    race = _race(costs, n_images, share, width, seed)
+    if race is None:
+        return
+    policy, _, first, rounds = race
+    if not rounds:
+        assert first == n_images
+        return
+    last = rounds[-1]
+    total = last.planned + costs.total(last.decision.kept, n_images - last.images)
+    if len(last.decision.kept) > policy.least:
+        assert total <= policy.budget * (1 + 1e-9)
+
+
+@races
+def test_the_first_model_is_never_dropped_if_it_can_be_finished(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> None:
+    race = _race(costs, n_images, share, width, seed)
+    if race is None:
+        return
+    policy, order, _, rounds = race
+    for played in rounds:
+        rest = costs.total([order[0]], n_images - played.images)
+        if policy.least or rest <= policy.budget - played.planned:
+            assert order[0] in played.decision.kept
+        else:
+            assert "too slow" in played.decision.dropped[order[0]]
+            break
+
+
+@races
+def test_every_round_keeps_or_drops_each_model_and_grows(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> None:
+    race = _race(costs, n_images, share, width, seed)
+    if race is None:
+        return
+    policy, order, first, rounds = race
+    models, images = order, first
+    for number, played in enumerate(rounds, start=1):
+        decision = played.decision
+        assert (played.number, played.images) == (number, images)
+        assert sorted([*decision.kept, *decision.dropped]) == sorted(models)
+        assert list(decision.kept) == [model for model in order if model in decision.kept]
+        assert decision.kept
+        assert all(decision.dropped.values())
+        assert set(policy.references) & set(models) <= {*decision.kept, order[0]} or not (
+            policy.least or costs.total(policy.references, n_images - images) <= policy.budget
+        )
+        assert len(decision.kept) >= min(policy.least, len(models))
+        assert decision.images in (2 * images, n_images)
+        models, images = list(decision.kept), decision.images
+    assert images == n_images
+
+
+@races
+def test_a_race_is_deterministic(
+    costs: Costs, n_images: int, share: float | None, width: int | None, seed: object
+) -> None:
+    order = list(costs.seconds)
+    seed.shuffle(order)  # type: ignore[attr-defined]
+    policy = Policy.of(costs, n_images, None)
+    again = Policy.of(
+        replace(costs, seconds=dict(reversed(list(costs.seconds.items())))), n_images, None
+    )
+    smallest = max(1, n_images // 50)
+    played = _play(policy, smallest, order, width)[0]
+    # sums of costs are rounded in another order, so only the choices are compared
+    other = _play(replace(again, budget=policy.budget), smallest, order, width)[0]
+    assert [r.decision.kept for r in played] == [r.decision.kept for r in other]
+
+
+def test_models_of_the_first_round_halve_until_they_can_be_finished() -> None:
+    costs = Costs(dict.fromkeys(_names(64), 1.0))
+    rounds, seen = _play(Policy.of(costs, 6400, 0.05 * 64 * 6400), 1, _names(64), None)
+    sizes = [len(models) for _, models in seen]
+    assert sizes[0] == 64
+    assert all(after <= before / 2 for before, after in pairwise(sizes))
+    assert [images for images, _ in seen] == [seen[0][0] * 2**at for at in range(len(seen))]
+    # 5 % of the time of 64 models finishes at most 3 of them
+    assert rounds[-1].decision.kept == tuple(_names(64)[: len(rounds[-1].decision.kept)])
+    assert 1 <= len(rounds[-1].decision.kept) <= 3
+
+
+def test_samples_take_at_most_their_share_of_the_budget() -> None:
+    costs = Costs(dict.fromkeys(_names(300), 0.01))
+    for share in (0.35, 0.1, 0.03):
+        policy = Policy.of(costs, 50_000, share * costs.total(costs.seconds, 50_000))
+        rounds, _ = _play(policy, 1, _names(300), None)
+        assert rounds[-1].planned <= SAMPLES * policy.budget * 1.001
+        assert rounds[0].planned > SAMPLES * policy.budget / 10
+
+
+def test_clearly_worse_models_are_dropped_whatever_the_time() -> None:
+    costs = Costs(dict.fromkeys(_names(20), 1.0))
+    policy = Policy.of(costs, 1000, 0.9 * 20 * 1000)
+    decision = policy.decide(_ranking(_names(20), width=2), 50, 20 * 50)
+    # the model of rank r has an interval that begins at r - 2
+    clearly = [model for model in _names(20)[POOL + 2 :] if model not in policy.references]
+    assert sorted(decision.dropped) == clearly
+    assert decision.dropped["m007"] == f"clearly worse than {POOL} models"
+    assert decision.images == 1000
+
+
+def test_ranks_without_intervals_are_dropped_for_time_only() -> None:
+    costs = Costs(dict.fromkeys(_names(20), 1.0))
+    rows = tuple(_row(model, rank, None) for rank, model in enumerate(_names(20), start=1))
+    decision = Policy.of(costs, 1000, 19_000.0).decide(Ranking("logme", rows), 10, 200.0)
+    assert set(decision.dropped.values()) == {
+        f"rank {rank}, too low for the time left" for rank in (19, 20)
+    }
+
+
+def test_a_fast_model_goes_before_a_slow_one_of_nearly_the_same_rank() -> None:
+    names = _names(6)
+    costs = Costs(dict(zip(names, [3.0, 6.0, 6.0, 1.0, 1.0, 1.0], strict=True)))
+    decision = Policy(costs, 1000, 6_500.0).decide(_ranking(names), 10, 180.0)
+    assert decision.kept == ("m000", "m003", "m004", "m005")
+
+
+def test_fast_models_are_references_and_stay() -> None:
+    seconds = {**dict.fromkeys(_names(10), 1.0), "fast": 0.001, "faster": 0.0005}
+    policy = Policy.of(Costs(seconds), 1000, None)
+    assert policy.references == ("faster", "fast")
+    assert sum(seconds[m] * 1000 for m in policy.references) <= REFERENCES * policy.budget
+    ranking = _ranking([*_names(10), "fast", "faster"], width=0)
+    decision = policy.decide(ranking, 66, 660.0)
+    assert {"fast", "faster"} <= set(decision.kept)
+    assert "m009" in decision.dropped
+
+
+def test_a_model_that_alone_exceeds_the_budget_is_dropped_with_the_time_it_would_take() -> None:
+    policy = Policy.of(Costs({"slow": 100.0, "good": 1.0, "fair": 1.0}), 1000, 3000.0)
+    decision = policy.decide(_ranking(["slow", "good", "fair"]), 10, 1020.0)
+    assert decision.dropped == {
+        "slow": "too slow: the other images would take 27 h 30 min, more than the 33 min 0 s left"
+    }
+    assert decision.kept == ("good", "fair")
+
+
+def test_few_models_are_all_kept_without_a_budget() -> None:
+    costs = Costs(dict.fromkeys(_names(POOL), 1.0))
+    rounds, _ = _play(Policy.of(costs, 1000, None), 10, _names(POOL), 0)
+    assert [len(played.decision.kept) for played in rounds] == [POOL] * len(rounds)
+    assert rounds[-1].decision.images == 1000
+
+
+def test_a_budget_for_everything_needs_no_round() -> None:
+    costs = Costs(dict.fromkeys(_names(4), 1.0), decoding=0.5, loading=2.0, workers=2)
+    policy = Policy.of(costs, 100, costs.total(costs.seconds, 100))
+    assert first_sample(policy.share, 100, 10) == 100
+    assert _play(policy, 10, _names(4), None)[0] == []
+
+
+def test_the_default_budget_is_a_share_of_the_whole_time() -> None:
+    costs = Costs({"a": 0.5, "b": 1.5}, decoding=0.25, loading=3.0, workers=2)
+    assert costs.total(["a", "b"], 40) == (40 * 2.25 + 6) / 2
+    assert costs.total([], 40) == costs.total(["a"], 0) == 0
+    policy = Policy.of(costs, 40, None)
+    assert policy.budget == SHARE * 48
+    assert math.isclose(policy.share, SHARE)
+
+
+@pytest.mark.parametrize("smallest", [1, 7, 500])
+@pytest.mark.parametrize("share", [0.0, 1e-6, 0.01, 0.35, 0.99, 1.0, 3.0])
+def test_the_first_sample_has_between_the_smallest_number_and_all_images(
+    share: float, smallest: int
+) -> None:
+    sizes = []
+    for n in (1, 10, 1000, 100_000):
+        sizes.append(first_sample(share, n, min(n, smallest)))
+        assert min(n, smallest) <= sizes[-1] <= n
+    assert sizes == sorted(sizes)
+    assert (sizes[-1] == 100_000) == (share >= 1)
+
+
+def test_a_budget_too_small_for_a_round_is_an_error_that_says_how_long_it_takes() -> None:
+    policy = Policy.of(Costs(dict.fromkeys(_names(30), 0.1)), 1000, 60.0)
+    with pytest.raises(InputError) as raised:
+        policy.require_round(20)
+    assert str(raised.value) == (
+        "the budget of 1 min 0 s is too small for one round: 30 models on 20 images take about "
+        "1 min 0 s, and the fastest one on all images another 1 min 38 s; the features computed "
+        "so far are kept"
+    )
+    Policy.of(Costs(dict.fromkeys(_names(30), 0.1)), 1000, 158.1).require_round(20)
+    Policy.of(Costs(dict.fromkeys(_names(30), 0.1)), 1000, None).require_round(999)
+
+
+def test_a_budget_that_is_spent_is_an_error() -> None:
+    policy = Policy.of(Costs(dict.fromkeys(_names(3), 1.0)), 1000, 100.0)
+    with pytest.raises(InputError, match="too small for one round"):
+        policy.decide(_ranking(_names(3)), 30, 90.0)
