@@ -31,6 +31,7 @@ from tests.features.data import (
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
+from oodzoo.events import Listener
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.store.feature_store import FeatureStore
@@ -134,21 +135,23 @@ def test_images_are_not_decoded_for_nobody(
     """A long data set is not read to its end when every model has failed."""
     said: list[str] = []
 
-    class Listener:
-        def start(self, models: Any, n_images: int) -> None: ...
-        def say(self, message: str) -> None: ...
-        def advance(self, model: str, n_images: int, seconds: float) -> None: ...
-        def failed(self, model: str, reason: str) -> None:
-            said.append(model)
-            for path in data.rglob("paper/*/*.png"):
-                path.write_bytes(b"would be skipped, if anyone looked")
+    class Spoiler(Listener):
+        def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+            if "failed" in facts:
+                said.append(facts["model"])
+                for path in data.rglob("paper/*/*.png"):
+                    path.write_bytes(b"would be skipped, if anyone looked")
 
     def fail(batch: Any) -> Any:
         raise RuntimeError("broken")
 
     with pytest.raises(InputError, match="no model could be used"):
         run_extraction(
-            ImageDomains(data), [make_model(fail)], tmp_path / "s", ExtractionConfig(), Listener()
+            ImageDomains(data),
+            [make_model(fail)],
+            tmp_path / "s",
+            ExtractionConfig(),
+            listener=Spoiler(),
         )
     assert said == ["function"]
     assert not list((tmp_path / "s").rglob("*.npy"))

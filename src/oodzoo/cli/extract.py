@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,9 +12,11 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.options import (
+    AddressOption,
     DataArgument,
     DeviceOption,
     DtypeOption,
+    EngineOption,
     LimitOption,
     NewStoreOption,
     PrecisionOption,
@@ -23,10 +25,11 @@ from oodzoo.cli.options import (
     ZooOption,
 )
 from oodzoo.cli.terminal import Terminal
+from oodzoo.events import Listener
 
 if TYPE_CHECKING:
-    from oodzoo.features.config import Reporter
     from oodzoo.record import ExtractionSummary
+    from oodzoo.store.feature_store import FeatureStore
 
 
 @command(
@@ -50,11 +53,21 @@ def extract(
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     unlabelled: UnlabelledOption = None,
+    engine: EngineOption = "local",
+    address: AddressOption = None,
+    shard: Annotated[
+        str | None,
+        typer.Option(
+            metavar="I/N",
+            help="Do the I-th of N parts of the work; run all N, anywhere, in any order.",
+        ),
+    ] = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.engine.choice import open_engine, parse_part
     from oodzoo.features.config import ExtractionConfig
-    from oodzoo.features.extract import open_unlabelled, run_extraction
+    from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
 
     config = ExtractionConfig(
         device,
@@ -69,9 +82,27 @@ def extract(
     targets = open_unlabelled(unlabelled or [])
     for issue in dataset.leaks(targets):
         terminal.warn(issue.message)
-    with extraction_progress(terminal) as reporter:
-        opened, done = run_extraction(dataset, zoo, store, config, reporter, unlabelled=targets)
-    skipped = {**opened.skipped, **done.unreadable}
+    part = None if shard is None else parse_part(shard)
+    with (
+        open_engine(engine, address=address, device=device, part=part) as opened_engine,
+        extraction_progress(terminal) as bars,
+    ):
+        opened: FeatureStore | None
+        if part is not None:
+            opened, done = extract_part(
+                dataset, zoo, store, config, part, listener=bars, unlabelled=targets
+            )
+        else:
+            opened, done = run_extraction(
+                dataset,
+                zoo,
+                store,
+                config,
+                listener=bars,
+                unlabelled=targets,
+                engine=opened_engine,
+            )
+    skipped = {**({} if opened is None else opened.skipped), **done.unreadable}
     for message in [*skipped_lines(skipped), *done.warnings()]:
         terminal.warn(message)
     if done.shards:
@@ -79,19 +110,24 @@ def extract(
             f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
             f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
         )
-    terminal.line(
-        f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "
-        f"{count(len(opened.domains), 'domain')} in {store}"
-        + (f" ({len(opened.unlabelled)} more without labels)" if opened.unlabelled else "")
-    )
+    if part is not None:
+        terminal.say(f"Shard {part} is done: {count(done.shards, 'file')} of features written.")
+    if opened is None:
+        terminal.line(f"no finished model yet in {store}; other shards are missing")
+    else:
+        terminal.line(
+            f"{count(len(opened.models), 'model')}, {count(opened.n_images, 'image')}, "
+            f"{count(len(opened.domains), 'domain')} in {store}"
+            + (f" ({len(opened.unlabelled)} more without labels)" if opened.unlabelled else "")
+        )
     terminal.document(
         {
             "store": str(store),
-            "models": list(opened.models),
+            "models": [] if opened is None else list(opened.models),
             "failed": done.failed,
             "outdated": done.outdated,
-            "images": opened.n_images,
-            "unlabelled": list(opened.unlabelled),
+            "images": 0 if opened is None else opened.n_images,
+            "unlabelled": [] if opened is None else list(opened.unlabelled),
             "skipped": skipped,
             "decoded": done.decoded,
             "shards_written": done.shards,
@@ -113,7 +149,7 @@ def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
 
 
 @contextmanager
-def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
+def extraction_progress(terminal: Terminal) -> Iterator[Listener]:
     """Show two bars on stderr: all models together, and the current one."""
     if not terminal.shows_progress:
         yield _Lines(terminal)
@@ -122,27 +158,25 @@ def extraction_progress(terminal: Terminal) -> Iterator[Reporter]:
         yield _Bars(terminal, bars)
 
 
-class _Lines:
-    """Reports the start and every failed model as a line."""
+class _Lines(Listener):
+    """Shows the start, messages and every failed model as a line."""
 
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def start(self, models: Sequence[str], n_images: int) -> None:
+    def start(self, stage: str, **facts: Any) -> None:
+        models, n_images = facts["models"], facts["images"]
         self._terminal.say(f"{count(len(models), 'model')}, {count(n_images, 'image')}")
 
-    def say(self, message: str) -> None:
-        self._terminal.say(message)
-
-    def advance(self, model: str, n_images: int, seconds: float) -> None:
-        pass
-
-    def failed(self, model: str, reason: str) -> None:
-        self._terminal.warn(f"model {model!r} failed, skipped: {reason}")
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        if "message" in facts:
+            self._terminal.say(facts["message"])
+        if "failed" in facts:
+            self._terminal.warn(f"model {facts['model']!r} failed, skipped: {facts['failed']}")
 
 
 class _Bars(_Lines):
-    """Reports progress as bars."""
+    """Shows progress as bars."""
 
     def __init__(self, terminal: Terminal, bars: Any) -> None:
         super().__init__(terminal)
@@ -153,16 +187,19 @@ class _Bars(_Lines):
         self._computed: Counter[str] = Counter()
         self._seconds: dict[str, float] = defaultdict(float)
 
-    def start(self, models: Sequence[str], n_images: int) -> None:
-        super().start(models, n_images)
-        self._n_images = n_images
-        self._bars.update(self._all, total=n_images * len(models))
+    def start(self, stage: str, **facts: Any) -> None:
+        super().start(stage, **facts)
+        self._n_images = facts["images"]
 
-    def advance(self, model: str, n_images: int, seconds: float) -> None:
-        self._done[model] += n_images
-        self._bars.update(self._all, advance=n_images)
+    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        super().progress(stage, done, total, **facts)
+        self._bars.update(self._all, completed=done, total=total)
+        if "images" not in facts:
+            return
+        model, seconds = facts["model"], facts["seconds"]
+        self._done[model] += facts["images"]
         if seconds:
-            self._computed[model] += n_images
+            self._computed[model] += facts["images"]
             self._seconds[model] += seconds
             speed = self._computed.total() / sum(self._seconds.values())
             self._bars.update(self._all, speed=f"{speed:,.0f} images/s")
@@ -174,10 +211,6 @@ class _Bars(_Lines):
                 speed=f"{self._computed[model] / self._seconds[model]:,.0f} images/s",
                 visible=True,
             )
-
-    def failed(self, model: str, reason: str) -> None:
-        self._bars.update(self._all, advance=self._n_images - self._done[model])
-        super().failed(model, reason)
 
 
 def _batch_size(text: str) -> int | None:

@@ -37,7 +37,21 @@ NewStoreOption = Annotated[
     Path, typer.Option("--store", help="Folder of the feature store; created if missing.")
 ]
 DeviceOption = Annotated[
-    str, typer.Option(help="Device for the models: auto, cpu, cuda, cuda:1 or mps.")
+    str,
+    typer.Option(
+        help="Device for the models: auto, cpu, cuda, cuda:1, mps; several, as cuda:0,cuda:1, or "
+        "all (GPUs): a process each."
+    ),
+]
+EngineOption = Annotated[
+    str, typer.Option(help="Where tasks run: local (this machine), or ray (a cluster).")
+]
+AddressOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="An existing Ray cluster; by default that of RAY_ADDRESS, or this machine alone.",
+    ),
 ]
 ComputeOption = Annotated[
     str,
@@ -96,6 +110,26 @@ MethodOption = Annotated[
         help="How features are selected. consistent: those that help to predict left-out domains. "
         "paper: spike and slab over all domains together."
     ),
+]
+LogFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--log-file",
+        metavar="FILE",
+        help="Append a line for each event to this file: JSON if it is named *.jsonl, else text.",
+    ),
+]
+MLflowOption = Annotated[
+    str | None,
+    typer.Option(
+        "--mlflow",
+        metavar="URI",
+        help="Track in MLflow: sqlite:///mlflow.db, or the address of a server.",
+    ),
+]
+TensorBoardOption = Annotated[
+    Path | None,
+    typer.Option("--tensorboard", metavar="DIR", help="Write event files for TensorBoard."),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -17,16 +18,19 @@ from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
-from oodzoo.cli.listening import listening
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
     LimitOption,
+    LogFileOption,
     MaxModelsOption,
+    MLflowOption,
     PrecisionOption,
     ProtocolOption,
     RootOption,
     ScoreOption,
+    TensorBoardOption,
     TotalMsOption,
     ZooOption,
 )
@@ -35,12 +39,12 @@ from oodzoo.cli.select import show_selection
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import show_bed
+from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.unlabelled import UnlabelledImages
-    from oodzoo.features.config import Reporter
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import ModelSpec
 
@@ -71,6 +75,9 @@ def run(
     precision: PrecisionOption = "float32",
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Run the whole pipeline: extract, rank, select, evaluate, fit a predictor, and report.
 
@@ -96,7 +103,20 @@ def run(
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
-    run_and_show(terminal, dataset, load_zoo(zoo), out, config, images)
+    models = load_zoo(zoo)
+    _require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
+    others = listeners(log_file, mlflow, tensorboard)
+    run_and_show(terminal, dataset, models, out, config, images, others)
+
+
+def _require_outside(out: Path, given: dict[str, Path | None]) -> None:
+    """Reject other files in the folder of the run, which would then not be taken for a run."""
+    for option, path in given.items():
+        if path is not None and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(
+                f"{option} {str(path)!r} is inside the folder of the run, {str(out)!r}; choose "
+                "another place"
+            )
 
 
 def run_and_show(
@@ -106,6 +126,7 @@ def run_and_show(
     out: Path,
     config: RunConfig,
     target: UnlabelledImages | None = None,
+    others: Sequence[Listener] = (),
 ) -> None:
     """Run the whole pipeline and show the result of each stage when it ends."""
     from oodzoo.pipeline import run as run_pipeline
@@ -114,10 +135,10 @@ def run_and_show(
     for issue in dataset.leaks():
         terminal.warn(issue.message)
     with ExitStack() as bars:
-        shown = _Shown(terminal, bars, out, len(zoo))
+        listener = [_Shown(terminal, bars, out, len(zoo)), *others]
         typed = _typed(sys.argv[1:], out, zoo)
         result = run_pipeline(
-            dataset, zoo, out, target=target, config=config, listener=shown, command=typed
+            dataset, zoo, out, target=target, config=config, listener=listener, command=typed
         )
     page = out / "report.html"
     terminal.say(f"Report: {page}")
@@ -139,7 +160,12 @@ def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str
 
 
 def _without_folders(argument: str, out: Path) -> str:
-    """An argument `PATH`, `--option=PATH` or `NAME=PATH` without the folders above the path."""
+    """An argument `PATH`, `--option=PATH` or `NAME=PATH` without the folders above the path.
+
+    Of a URI, only the scheme stays: it may have a password.
+    """
+    if uri := re.match(r"[a-z][a-z0-9+.-]*://", argument):
+        return f"{uri.group()}…"
     path = Path(argument)
     exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
     if exists or path == out or path.is_absolute():
@@ -165,8 +191,7 @@ class _Shown(Listener):
         self._number += 1
         self._terminal.say(f"{self._number}. {self._titles[stage]}")
         if stage == "extraction" and facts:
-            bars = extraction_progress(self._terminal)
-            self._inner = _Extraction(self._bars.enter_context(bars))
+            self._inner = self._bars.enter_context(extraction_progress(self._terminal))
         elif stage in ("ranking", "evaluation", "testbed"):
             bar = listening(self._terminal, _spaced(stage).capitalize())
             self._inner = Events(self._bars.enter_context(bar))
@@ -191,24 +216,6 @@ class _Shown(Listener):
             self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
         else:
             _SHOW[stage](self._terminal, result)
-
-
-class _Extraction(Listener):
-    """Passes the events of an extraction on to a reporter."""
-
-    def __init__(self, reporter: Reporter) -> None:
-        self._reporter = reporter
-
-    def start(self, stage: str, **facts: Any) -> None:
-        self._reporter.start(facts["models"], facts["images"])
-
-    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        if "message" in facts:
-            self._reporter.say(facts["message"])
-        elif "failed" in facts:
-            self._reporter.failed(facts["model"], facts["failed"])
-        elif "model" in facts:
-            self._reporter.advance(facts["model"], facts["images"], facts["seconds"])
 
 
 def _spaced(stage: str) -> str:

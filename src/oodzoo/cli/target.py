@@ -103,8 +103,8 @@ def _add(
 
     before = store.images(images.name) if images.name in store.unlabelled else None
     specs = load_zoo(zoo) if zoo is not None else []
-    with extraction_progress(terminal) as reporter:
-        opened, done = add_unlabelled(store, images, zoo=specs, device=device, reporter=reporter)
+    with extraction_progress(terminal) as bars:
+        opened, done = add_unlabelled(store, images, zoo=specs, device=device, listener=bars)
     domain, reasons = opened.table.domain(images.name), opened.manifest.skipped
     listed = zip(domain.paths, domain.images, strict=True)
     skipped = {path: reasons[image] for path, image in listed if image in reasons}

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from oodzoo._text import count
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig, Reporter, Silent
+from oodzoo.events import Events, Listeners
+from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import find_spec
+from oodzoo.features.planning import plan_missing
+from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.target import require_unseen, seen_images
+from oodzoo.features.timing import Timings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
@@ -24,7 +28,7 @@ def add_unlabelled(
     *,
     zoo: Sequence[ModelSpec] = (),
     device: str = "auto",
-    reporter: Reporter | None = None,
+    listener: Listeners | None = None,
 ) -> tuple[FeatureStore, Extraction]:
     """Extract unlabelled images into a store with all of its models.
 
@@ -39,7 +43,7 @@ def add_unlabelled(
         New location of the models, if they moved since the extraction.
     device : str, default "auto"
         See :func:`oodzoo.extract`.
-    reporter : Reporter, optional
+    listener : Listener or sequence of Listener, optional
 
     Returns
     -------
@@ -54,7 +58,6 @@ def add_unlabelled(
         If all images are also in the labelled domains, or if a model cannot be loaded; features
         that other models have computed are kept.
     """
-    reporter = reporter or Silent()
     pairs = zip(images.paths, images.digests, strict=True)
     files = {digest: images.file(path) for path, digest in pairs if digest is not None}
     if not files:
@@ -75,17 +78,19 @@ def add_unlabelled(
     with writing(store.path) as writer:
         writer.table = writer.table.replacing(domain)
         writer.add_images()
-        if lacking:
-            reporter.start(lacking, len(files))
+        progress = ExtractionProgress(Events(listener), lacking, len(files))
+        timings = Timings(store.path, extraction, progress)
         for (precision, dtype), specs in groups.items():
             config = ExtractionConfig(device, precision=precision, dtype=dtype)
-            loop = ExtractionLoop(files, writer, config, reporter)
-            loop.extraction = extraction
+            loop = ExtractionLoop(files, writer, config, progress, extraction)
             for group in loop.load_groups(specs):
-                loop.extract(group)
+                names = [loaded.name for loaded in group]
+                loop.extract(group, plan_missing(writer, names, files, progress))
                 group.clear()  # frees the memory for the next group
-        if not lacking:
-            writer.finish()
+            for spec in specs:
+                timings.save(spec.name, spec)
+        writer.finish()
+        progress.end("done", shards=extraction.shards)
     _require_complete(extraction, images.name)
     return FeatureStore(store.path), extraction
 

@@ -1,41 +1,27 @@
-"""Options, progress and outcome of an extraction."""
+"""Options and outcome of an extraction."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
+from oodzoo.engine.choice import parse_devices
 from oodzoo.errors import InputError
+from oodzoo.features.members import LoadedModel
+from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES
+from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import require_device
 from oodzoo.zoo.torch_model import PRECISIONS
 
 
-class Reporter(Protocol):
-    """Receives the progress of an extraction."""
+@dataclass
+class Timing:
+    """Images that a model was run on, and the seconds that it took."""
 
-    def start(self, models: Sequence[str], n_images: int) -> None:
-        """The extraction starts; no model is loaded yet."""
-
-    def say(self, message: str) -> None:
-        """One line of text for the log."""
-
-    def advance(self, model: str, n_images: int, seconds: float) -> None:
-        """Features of more images are on disk; `seconds` is 0 if they were there before."""
-
-    def failed(self, model: str, reason: str) -> None:
-        """A model failed and is skipped; the others continue."""
-
-
-class Silent:
-    """A reporter that does nothing."""
-
-    def start(self, models: Sequence[str], n_images: int) -> None: ...
-    def say(self, message: str) -> None: ...
-    def advance(self, model: str, n_images: int, seconds: float) -> None: ...
-    def failed(self, model: str, reason: str) -> None: ...
+    images: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -55,8 +41,9 @@ class Extraction:
         these images are not in the store.
     decoded : int
         Number of images read and decoded in this run; an image decoded twice counts twice.
-    shards : int
-        Number of shards written in this run.
+    written : dict of str to dict of str to str
+        SHA-256 of the features of each shard written in this run, by model.
+    timings : dict of str to Timing
     waiting, running : float
         Seconds that the models waited for images, and seconds spent in forward passes.
     """
@@ -67,9 +54,22 @@ class Extraction:
     unreadable: dict[str, str] = field(default_factory=dict)
     interrupted: dict[str, str] = field(default_factory=dict)
     decoded: int = 0
-    shards: int = 0
+    written: dict[str, dict[str, str]] = field(default_factory=dict)
+    timings: dict[str, Timing] = field(default_factory=dict)
     waiting: float = 0.0
     running: float = 0.0
+
+    @property
+    def shards(self) -> int:
+        """Number of shards written in this run."""
+        return sum(map(len, self.written.values()))
+
+    def add_shard(self, model: str, record: Shard, images: int, seconds: float) -> None:
+        """Count a shard that was written."""
+        self.written.setdefault(model, {})[record.shard] = record.features.sha256
+        timing = self.timings.setdefault(model, Timing())
+        timing.images += images
+        timing.seconds += seconds
 
     @property
     def bottleneck(self) -> Literal["decoding", "inference"]:
@@ -98,7 +98,8 @@ class ExtractionConfig:
     on_error: Literal["skip", "fail"] = "skip"
 
     def __post_init__(self) -> None:
-        require_device(self.device)
+        for device in parse_devices(self.device):
+            require_device(device)
         if self.batch_size is not None and (
             not isinstance(self.batch_size, int) or self.batch_size < 1
         ):
@@ -114,3 +115,7 @@ class ExtractionConfig:
                 raise InputError(
                     f"unknown {key} {getattr(self, key)!r}; expected one of {', '.join(known)}"
                 )
+
+    def load(self, member: ModelSpec | Model) -> LoadedModel:
+        """Load a model on the device."""
+        return LoadedModel.load(member, device=self.device, precision=self.precision)

@@ -10,13 +10,15 @@ from typing import Literal
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
+from oodzoo.engine.choice import Part, open_engine, parse_part
+from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig, Reporter, Silent
-from oodzoo.features.loop import ExtractionLoop
-from oodzoo.features.members import Zoo, member_name, resolve_zoo
+from oodzoo.events import Listeners
+from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.extractor import Extractor
+from oodzoo.features.members import Zoo
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.table import SampleTable
-from oodzoo.store.writer import writing
+from oodzoo.store.manifest import read_manifest
 
 Unlabelled = str | Path | UnlabelledImages | Sequence[str | Path | UnlabelledImages]
 """A folder of images without labels, or several."""
@@ -33,7 +35,11 @@ def extract(
     dtype: str = "float32",
     on_error: Literal["skip", "fail"] = "skip",
     unlabelled: Unlabelled = (),
-) -> FeatureStore:
+    engine: str = "local",
+    address: str | None = None,
+    shard: str | None = None,
+    listener: Listeners | None = None,
+) -> FeatureStore | None:
     """Extract the features of every image with every model of a zoo into a feature store.
 
     Only missing features are computed: an interrupted extraction is resumed by the same call, and
@@ -49,7 +55,8 @@ def extract(
     store : path
         Folder of the feature store.
     device : str, default "auto"
-        "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available.
+        "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available. Several, as
+        "cuda:0,cuda:1", are used by a process each; "all" names every GPU of this machine.
     batch_size : int, optional
         Images per forward pass; by default chosen for the device.
     precision : {"float32", "bfloat16", "float16"}
@@ -61,17 +68,43 @@ def extract(
     unlabelled : path, UnlabelledImages or a sequence of them
         Folders of images without labels, each a domain of its own named as the folder, or as in
         "NAME=FOLDER". Only what asks for them by name uses them.
+    engine : {"local", "ray"}
+        Where models run: in processes of this machine, or on a Ray cluster. All machines must see
+        the data, the models and the store under the same paths.
+    address : str, optional
+        Of an existing Ray cluster, `host:port`; see :class:`~oodzoo.engine.cluster.RayCluster`.
+    shard : str, optional
+        Do one of several parts of the work, such as "3/8", and leave the others to other
+        processes. A model can be used when all parts are done.
+    listener : Listener or sequence of Listener, optional
+        Called as the extraction proceeds.
 
     Returns
     -------
     FeatureStore
-        Models that failed are skipped, with a warning.
+        Models that failed are skipped, with a warning. None if `shard` is given and no model is
+        finished yet.
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
-    opened, extraction = run_extraction(
-        dataset, zoo, Path(store), config, unlabelled=open_unlabelled(unlabelled)
-    )
+    targets = open_unlabelled(unlabelled)
+    part = None if shard is None else parse_part(shard)
+    with open_engine(engine, address=address, device=device, part=part) as opened_engine:
+        opened: FeatureStore | None
+        if part is not None:
+            opened, extraction = extract_part(
+                dataset, zoo, Path(store), config, part, listener=listener, unlabelled=targets
+            )
+        else:
+            opened, extraction = run_extraction(
+                dataset,
+                zoo,
+                Path(store),
+                config,
+                listener=listener,
+                unlabelled=targets,
+                engine=opened_engine,
+            )
     for message in extraction.warnings():
         warnings.warn(message, stacklevel=2)
     return opened
@@ -95,35 +128,54 @@ def run_extraction(
     zoo: Zoo,
     path: Path,
     config: ExtractionConfig,
-    reporter: Reporter | None = None,
     *,
+    listener: Listeners | None = None,
     unlabelled: Sequence[UnlabelledImages] = (),
+    engine: Engine | None = None,
 ) -> tuple[FeatureStore, Extraction]:
-    """Extract like :func:`extract`, report progress, and also return the outcome."""
-    members = resolve_zoo(zoo)
-    unreadable = {
-        name: reason for part in (dataset, *unlabelled) for name, reason in part.unreadable.items()
-    }
-    if unreadable and config.on_error == "fail":
-        name, reason = next(iter(unreadable.items()))
-        raise InputError(f"cannot read {name!r}: {reason}")
-    files = _files(dataset, unlabelled)
-    if not files:
-        name, reason = next(iter(unreadable.items()))
-        raise InputError(f"none of the images can be read; first error: {name!r}: {reason}")
-    table = SampleTable.of(dataset, unlabelled)
-    with writing(path) as writer:
-        loop = ExtractionLoop(files, writer, config, reporter or Silent())
-        loop.reporter.start([member_name(member) for member in members], len(files))
-        writer.require_all_images(table, unreadable)
-        writer.set_table(table)
-        writer.add_images()
-        for group in loop.load_groups(members):
-            loop.extract(group)
-            group.clear()  # frees the memory for the next group
-    extraction = loop.extraction
-    extraction.unreadable = unreadable
-    if len(extraction.failed) == len(members):
+    """Extract like :func:`extract`, and also return the outcome."""
+    with Extractor(
+        dataset, zoo, path, config, listener=listener, unlabelled=unlabelled, engine=engine
+    ) as extractor:
+        extractor.extract()
+    extraction = extractor.extraction
+    require_usable(extraction, len(extractor.models))
+    store = FeatureStore(path)
+    done = set(extractor.models) - extraction.failed.keys()
+    for name in sorted(done - set(store.models)):
+        extraction.failed[name] = "another process has removed its features, or is writing them"
+    if not store.n_images:
+        first, reason = next(iter({**store.skipped, **extraction.unreadable}.items()))
+        raise InputError(f"none of the images can be read; first error: {first!r}: {reason}")
+    return store, extraction
+
+
+def extract_part(
+    dataset: ImageDomains,
+    zoo: Zoo,
+    path: Path,
+    config: ExtractionConfig,
+    part: Part,
+    *,
+    listener: Listeners | None = None,
+    unlabelled: Sequence[UnlabelledImages] = (),
+) -> tuple[FeatureStore | None, Extraction]:
+    """Do one of several parts of an extraction.
+
+    The store is None if no model is finished yet, because other parts are missing.
+    """
+    with Extractor(
+        dataset, zoo, path, config, listener=listener, unlabelled=unlabelled, part=part
+    ) as extractor:
+        extractor.extract()
+    require_usable(extractor.extraction, len(extractor.models))
+    finished = read_manifest(path).models
+    return FeatureStore(path) if finished else None, extractor.extraction
+
+
+def require_usable(extraction: Extraction, n_models: int) -> None:
+    """Reject the outcome of an extraction without any model, or with images that were changed."""
+    if len(extraction.failed) == n_models:
         name, reason = next(iter(extraction.failed.items()))
         context = "" if reason.startswith(f"model {name!r}") else f"model {name!r}: "
         raise InputError(f"no model could be used; first error: {context}{reason}")
@@ -134,21 +186,3 @@ def run_extraction(
             f"was listed, the first is {name!r}: {reason}; restore or remove it, and rerun the "
             "command to finish: all other features are kept"
         )
-    store = FeatureStore(path)
-    for name in sorted(loop.extracted - set(store.models)):
-        extraction.failed[name] = "another process has removed its features, or is writing them"
-    if not store.n_images:
-        first, reason = next(iter({**store.skipped, **unreadable}.items()))
-        raise InputError(f"none of the images can be read; first error: {first!r}: {reason}")
-    return store, extraction
-
-
-def _files(dataset: ImageDomains, unlabelled: Sequence[UnlabelledImages]) -> dict[str, Path]:
-    """Return a file of each image, by its SHA-256."""
-    pairs = [
-        (digest, dataset.file(sample))
-        for sample, digest in zip(dataset.samples, dataset.digests, strict=True)
-    ]
-    for part in unlabelled:
-        pairs += [(d, part.file(path)) for path, d in zip(part.paths, part.digests, strict=True)]
-    return {digest: file for digest, file in reversed(pairs) if digest is not None}

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from oodzoo._text import one_line
-from oodzoo.data.contents import inspect
 from oodzoo.errors import DiskError, InputError
-from oodzoo.features.config import Extraction, ExtractionConfig, Reporter
+from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
 from oodzoo.features.members import LoadedModel, member_name
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
-from oodzoo.store.local import read_local, update_local
-from oodzoo.store.writer import StoreWriter, as_stored
+from oodzoo.features.progress import ExtractionProgress
+from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import available_memory, default_batch_size
 
@@ -58,16 +56,22 @@ class _Task(NamedTuple):
     chunk: Chunk
 
 
-@dataclass
-class _Timing:
-    images: int = 0
-    seconds: float = 0.0
+Load = Callable[[ModelSpec | Model], LoadedModel]
 
 
 class ExtractionLoop:
-    """Computes the features that a store lacks and counts what was done in `extraction`.
+    """Computes shards in this process and counts what was done in `extraction`.
 
-    `files` has the image files to extract, by their SHA-256.
+    Parameters
+    ----------
+    files : dict of str to path
+        Image files by their SHA-256. Other images of a shard get no row.
+    writer : StoreWriter
+    config : ExtractionConfig
+    progress : ExtractionProgress
+    extraction : Extraction
+    load : callable, optional
+        Loads a model; for example one that remembers those of the last task.
     """
 
     def __init__(
@@ -75,16 +79,17 @@ class ExtractionLoop:
         files: Mapping[str, Path],
         writer: StoreWriter,
         config: ExtractionConfig,
-        reporter: Reporter,
+        progress: ExtractionProgress,
+        extraction: Extraction,
+        load: Load | None = None,
     ) -> None:
         self.files = files
         self.writer = writer
         self.config = config
-        self.reporter = reporter
-        self.extraction = Extraction(writer.path)
-        self.extracted: set[str] = set()
+        self.progress = progress
+        self.extraction = extraction
+        self._load_model = load or config.load
         self._batch_sizes: dict[str, int] = {}
-        self._timings: dict[str, _Timing] = {}
 
     def load_groups(self, members: Sequence[ModelSpec | Model]) -> Iterator[list[LoadedModel]]:
         """Load models in groups, each as large as half of the free memory allows."""
@@ -103,25 +108,18 @@ class ExtractionLoop:
         if group:
             yield group
 
-    def extract(self, group: list[LoadedModel]) -> None:
-        """Compute the missing shards of a group of models, and write the manifest."""
-        plan = self._plan(group)
+    def extract(self, group: list[LoadedModel], planned: Sequence[PlannedShard]) -> None:
+        """Compute the shards that models of a group lack."""
+        plan = self._plan(group, planned)
         self._require_space(plan)
         uses_gpu = not all(loaded.model.on_cpu for loaded in group)
         for result in run_jobs(self._jobs(plan, decode_ahead=uses_gpu)):
             self._write_outputs(result)
-        for loaded in group:
-            self._write_local_facts(loaded)
-            if loaded.name not in self.extraction.failed:
-                self.extracted.add(loaded.name)
-        incomplete = self.writer.finish()
-        self.extraction.outdated = [n for n in incomplete if n not in self.extraction.failed]
 
     def _load(self, member: ModelSpec | Model) -> LoadedModel | None:
-        config = self.config
         try:
-            loaded = LoadedModel.load(member, device=config.device, precision=config.precision)
-            self.writer.add_model(loaded.name, loaded.record(config.dtype))
+            loaded = self._load_model(member)
+            self.writer.add_model(loaded.name, loaded.record(self.config.dtype))
         except DiskError:
             raise
         except Exception as error:
@@ -134,13 +132,11 @@ class ExtractionLoop:
         if not isinstance(error, InputError):
             reason = f"{type(error).__name__}: {one_line(error)}"
         self.extraction.failed[name] = reason
-        self.reporter.failed(name, reason)
+        self.progress.fail(name, reason)
 
-    def _plan(self, group: list[LoadedModel]) -> list[_Shard]:
-        """List the shards that some model lacks."""
+    def _plan(self, group: list[LoadedModel], planned: Sequence[PlannedShard]) -> list[_Shard]:
+        """Find the files of the images and the loaded models of each shard."""
         loaded = {member.name: member for member in group}
-        planned = self.writer.plan(list(loaded), self.files.keys(), self._readable_again(group))
-        todo = Counter[str]()
         shards = []
         for shard in planned:
             files = {
@@ -148,30 +144,17 @@ class ExtractionLoop:
                 for position, image in enumerate(shard.images)
                 if image in self.files
             }
-            models = [loaded[name] for name in shard.models]
-            shards.append(_Shard(shard.name, shard.images, files, models))
-            todo.update(dict.fromkeys(shard.models, len(files)))
-        for name in loaded:
-            self.reporter.advance(name, max(0, len(self.files) - todo[name]), 0.0)
+            models = [loaded[name] for name in shard.models if name in loaded]
+            if models:
+                shards.append(_Shard(shard.name, shard.images, files, models))
         return shards
-
-    def _readable_again(self, group: list[LoadedModel]) -> list[str]:
-        """List the images that were unreadable in an earlier extraction and are not any more."""
-        unreadable = {
-            image
-            for member in group
-            for image in self.writer.coverage(member.name).unreadable
-            if image in self.files
-        }
-        files = {image: self.files[image] for image in sorted(unreadable)}
-        return [image for image, found in inspect(files, decode=True).items() if not found.problem]
 
     def _require_space(self, plan: list[_Shard]) -> None:
         size = sum(shard.n_values() for shard in plan) * np.dtype(self.config.dtype).itemsize
         path = self.writer.path
         free = shutil.disk_usage(path).free
         if size:
-            self.reporter.say(f"The store will grow by {size / 1e6:,.1f} MB.")
+            self.progress.say(f"The store will grow by {size / 1e6:,.1f} MB.")
         if size > free:
             raise InputError(
                 f"the features need {size / 1e6:,.2f} MB, the disk of {str(path)!r} has "
@@ -233,7 +216,9 @@ class ExtractionLoop:
         return None if any(e.transient for e in chunk.problems.values()) else chunk
 
     def _path(self, shard: _Shard, position: int) -> str:
-        return self._places[shard.images[position]][1]
+        image = shard.images[position]
+        # The table of a new store is written at the end, by the process that has the data set.
+        return self._places[image][1] if image in self._places else str(self.files[image])
 
     @cached_property
     def _places(self) -> dict[str, tuple[str, str]]:
@@ -259,26 +244,12 @@ class ExtractionLoop:
         except Exception as error:
             self._mark_failed(name, error)
             return
-        self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
+        record = self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
         self.extraction.running += result.seconds
-        self.extraction.shards += 1
-        timing = self._timings.setdefault(name, _Timing())
-        timing.images += len(result.job.pixels)
-        timing.seconds += result.seconds
-        self.reporter.advance(name, len(shard.files), result.seconds)
+        self.extraction.add_shard(name, record, len(result.job.pixels), result.seconds)
+        self.progress.advance(name, len(shard.files), result.seconds)
 
     def _batch_size(self, loaded: LoadedModel) -> int:
         if self.config.batch_size is not None:
             return self.config.batch_size
         return self._batch_sizes.get(loaded.name, default_batch_size(loaded.device))
-
-    def _write_local_facts(self, loaded: LoadedModel) -> None:
-        facts: dict[str, Any] = loaded.location()
-        timing = self._timings.get(loaded.name)
-        if timing is not None and timing.images:
-            before = read_local(self.writer.path, loaded.name)
-            seconds = before.get("seconds", 0.0) + timing.seconds
-            images = before.get("images", 0) + timing.images
-            facts |= {"seconds": seconds, "images": images}
-            facts["milliseconds_per_image"] = 1000 * seconds / images
-        update_local(self.writer.path, loaded.name, facts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import itertools
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -262,7 +261,7 @@ def _extract(
 
     def compute(listener: Listener) -> ExtractionSummary:
         store, done = run_extraction(
-            dataset, zoo, path, options, _Reporting(listener), unlabelled=unlabelled
+            dataset, zoo, path, options, listener=listener, unlabelled=unlabelled
         )
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)
@@ -364,30 +363,3 @@ def _folder_digest(folder: Path) -> str:
         if path.is_file():
             total.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return total.hexdigest()
-
-
-class _Reporting:
-    """Emits the events of an extraction."""
-
-    def __init__(self, listener: Listener) -> None:
-        self._listener = listener
-        self._done = self._total = self._images = 0
-        self._by_model: Counter[str] = Counter()
-
-    def start(self, models: Sequence[str], n_images: int) -> None:
-        self._images, self._total = n_images, n_images * len(models)
-        self._listener.start("extraction", models=list(models), images=n_images)
-
-    def say(self, message: str) -> None:
-        self._listener.progress("extraction", self._done, self._total, message=message)
-
-    def advance(self, model: str, n_images: int, seconds: float) -> None:
-        self._done += n_images
-        self._by_model[model] += n_images
-        self._listener.progress(
-            "extraction", self._done, self._total, model=model, images=n_images, seconds=seconds
-        )
-
-    def failed(self, model: str, reason: str) -> None:
-        self._done += self._images - self._by_model[model]
-        self._listener.progress("extraction", self._done, self._total, model=model, failed=reason)

@@ -54,12 +54,46 @@ class FeatureStore:
         self.is_first_form = first_form.is_first_form(self.path)
         if self.is_first_form:
             old = first_form.read_first_form(self.path)
-            self.manifest, self.table, self.index = old.manifest, old.table, old.index
-            self._lists = old.shards
+            self._open(old.manifest, old.table, old.index, old.shards)
         else:
-            self.manifest, self.table = _read(self.path)
-            self.index = ImageIndex.read(self.path, self.manifest.segments)
-            self._lists = {}
+            manifest, table = _read(self.path)
+            self._open(manifest, table, ImageIndex.read(self.path, manifest.segments), {})
+
+    @classmethod
+    def partial(
+        cls,
+        path: Path,
+        models: dict[str, StoredModel],
+        table: SampleTable,
+        index: ImageIndex,
+        shards: dict[str, list[Shard]],
+    ) -> FeatureStore:
+        """Open models of a store for some of its samples, before an extraction has finished.
+
+        Parameters
+        ----------
+        path : path
+        models : dict of str to StoredModel
+        table : SampleTable
+            The samples; all models have features of them.
+        index : ImageIndex
+        shards : dict of str to list of Shard
+            The finished shards of each model.
+        """
+        store = cls.__new__(cls)
+        store.path, store.is_first_form = path, False
+        store._open(Manifest(models=models), table, index, shards)
+        return store
+
+    def _open(
+        self,
+        manifest: Manifest,
+        table: SampleTable,
+        index: ImageIndex,
+        shards: dict[str, list[Shard]],
+    ) -> None:
+        self.manifest, self.table, self.index = manifest, table, index
+        self._lists = shards
         if not self.manifest.models:
             raise InputError(
                 f"the store {str(self.path)!r} has no finished model yet; run oodzoo extract "

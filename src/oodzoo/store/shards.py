@@ -96,8 +96,8 @@ def write_shard(
     model: str,
     outputs: Mapping[str, Array],
     absent: Mapping[int, str | None],
-) -> None:
-    """Write the outputs of a model for a shard, then its record.
+) -> Shard:
+    """Write the outputs of a model for a shard, then its record, which is returned.
 
     If another process has finished the shard in the meantime, its files are kept instead.
     """
@@ -119,7 +119,7 @@ def write_shard(
     path = require_no_links(folder, record_file(folder, shard))
     content = record.content
     if write_new(path, content):
-        return
+        return record
     other = read_record(path)
     kept = set() if other is None else {file.file for file in other.files.values()}
     if (
@@ -129,10 +129,11 @@ def write_shard(
         or not all((folder / file).exists() for file in kept)
     ):
         write_bytes(path, content)
-        return
+        return record
     for file in files.values():
         if file.file not in kept:
             (folder / file.file).unlink(missing_ok=True)
+    return other
 
 
 def record_file(folder: Path, shard: str) -> Path:

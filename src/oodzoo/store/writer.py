@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -232,8 +232,18 @@ class StoreWriter:
                     "form of its characters: rename it"
                 )
 
+    def adopt(self, models: Iterable[str]) -> None:
+        """Take models that other processes write for this one to be its own."""
+        self._own.update(models)
+
+    def is_registered(self, name: str) -> bool:
+        """Whether a model is in the store, finished or not."""
+        return (model_folder(self.path, name) / "model.json").is_file()
+
     def records(self, name: str) -> dict[str, Shard]:
-        """Return the finished shards of a model."""
+        """Return the finished shards of a model; none if the model is not registered."""
+        if not self.is_registered(name):
+            return {}
         folder = require_no_links(self.path, model_folder(self.path, name))
         identity = self.record(name).identity
         present = {e.name for e in os.scandir(folder) if e.is_file(follow_symlinks=False)}
@@ -272,11 +282,17 @@ class StoreWriter:
         return self._coverages.of(self.index.shards, list(self.records(name).values()))
 
     def plan(
-        self, models: Sequence[str], available: Collection[str], again: Collection[str] = ()
+        self,
+        models: Sequence[str],
+        available: Collection[str],
+        again: Collection[str] = (),
+        *,
+        only: bool = False,
     ) -> list[PlannedShard]:
         """List the shards to compute so that models have rows of all available images.
 
-        Images that are known to be unreadable are left out, except those in `again`.
+        Images that are known to be unreadable are left out, except those in `again`. With `only`,
+        the shards have no other images; for a sample of the images, new ones are added.
         """
         while True:
             plan: dict[str, list[str]] = {}
@@ -290,9 +306,15 @@ class StoreWriter:
                     wanted = set(coverage.missing(available))
                     wanted |= {image for image in again if image not in coverage.rows}
                     for shard, images in self.index.shards.items():
-                        if wanted and shard not in records and not wanted.isdisjoint(images):
-                            lacking[coverage].append(shard)
-                            wanted.difference_update(images)
+                        if not wanted or shard in records or wanted.isdisjoint(images):
+                            continue
+                        if only and any(
+                            image not in wanted and image not in coverage.unreadable
+                            for image in images
+                        ):
+                            continue
+                        lacking[coverage].append(shard)
+                        wanted.difference_update(images)
                     homeless |= wanted
                 for shard in lacking[coverage]:
                     plan.setdefault(shard, []).append(name)
@@ -306,14 +328,14 @@ class StoreWriter:
         shard: str,
         outputs: Mapping[str, NDArray[Any]],
         absent: Mapping[int, str | None],
-    ) -> None:
+    ) -> Shard:
         """Write the outputs of a model for the images of a shard, without the absent ones."""
         record = self.record(name)
         self._own.add(name)
         folder = require_no_links(self.path, model_folder(self.path, name))
         stored = {key: as_stored(outputs[key], record.dtype, name) for key in record.widths}
         images = self.index.shards[shard]
-        shards.write_shard(folder, shard, images, record.identity, stored, absent)
+        return shards.write_shard(folder, shard, images, record.identity, stored, absent)
 
     def record(self, name: str) -> ModelRecord:
         """Return the description of a registered model."""

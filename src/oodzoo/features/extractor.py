@@ -1,0 +1,325 @@
+"""Extraction in steps: some models on some images, as often as wanted, in one store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from oodzoo._text import one_line
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.engine.choice import Part
+from oodzoo.engine.task import Engine, Work
+from oodzoo.errors import InputError
+from oodzoo.events import Events, Listeners
+from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.loop import ExtractionLoop
+from oodzoo.features.members import Zoo, member_name, resolve_zoo
+from oodzoo.features.part import planned_part
+from oodzoo.features.planning import plan_missing
+from oodzoo.features.progress import ExtractionProgress
+from oodzoo.features.source import StoreSource
+from oodzoo.features.timing import Timings
+from oodzoo.features.work import Done, Task, cut_tasks, describe_job
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.table import SampleTable
+from oodzoo.store.writer import PlannedShard, writing
+from oodzoo.zoo import ModelSpec
+
+
+class Extractor:
+    """Extracts features into a store; used as a context manager, which writes the manifest.
+
+    Parameters
+    ----------
+    dataset : ImageDomains
+    zoo : str, path or sequence
+        See :func:`oodzoo.extract`.
+    path : path
+        Folder of the store.
+    config : ExtractionConfig
+    listener : Listener or sequence of Listener, optional
+    unlabelled : sequence of UnlabelledImages
+    engine : Engine, optional
+        Where models run; by default in this process.
+    part : Part
+        The part of the work that is done here.
+
+    Attributes
+    ----------
+    models : list of str
+        The models of the zoo.
+    extraction : Extraction
+        What has been done so far.
+    """
+
+    def __init__(
+        self,
+        dataset: ImageDomains,
+        zoo: Zoo,
+        path: Path,
+        config: ExtractionConfig,
+        *,
+        listener: Listeners | None = None,
+        unlabelled: Sequence[UnlabelledImages] = (),
+        engine: Engine | None = None,
+        part: Part | None = None,
+    ) -> None:
+        self._members = {member_name(member): member for member in resolve_zoo(zoo)}
+        self.models = list(self._members)
+        self.path = path
+        self._config = config
+        self._engine = engine
+        self._part = part or Part()
+        self._listener = Events(listener)
+        self._sampled = False
+        self._is_finished = False
+        self.extraction = Extraction(path)
+        self.extraction.unreadable = {
+            name: reason
+            for some in (dataset, *unlabelled)
+            for name, reason in some.unreadable.items()
+        }
+        self.files = _files(dataset, unlabelled)
+        self._table = SampleTable.of(dataset, unlabelled)
+        self._require_images()
+        if engine is not None:
+            for name, member in self._members.items():
+                if not isinstance(member, ModelSpec):
+                    raise InputError(
+                        f"model {name!r} is a Python object, which the engine {engine.name} cannot "
+                        "send to other processes; give its spec, or extract in this process"
+                    )
+
+    def __enter__(self) -> Self:
+        self._stack = ExitStack()
+        self._writer = self._stack.enter_context(writing(self.path))
+        self._before = set(self._writer.manifest.models)
+        try:
+            self._started = time.perf_counter()
+            self.progress = ExtractionProgress(self._listener, self.models, len(self.files))
+            self._timings = Timings(self.path, self.extraction, self.progress)
+            self._writer.require_all_images(self._table, self.extraction.unreadable)
+            self._writer.set_table(self._table)
+        except BaseException as error:
+            self.__exit__(type(error), error, error.__traceback__)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if error is None and not self._is_finished:
+                self.finish()
+        except BaseException as problem:
+            error = problem
+            raise
+        finally:
+            self._stack.close()
+            seconds = time.perf_counter() - self._started
+            if error is None:
+                self.progress.end("done", seconds=seconds, shards=self.extraction.shards)
+            else:
+                self.progress.end("failed", seconds=seconds, error=one_line(error))
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Why each model that failed is left out."""
+        return self.extraction.failed
+
+    @property
+    def seconds_per_image(self) -> dict[str, float]:
+        """Time of a forward pass of each model, as far as it is known."""
+        known = {name: self._timings.known(name) for name in self.models}
+        return {name: each.seconds / each.images for name, each in known.items() if each.images}
+
+    def extract(
+        self, models: Sequence[str] | None = None, images: Collection[str] | None = None
+    ) -> None:
+        """Compute the features that models lack.
+
+        Parameters
+        ----------
+        models : sequence of str, optional
+            By default all.
+        images : collection of str, optional
+            SHA-256 of some images; by default all. The shards of a sample have no other images, so
+            a later sample should include it.
+        """
+        self._is_finished = False
+        names = [n for n in models or self.models if n not in self.extraction.failed]
+        if self._engine is not None:
+            self._extract_by_tasks(names, images)
+        elif not self._part.is_all:
+            self._extract_part(names)
+        else:
+            self._extract_here(names, images)
+
+    def finish(self) -> None:
+        """Write the manifest of all models that have features of all images."""
+        names = [name for name in self.models if name not in self.extraction.failed]
+        registered = [name for name in names if self._writer.is_registered(name)]
+        for name in registered:
+            self._timings.save(name, self._members[name])
+        self._writer.adopt(registered)
+        self._writer.finish()
+        lost = self._before - self._writer.manifest.models.keys() - self.extraction.failed.keys()
+        self.extraction.outdated = sorted(lost)
+        self._is_finished = True
+
+    def view(self, models: Sequence[str], images: Collection[str]) -> StoreSource:
+        """Return the features of some models for some images with labels."""
+        writer = self._writer
+        lists = {name: list(writer.records(name).values()) for name in models}
+        stored = {
+            name: writer.record(name).stored(name, "", writer.coverage(name).unreadable)
+            for name in models
+        }
+        table = writer.table.only(set(images))
+        return StoreSource(FeatureStore.partial(self.path, stored, table, writer.index, lists))
+
+    # --- in this process -------------------------------------------------------------------------
+
+    def _extract_here(self, names: Sequence[str], images: Collection[str] | None) -> None:
+        if images is None:
+            self._writer.add_images()
+        loop = self._loop()
+        for group in loop.load_groups([self._members[name] for name in names]):
+            planned = self._plan([loaded.name for loaded in group], images)
+            loop.extract(group, planned)
+            group.clear()  # frees the memory for the next group
+            if images is None:
+                self.finish()  # the models of this group can already be used
+
+    def _extract_part(self, names: Sequence[str]) -> None:
+        self._writer.add_images()
+        planned = self._plan(names, None)
+        mine = planned_part(planned, self._writer.index, self.files, names, self._part)
+        used = {name for shard in mine for name in shard.models}
+        loop = self._loop()
+        for group in loop.load_groups([self._members[name] for name in names if name in used]):
+            loop.extract(group, mine)
+            group.clear()
+
+    def _loop(self) -> ExtractionLoop:
+        return ExtractionLoop(
+            self.files, self._writer, self._config, self.progress, self.extraction
+        )
+
+    # --- elsewhere -------------------------------------------------------------------------------
+
+    def _extract_by_tasks(self, names: Sequence[str], images: Collection[str] | None) -> None:
+        assert self._engine is not None
+        if images is None:
+            self._writer.add_images()
+        planned = self._plan(names, images)
+        domains = {image: place[0] for image, place in self._writer.table.places().items()}
+        tasks = list(cut_tasks(planned, domains, self._engine.slots))
+        used = {name for task in tasks for name in task.models}
+        # A model without missing features is loaded, too: it could be another one by now.
+        tasks += [Task([name]) for name in names if name not in used]
+        members = [member for member in self._members.values() if isinstance(member, ModelSpec)]
+        work = describe_job(self._writer, self.files, members, self._config)
+        self.progress.say(
+            f"{len(tasks):,} tasks on {self._engine.slots:,} workers ({self._engine.name})"
+        )
+        alone = [
+            Task([name], task.domain, task.shards)
+            for task, reason in self._run(work, tasks)
+            for name in task.models
+            if len(task.models) > 1 or self._fail(name, reason)
+        ]
+        # One of several models has ended its process: each is tried on its own.
+        for task, reason in self._run(work, alone):
+            self._fail(task.models[0], reason)
+        self._require_seen()
+
+    def _run(self, work: Work, tasks: Sequence[Task]) -> Iterator[tuple[Task, str]]:
+        """Run tasks; yield those that failed as a whole, with the reason."""
+        assert self._engine is not None
+        started: list[Task] = []
+
+        def encoded() -> Iterator[bytes]:
+            for task in tasks:
+                models = [name for name in task.models if name not in self.extraction.failed]
+                if models:
+                    started.append(Task(models, task.domain, task.shards))
+                    yield msgspec.json.encode(started[-1])
+
+        sizes = {name: len(images) for name, images in self._writer.index.shards.items()}
+        for number, reply in self._engine.run(work, encoded()):
+            if reply.result is not None:
+                done = msgspec.json.decode(reply.result, type=Done)
+                done.add_to(self.extraction)
+                for name, reason in done.failed.items():
+                    self._fail(name, reason)
+                for name, shards in done.written.items():
+                    n_images = sum(sizes[shard] for shard in shards)
+                    self.progress.advance(name, n_images, done.timings[name][1])
+            elif reply.fatal:
+                raise InputError(str(reply.error))
+            else:
+                yield started[number], str(reply.error)
+
+    def _fail(self, name: str, reason: str) -> bool:
+        """Leave a model out; False, so that it can be used as a condition."""
+        if name not in self.extraction.failed:
+            self.extraction.failed[name] = reason
+            self.progress.fail(name, reason)
+        return False
+
+    def _require_seen(self) -> None:
+        """Check that what workers have written is here, with the checksums they returned."""
+        for name, shards in self.extraction.written.items():
+            records = self._writer.records(name)
+            for shard, checksum in shards.items():
+                found = records.get(shard)
+                if found is None or found.features.sha256 != checksum:
+                    raise InputError(
+                        f"a worker has written the shard {shard!r} of model {name!r}, but the "
+                        f"store {str(self.path)!r} does not have it here; put the store on a disk "
+                        "that all machines share"
+                    )
+
+    # --- planning --------------------------------------------------------------------------------
+
+    def _plan(self, names: Sequence[str], images: Collection[str] | None) -> list[PlannedShard]:
+        files = self.files
+        if images is not None:
+            self._sampled = True  # the rest of the images, too, gets shards of its own
+            wanted = set(images)
+            files = {image: file for image, file in files.items() if image in wanted}
+        again = images is None and self._part.is_all
+        return plan_missing(
+            self._writer, names, files, self.progress, again=again, only=self._sampled
+        )
+
+    def _require_images(self) -> None:
+        unreadable = self.extraction.unreadable
+        if unreadable and self._config.on_error == "fail":
+            name, reason = next(iter(unreadable.items()))
+            raise InputError(f"cannot read {name!r}: {reason}")
+        if not self.files:
+            name, reason = next(iter(unreadable.items()))
+            raise InputError(f"none of the images can be read; first error: {name!r}: {reason}")
+
+
+def _files(dataset: ImageDomains, unlabelled: Sequence[UnlabelledImages]) -> dict[str, Path]:
+    """Return a file of each image, by its SHA-256."""
+    pairs = [
+        (digest, dataset.file(sample))
+        for sample, digest in zip(dataset.samples, dataset.digests, strict=True)
+    ]
+    for part in unlabelled:
+        pairs += [(d, part.file(path)) for path, d in zip(part.paths, part.digests, strict=True)]
+    return {digest: file for digest, file in reversed(pairs) if digest is not None}

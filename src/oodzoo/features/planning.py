@@ -1,0 +1,53 @@
+"""What an extraction has to do: the shards that models lack."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from oodzoo.data.contents import inspect
+from oodzoo.features.progress import ExtractionProgress
+from oodzoo.store.writer import PlannedShard, StoreWriter
+
+
+def plan_missing(
+    writer: StoreWriter,
+    models: Sequence[str],
+    files: Mapping[str, Path],
+    progress: ExtractionProgress,
+    *,
+    again: bool = True,
+    only: bool = False,
+) -> list[PlannedShard]:
+    """List the shards that models lack, and count the images that they already have.
+
+    Parameters
+    ----------
+    writer : StoreWriter
+    models : sequence of str
+    files : dict of str to path
+        The images to have features of, by their SHA-256.
+    progress : ExtractionProgress
+    again : bool
+        Whether to look for images that were unreadable in an earlier extraction and are not now.
+    only : bool
+        Whether the shards may have no other images.
+    """
+    readable = _readable_again(writer, models, files) if again else []
+    planned = writer.plan(models, files.keys(), readable, only=only)
+    todo = Counter[str]()
+    for shard in planned:
+        n_images = sum(image in files for image in shard.images)
+        todo.update(dict.fromkeys(shard.models, n_images))
+    for name in models:
+        progress.has(name, len(files) - todo[name])
+    return planned
+
+
+def _readable_again(
+    writer: StoreWriter, models: Sequence[str], files: Mapping[str, Path]
+) -> list[str]:
+    unreadable = {image for name in models for image in writer.coverage(name).unreadable}
+    known = {image: files[image] for image in sorted(unreadable) if image in files}
+    return [image for image, found in inspect(known, decode=True).items() if not found.problem]

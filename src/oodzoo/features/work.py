@@ -1,0 +1,252 @@
+"""The extraction as tasks: some models, and some shards of one domain.
+
+A task writes shards into the store and returns their names and checksums.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from oodzoo._io import file_digest, structured
+from oodzoo.engine.task import Work, Worker
+from oodzoo.features.config import Extraction, ExtractionConfig, Timing
+from oodzoo.features.loop import ExtractionLoop
+from oodzoo.features.members import LoadedModel
+from oodzoo.features.progress import ExtractionProgress
+from oodzoo.store.index import segment_file
+from oodzoo.store.places import MANIFEST
+from oodzoo.store.writer import PlannedShard, StoreWriter, writing
+from oodzoo.zoo import Model, ModelSpec
+
+MODELS_PER_TASK = 8
+"""Models that share the decoded images of a task."""
+
+SHARDS_PER_TASK = 64
+
+TASKS_PER_SLOT = 4
+"""So many tasks let fast workers take over from slow ones."""
+
+
+class Job(msgspec.Struct, frozen=True):
+    """What all tasks of an extraction need.
+
+    Attributes
+    ----------
+    store : str
+    segments : dict of str to str
+        Digests of the index of images, which every machine must see.
+    files : dict of str to str
+        Image files by their SHA-256.
+    models : dict of str to dict
+        The specification of each model, its folder included.
+    """
+
+    store: str
+    segments: dict[str, str]
+    files: dict[str, str]
+    models: dict[str, dict[str, object]]
+    batch_size: int | None
+    precision: str
+    dtype: str
+    on_error: Literal["skip", "fail"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Models to run, and the shards to run them on; without shards they are only registered."""
+
+    models: list[str]
+    domain: str = ""
+    shards: list[str] = []
+
+    def __str__(self) -> str:
+        where = f"{self.shards[0]} … {self.shards[-1]}" if self.shards else "no shards"
+        return f"{', '.join(self.models)}: {self.domain!r}, {where}"
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The result of a task; see :class:`~oodzoo.features.config.Extraction`."""
+
+    written: dict[str, dict[str, str]]
+    timings: dict[str, tuple[int, float]]
+    failed: dict[str, str]
+    interrupted: dict[str, str]
+    decoded: int
+    waiting: float
+    running: float
+
+    def add_to(self, extraction: Extraction) -> None:
+        """Add what was done to the outcome of the extraction."""
+        for model, shards in self.written.items():
+            extraction.written.setdefault(model, {}).update(shards)
+        for model, (images, seconds) in self.timings.items():
+            timing = extraction.timings.setdefault(model, Timing())
+            timing.images += images
+            timing.seconds += seconds
+        extraction.interrupted |= self.interrupted
+        extraction.decoded += self.decoded
+        extraction.waiting += self.waiting
+        extraction.running += self.running
+
+
+def describe_job(
+    writer: StoreWriter,
+    files: dict[str, Path],
+    specs: Sequence[ModelSpec],
+    config: ExtractionConfig,
+) -> Work:
+    """Describe the extraction for an engine."""
+    job = Job(
+        str(writer.path.resolve()),
+        writer.index.segments,
+        {image: str(file.absolute()) for image, file in files.items()},
+        {spec.name: {**spec.to_dict(), "folder": str(spec.folder.resolve())} for spec in specs},
+        config.batch_size,
+        config.precision,
+        config.dtype,
+        config.on_error,
+    )
+    here = __name__
+    return Work(f"{here}:run_task", msgspec.json.encode(job), check=f"{here}:missing_here")
+
+
+def cut_tasks(
+    planned: Sequence[PlannedShard], domains: dict[str, str], slots: int
+) -> Iterator[Task]:
+    """Cut planned shards into tasks, several for each slot.
+
+    Shards of a task follow each other and belong to one domain; `domains` has that of each image.
+    """
+    models = max((len(shard.models) for shard in planned), default=1)
+    # Few shards: fewer models in a task, so that there is work for every slot.
+    together = min(MODELS_PER_TASK, max(1, models * len(planned) // (TASKS_PER_SLOT * slots)))
+    groups = -(-models // together)
+    length = max(1, min(SHARDS_PER_TASK, len(planned) * groups // (TASKS_PER_SLOT * slots)))
+    runs: list[list[PlannedShard]] = []
+    last = None
+    for shard in planned:
+        kind = (domains[shard.images[0]], tuple(shard.models))
+        if kind != last or len(runs[-1]) == length:
+            runs.append([])
+        runs[-1].append(shard)
+        last = kind
+    # All shards of some models first: a worker then keeps the models that it has loaded.
+    for at in range(groups):
+        for run in runs:
+            names = run[0].models[at * together : (at + 1) * together]
+            if names:
+                yield Task(names, domains[run[0].images[0]], [shard.name for shard in run])
+
+
+def missing_here(shared: bytes) -> list[str]:
+    """List what this machine lacks for an extraction."""
+    job = _job(shared)
+    store = Path(job.store)
+    if not (store / MANIFEST).is_file():
+        return [f"cannot see the store {job.store!r}; put it on a disk that all machines share"]
+    for name, digest in job.segments.items():
+        file = segment_file(store, name)
+        if not file.is_file() or file_digest(file) != digest:
+            other = f"has another store at {job.store!r}"
+            return [f"{other}; put the store on a disk that all machines share"]
+    if not os.access(store, os.W_OK):
+        return [f"cannot write to the store {job.store!r}"]
+    paths = list(job.files.values())
+    for path in paths[:: max(1, len(paths) // 5)]:
+        if not os.access(path, os.R_OK):
+            return [f"cannot read the image {path!r}; put the data on a disk that all share"]
+    return []
+
+
+def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """Extract in this process what a task asks for and the store still lacks."""
+    job = _job(shared)
+    wanted = msgspec.json.decode(task, type=Task)
+    config = ExtractionConfig(worker.device, job.batch_size, job.precision, job.dtype, job.on_error)
+    extraction = Extraction(Path(job.store))
+    with writing(Path(job.store)) as writer:
+        files = {
+            image: Path(job.files[image])
+            for shard in wanted.shards
+            for image in writer.index.shards[shard]
+            if image in job.files
+        }
+        specs = [_spec(job, name) for name in wanted.models]
+        progress = ExtractionProgress(models=wanted.models, n_images=len(files))
+        memory = _Memory.of(config, wanted.models)
+        loop = ExtractionLoop(files, writer, config, progress, extraction, load=memory.load)
+        for number, group in enumerate(loop.load_groups(specs)):
+            if number:
+                memory.forget()  # the memory does not hold all models
+            lacking = {loaded.name: writer.records(loaded.name) for loaded in group}
+            planned = [
+                PlannedShard(shard, writer.index.shards[shard], names)
+                for shard in wanted.shards
+                if (names := [name for name, done in lacking.items() if shard not in done])
+            ]
+            loop.extract(group, planned)
+            group.clear()
+    failed = {name: _on(worker, reason) for name, reason in extraction.failed.items()}
+    timings = {name: (each.images, each.seconds) for name, each in extraction.timings.items()}
+    return msgspec.json.encode(
+        Done(
+            extraction.written,
+            timings,
+            failed,
+            extraction.interrupted,
+            extraction.decoded,
+            extraction.waiting,
+            extraction.running,
+        )
+    )
+
+
+def _on(worker: Worker, reason: str) -> str:
+    return f"{reason} (on the machine {worker.machine})" if worker.machine else reason
+
+
+@lru_cache(maxsize=1)
+def _job(shared: bytes) -> Job:
+    return msgspec.json.decode(shared, type=Job)
+
+
+def _spec(job: Job, name: str) -> ModelSpec:
+    known = dict(job.models[name])
+    folder = Path(str(known.pop("folder")))
+    spec = structured(known, ModelSpec, f"the description of model {name!r}")
+    return replace(spec, folder=folder)
+
+
+class _Memory:
+    """The models that this process has loaded for its last task."""
+
+    last: _Memory | None = None
+
+    def __init__(self, config: ExtractionConfig) -> None:
+        self.config = config
+        self._loaded: dict[ModelSpec | Model, LoadedModel] = {}
+
+    @classmethod
+    def of(cls, config: ExtractionConfig, models: Sequence[str]) -> _Memory:
+        """Return the memory for a task; other models are forgotten first."""
+        last = cls.last
+        if last is None or last.config != config:
+            last = cls.last = cls(config)
+        last._loaded = {
+            spec: loaded for spec, loaded in last._loaded.items() if loaded.name in models
+        }
+        return last
+
+    def forget(self) -> None:
+        self._loaded.clear()
+
+    def load(self, member: ModelSpec | Model) -> LoadedModel:
+        if member not in self._loaded:
+            self._loaded[member] = self.config.load(member)
+        return self._loaded[member]
