@@ -12,20 +12,16 @@ from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image
-from threadpoolctl import threadpool_limits
+
+# Tests multiply small matrices, also in processes that they start: more threads than idle cores
+# make them many times slower. It must be set before NumPy is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from oodzoo.cli import main
 
 pytest_plugins = ["tests.fixtures"]
 
 WriteImage = Callable[[Path], Path]
-
-
-@pytest.fixture(scope="module")
-def one_thread() -> Iterator[None]:
-    """For small matrices: more threads than idle cores make the tests many times slower."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture

@@ -24,8 +24,6 @@ from oodzoo.evidence import (
     maximise_evidence,
 )
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def spectrum_of(Phi: Any, Y: Any, device: str | None = None) -> Spectrum:
     float64 = backend(device).float64

@@ -8,11 +8,6 @@ import numpy as np
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="module")
-def small_matrices(one_thread: None) -> None:
-    """Run all tests of scores on one thread."""
-
-
 @pytest.fixture(scope="session")
 def iris() -> tuple[Any, Any]:
     from sklearn.datasets import load_iris

@@ -21,8 +21,6 @@ from oodzoo.store.prune import prune_store
 from oodzoo.store.sync import sync_store
 from oodzoo.store.writer import writing
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 FILES = 19
 """The manifest, the table, a segment, two descriptions of models and two lists of shards;
 features and logits of two models in three domains."""

@@ -34,8 +34,6 @@ from oodzoo.store.sync import sync_store
 from oodzoo.store.writer import writing
 from oodzoo.zoo import Model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 TABLE = letters(day="abcde", night="fghi")
 
 Store = Callable[..., Path]

@@ -33,8 +33,6 @@ from oodzoo.store.sync import sync_store
 from oodzoo.store.usage import disk_usage
 from oodzoo.store.writer import writing
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def replace_table(store: Path, **domains: str) -> Path:
     """Replace the samples of a store, as `sync` does."""

@@ -35,8 +35,6 @@ from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.usage import list_contents
 from oodzoo.zoo import Model
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def corners(batch: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return some pixels of the first channel as features."""

@@ -25,8 +25,6 @@ from oodzoo.store.prune import prune_store
 from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.upgrade import Upgrade, upgrade_store
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 EXPECTED = Path(__file__).parent / "first_form" / "expected.npz"
 MODELS = ("cnn_photos", "mlp_glyphs_augmented", "separable_shapes")
 SECOND_FORM = {".lock", "manifest.json", "images", "models", "samples"}

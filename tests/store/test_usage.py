@@ -21,8 +21,6 @@ from oodzoo.store.removal import remove_models
 from oodzoo.store.usage import DomainEntry, disk_usage, list_contents
 from oodzoo.store.writer import writing
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 def test_models_and_domains(store: Path) -> None:
     found = list_contents(store)
