@@ -24,7 +24,7 @@ test: $(VENV)/dev  ## run the tests and doctests
 coverage:  ## run the tests and report their coverage
 	$(MAKE) test OPTIONS='--cov=oodzoo --cov-report=term:skip-covered'
 
-adapters: $(VENV)/adapters  ## install PyTorch, timm, torchvision, transformers and open_clip
+adapters: $(VENV)/adapters  ## install PyTorch, model libraries, pandas, MLflow and TensorBoard
 
 page: $(VENV)/browser  ## test the report in Chromium, which must be installed
 	$(BIN)/python -m pytest tests/report/test_browser.py
@@ -98,7 +98,7 @@ $(VENV)/dev: $(VENV)/core
 
 $(VENV)/adapters: $(VENV)/dev
 	@echo "Installing PyTorch and model libraries ..."
-	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas]'
+	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas,mlflow,tensorboard]'
 	@touch $@
 
 $(VENV)/browser: $(VENV)/dev

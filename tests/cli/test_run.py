@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import shutil
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 from tests.conftest import Run
 
+from oodzoo.cli.run import _typed
 from oodzoo.demo import write_digits
 from oodzoo.record import read_run
 from oodzoo.testbed import TestBed, judging, results, runner
@@ -70,6 +72,35 @@ def test_a_wrong_number_is_one_line(run: Run, digits: Path, tmp_path: Path) -> N
     assert not out.exists()
 
 
+@pytest.mark.parametrize("option", ["--log-file", "--tensorboard"])
+def test_other_files_in_the_folder_of_the_run_are_rejected_first(
+    run: Run, digits: Path, tmp_path: Path, option: str
+) -> None:
+    out = tmp_path / "run"
+    complaint = run(*arguments(digits, out), option, out / "log").complaint
+    assert f"{option} '{out / 'log'}' is inside the folder of the run" in complaint
+    assert not out.exists()
+
+
+def test_a_log_file_has_every_stage(run: Run, digits: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    options = ("--zoo", "onnx/nothing.onnx", "--no-baselines", "--log-file", log)
+    failed = run(*arguments(digits, tmp_path / "run"), *options)
+    assert failed.code == 2
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line["stage"], line["status"]) for line in lines if line["event"] == "end"] == [
+        ("extraction", "failed"),
+        ("run", "failed"),
+    ]
+    assert lines[-1]["error"] in failed.err
+
+
+def test_the_record_does_not_have_uris() -> None:
+    given = ["--mlflow", "postgresql://me:secret@host/db", "--mlflow=sqlite:////home/me/x.db?a=b"]
+    typed = _typed(["run", *given], Path("job"), load_zoo("demo"))
+    assert typed == "oodzoo run --mlflow 'postgresql://…' '--mlflow=sqlite://…'"
+
+
 MARKER = "alice-secret"
 ZOO = """
 [[model]]
@@ -109,9 +140,9 @@ def test_files_to_share_do_not_name_the_folders_above(
     monkeypatch.chdir(tmp_path)
     given = home if absolute else home.relative_to(tmp_path)
     options = ("--limit", "90", "--device", "cpu", "--no-baselines", "--top-k", "2")
-    made = run(
-        "run", given / "photos", f"--zoo={given / 'zoo.toml'}", "--out", given / "job", *options
-    )
+    log = ("--log-file", given / "log.jsonl")
+    zoo = f"--zoo={given / 'zoo.toml'}"
+    made = run("run", given / "photos", zoo, "--out", given / "job", *options, *log)
     assert made.code == 0, made.err
 
     job = home / "job"
@@ -123,6 +154,9 @@ def test_files_to_share_do_not_name_the_folders_above(
     assert record.extraction.failed.keys() == {"broken", "gone"}
     assert record.machine.keys() == {"cores", "system"}
     assert platform.node() not in record.machine["system"]
+    logged = [json.loads(line) for line in (home / "log.jsonl").read_text().splitlines()]
+    ends = [(line["stage"], line["status"]) for line in logged if line["event"] == "end"]
+    assert ends == [*((stage.name, "done") for stage in record.stages), ("run", "done")]
     shared = [path for path in job.rglob("*") if path.is_file() and path.name != "local.json"]
     assert {"run.json", "report.html", "predictor.json"} < {path.name for path in shared}
     assert [path.name for path in shared if MARKER.encode() in path.read_bytes()] == []

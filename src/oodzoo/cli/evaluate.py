@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listening
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ComputeOption,
+    LogFileOption,
     MaxModelsOption,
+    MLflowOption,
     ProtocolOption,
     ScoreOption,
     StoreArgument,
+    TensorBoardOption,
     TotalMsOption,
     compute_device,
 )
@@ -79,6 +82,9 @@ def evaluate(
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
     device: ComputeOption = "cpu",
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Evaluate single models and their combinations, and recommend one.
 
@@ -92,7 +98,8 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
-    with listening(terminal, "Evaluating") as listener:
+    others = listeners(log_file, mlflow, tensorboard)
+    with listening(terminal, "Evaluating", others) as listener:
         result = evaluate_store(
             FeatureStore(store),
             top_k=top_k_of(top_k),

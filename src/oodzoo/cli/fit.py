@@ -9,21 +9,25 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
-from oodzoo.cli.listening import listening
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ZOO_HELP,
     ComputeOption,
+    LogFileOption,
     MaxModelsOption,
     MethodOption,
+    MLflowOption,
     PredictorArgument,
     ScoreOption,
     StoreArgument,
+    TensorBoardOption,
     TotalMsOption,
     compute_device,
 )
 from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
+from oodzoo.events import Events
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -78,6 +82,9 @@ def fit(
         ),
     ] = None,
     device: ComputeOption = "cpu",
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
     from oodzoo.predictor import fit as fit_store
@@ -92,8 +99,9 @@ def fit(
     if select is not None:
         terminal.warn("--select and --no-select are deprecated; use --choose and --method")
         choose, method = ("selection", "paper") if select else ("ensemble", method)
+    others = listeners(log_file, mlflow, tensorboard)
     target = stored_target(terminal, store, target, score, zoo, device)
-    with listening(terminal, "Fitting") as listener:
+    with listening(terminal, "Fitting", others) as listener:
         predictor = fit_store(
             store,
             choose=choose,
@@ -110,6 +118,7 @@ def fit(
             listener=listener,
         )
     predictor.save(out)
+    Events(others).artifact("predictor", out)
     _show_predictor(terminal, predictor, out)
 
 

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from oodzoo.cli.terminal import Terminal
 from oodzoo.events import Listener, Progress
+
+
+def listeners(
+    log_file: Path | None = None, mlflow: str | None = None, tensorboard: Path | None = None
+) -> list[Listener]:
+    """Return the listeners of `--log-file`, `--mlflow` and `--tensorboard`."""
+    from oodzoo.events import LogFile, MLflowListener, TensorBoardListener
+
+    found: list[Listener] = []
+    if log_file is not None:
+        found.append(LogFile(log_file))
+    if mlflow is not None:
+        found.append(MLflowListener(mlflow))
+    if tensorboard is not None:
+        found.append(TensorBoardListener(tensorboard))
+    return found
 
 
 @contextmanager

@@ -11,14 +11,17 @@ import typer
 from typer.core import TyperCommand
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listening
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ComputeOption,
     DomainWeightOption,
     LicenceOption,
+    LogFileOption,
     MaxMsOption,
     MaxParametersOption,
+    MLflowOption,
     StoreArgument,
+    TensorBoardOption,
     compute_device,
     domain_weights,
 )
@@ -75,6 +78,9 @@ def rank(
     ] = False,
     device: ComputeOption = "cpu",
     plot: PlotOption = None,
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
     from oodzoo.ranking.constraints import Constraints
@@ -83,6 +89,7 @@ def rank(
         raise InputError("--zoo is only used with --target FOLDER")
     weights = domain_weights(domain_weight)
     Constraints(max_ms, max_parameters, licence)  # rejects bad values before images are extracted
+    others = listeners(log_file, mlflow, tensorboard)
     target = stored_target(terminal, store, target, score, zoo, device)
     ranking = ranked(
         terminal,
@@ -91,6 +98,7 @@ def rank(
         stability,
         device,
         target,
+        others,
         max_ms=max_ms,
         max_parameters=max_parameters,
         licence=licence,
@@ -110,7 +118,7 @@ def ranked(
     stability: str = "robust",
     device: str = "cpu",
     target: str | None = None,
-    listeners: Sequence[Listener] = (),
+    others: Sequence[Listener] = (),
     **options: Any,
 ) -> Ranking:
     """Rank the models of a store with a progress bar; see :func:`oodzoo.rank` for the options."""
@@ -119,7 +127,7 @@ def ranked(
 
     if target is not None:
         options["target"] = target
-    with listening(terminal, "Ranking", listeners) as listener:
+    with listening(terminal, "Ranking", others) as listener:
         return rank_store(
             FeatureStore(store),
             score=score,

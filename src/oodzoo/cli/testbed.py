@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from oodzoo.cli.app import MODELS_CACHED, command
-from oodzoo.cli.listening import listening
-from oodzoo.cli.options import ComputeOption, compute_device
+from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.options import (
+    ComputeOption,
+    LogFileOption,
+    MLflowOption,
+    TensorBoardOption,
+    compute_device,
+)
 from oodzoo.cli.plotting import PlotOption, save_plot
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import (
@@ -22,6 +28,7 @@ from oodzoo.cli.testbed_tables import (
     show_paper,
 )
 from oodzoo.errors import InputError
+from oodzoo.events import Events, Listener
 
 if TYPE_CHECKING:
     from oodzoo.testbed import TestBed
@@ -61,6 +68,9 @@ def compare_scores(
         ),
     ] = None,
     device: ComputeOption = "cpu",
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Compare scores by how well they order models by their accuracy on unseen domains."""
     target, *others = targets
@@ -77,12 +87,14 @@ def compare_scores(
             "timm_results": timm_results,
             "device": compute_device(device),
         }
-        _stores(terminal, [Path(path) for path in targets], options, out, plot)
+        tracked_by = listeners(log_file, mlflow, tensorboard)
+        _stores(terminal, [Path(path) for path in targets], options, out, plot, tracked_by)
         return
     computed = protocol if protocol != "unseen" else None
     _reject(target, {"--out": out, "--values": values, "--protocol": computed})
     where = device if device != "cpu" else None
     _reject(target, {"--timm-results": timm_results, "--device": where})
+    _reject(target, {"--log-file": log_file, "--mlflow": mlflow, "--tensorboard": tensorboard})
     if target == "paper":
         _reject(target, {"other arguments": others})
         _paper(terminal, plot)
@@ -104,6 +116,7 @@ def _stores(
     options: dict[str, Any],
     out: Path | None,
     plot: Path | None,
+    tracked_by: Sequence[Listener],
 ) -> None:
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.testbed import compare, run, save
@@ -111,13 +124,14 @@ def _stores(
     stores = [FeatureStore(path) for path in paths]
     beds = []
     for store in stores:
-        with listening(terminal, f"Test bed {store.path.name}") as listener:
+        with listening(terminal, f"Test bed {store.path.name}", tracked_by) as listener:
             beds.append(run(store, **options, listener=listener))
     if len(beds) == 1:
         show_bed(terminal, beds[0])
         show_domains(terminal, beds[0])
         if out is not None:
             save(beds[0], out)
+            Events(tracked_by).artifact("testbed", out)
             terminal.say(f"Result: {out}")
         terminal.document(beds[0].to_dict())
         save_plot(terminal, beds[0], plot)

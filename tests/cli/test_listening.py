@@ -1,0 +1,117 @@
+"""Log files, MLflow and TensorBoard on the command line, and the progress bar."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Run
+from tests.testbed.data import store
+
+import oodzoo
+from oodzoo.cli.listening import Bar, listening
+from oodzoo.cli.terminal import Terminal
+
+noload = pytest.mark.filterwarnings("ignore:The ``noload`` loader:DeprecationWarning")
+
+
+def logged(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store(tmp_path_factory.mktemp("bed")).path
+
+
+def test_a_bar_follows_all_stages_that_know_their_total() -> None:
+    seen: list[tuple[int, int]] = []
+    bar = Bar(lambda done, total: seen.append((done, total)))
+    bar.progress("evaluation", 0, 0, message="reading")
+    bar.progress("evaluation", 1, 2)
+    bar.progress("ranking", 3, 4, message="half")
+    assert seen == [(1, 2), (3, 4)]
+
+
+def test_without_a_terminal_only_the_others_listen() -> None:
+    other = oodzoo.events.Listener()
+    with listening(Terminal(), "Work", [other]) as found:
+        assert found == [other]
+
+
+@pytest.mark.parametrize(
+    ("command", "stage", "metric"),
+    [
+        (("rank", "--score", "zood"), "ranking", "best/score"),
+        (("evaluate", "--no-baselines"), "evaluation", "pool/accuracy"),
+        (("testbed",), "testbed", "logme/weighted_tau"),
+    ],
+)
+def test_a_log_file(
+    run: Run, folder: Path, tmp_path: Path, command: tuple[str, ...], stage: str, metric: str
+) -> None:
+    log = tmp_path / "log.jsonl"
+    for times in (1, 2):
+        done = run(command[0], folder, *command[1:], "--log-file", log)
+        assert done.code == 0, done.err
+        lines = logged(log)
+        assert {line["stage"] for line in lines} == {stage}
+        assert [line["event"] for line in lines].count("start") == times
+        assert [line.get("status") for line in lines].count("done") == times
+        assert [line.get("name") for line in lines].count(metric) == times
+
+
+def test_a_log_file_of_a_fit_names_the_predictor(
+    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    options = ("--choose", "single", "--out", tmp_path / "model", "--log-file", tmp_path / "log")
+    assert run("fit", store.path, *options).code == 0
+    lines = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
+    assert lines[-1].endswith(f"predictor artifact path={tmp_path / 'model'}")
+    assert lines[-2].split(" ")[1:4] == ["predictor", "end", "status=done"]
+
+
+def test_a_log_file_of_a_command_that_fails_says_why(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    done = run("fit", folder, "--out", tmp_path / "m", "--log-file", tmp_path / "log.jsonl")
+    assert done.code == 2
+    last = logged(tmp_path / "log.jsonl")[-1]
+    assert (last["stage"], last["event"], last["status"]) == ("predictor", "end", "failed")
+    assert last["error"] in done.err
+
+
+@pytest.mark.parametrize("command", ["rank", "evaluate", "testbed", "fit"])
+def test_a_log_file_that_cannot_be_written_is_one_line(
+    run: Run, folder: Path, tmp_path: Path, command: str
+) -> None:
+    options = ("--out", tmp_path / "model") if command == "fit" else ()
+    outcome = run(command, folder, *options, "--log-file", tmp_path / "no" / "log.txt")
+    assert "cannot write" in outcome.complaint
+    assert list(tmp_path.iterdir()) == []
+
+
+@noload
+def test_mlflow_and_tensorboard(run: Run, folder: Path, tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
+    pytest.importorskip("tensorboard", reason="TensorBoard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    uri = f"sqlite:///{(tmp_path / 'mlflow.db').as_posix()}"
+    options = ("--mlflow", uri, "--tensorboard", tmp_path / "logs", "--json")
+    done = run("rank", folder, *options)
+    assert (done.code, done.err) == (0, "")
+    scores = {f"ranking/{r['model']}/score": r["score"] for r in done.document["ranking"]}
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("oodzoo").experiment_id
+    [tracked] = client.search_runs([experiment])
+    assert scores.items() <= tracked.data.metrics.items()
+    events: Any = EventAccumulator(str(tmp_path / "logs"))
+    events.Reload()
+    assert {tag: events.Scalars(tag)[0].value for tag in scores} == pytest.approx(scores)
+
+
+def test_a_comparison_does_not_take_them(run: Run) -> None:
+    assert "does not take --log-file" in run("testbed", "paper", "--log-file", "x").complaint
