@@ -236,12 +236,12 @@ class Policy:
         if row.rank_interval is not None and row.rank_interval[0] > POOL:
             return f"clearly worse than {count(row.rank_interval[0] - 1, 'model')}"
         time = self.costs.total([row.model], rest)
-        if time <= left:
-            return None
-        return (
-            f"too slow: the other images would take {duration(time)}, more than the "
-            f"{duration(max(0.0, left))} left"
-        )
+        if 0 < left < time:
+            return (
+                f"too slow: the other images would take {duration(time)}, more than the "
+                f"{duration(left)} left"
+            )
+        return None
 
     def _fitting(
         self, order: Sequence[str], images: int, left: float, speed: float = math.inf
@@ -273,6 +273,7 @@ def race_rounds(
     models: Sequence[str],
     images: int,
     rank_sample: Callable[[Sequence[str], int], Ranking],
+    sample_size: Callable[[int], int] = lambda images: images,
 ) -> Iterator[Round]:
     """Play the rounds of a race.
 
@@ -284,13 +285,16 @@ def race_rounds(
         Size of the first sample; if it has all images there is no round.
     rank_sample : callable
         Ranks some models on a sample of so many images. It may leave out models that fail.
+    sample_size : callable
+        Size of the sample if so many images are wanted: groups that stay whole can make it larger.
     """
-    number, planned = 0, policy.costs.total(models, images)
+    number, images = 0, sample_size(images)
+    planned = policy.costs.total(models, images)
     while images < policy.n_images:
         number += 1
         ranking = rank_sample(models, images)
         decision = policy.decide(ranking, images, planned)
         yield Round(number, images, ranking, decision, planned)
-        models = decision.kept
-        planned += policy.costs.total(models, decision.images - images)
-        images = decision.images
+        models, before = decision.kept, images
+        images = sample_size(decision.images)
+        planned += policy.costs.total(models, images - before)

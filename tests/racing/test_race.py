@@ -1,0 +1,260 @@
+"""Races with models of the embedded zoo on handwritten digits."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.fixtures import draw_digits
+from tests.killing import Children, children, needs_fork
+
+import oodzoo
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.extract import run_extraction
+from oodzoo.racing.policy import POOL
+from oodzoo.racing.race import Race, race
+from oodzoo.zoo import ModelSpec
+
+MODELS = (
+    "resnet_glyphs_augmented",
+    "separable_glyphs_colour",
+    "resnet_contrastive",
+    "mlp_glyphs_augmented",
+    "separable_shapes",
+    "cnn_photos",
+    "separable_random",
+    "mixer_random",
+)
+
+
+def some_models() -> list[ModelSpec]:
+    known = {spec.name: spec for spec in oodzoo.load_zoo("demo")}
+    return [known[name] for name in MODELS]
+
+
+def race_in(data: str, store: str) -> None:
+    """Race in a child process."""
+    race(data, some_models(), store, device="cpu")
+
+
+def plain(data: Path, store: Path) -> Extraction:
+    config = ExtractionConfig(device="cpu")
+    return run_extraction(ImageDomains(data), some_models(), store, config)[1]
+
+
+def choices(result: Race) -> list[Any]:
+    """What must not depend on when a race was interrupted."""
+    document = result.to_dict()
+    document.pop("seconds")
+    return [document, result.store.models, result.store.fingerprint]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three domains x three classes x 20 digits. Tests must not change them."""
+    return draw_digits(tmp_path_factory.mktemp("images"), 20)
+
+
+@pytest.fixture(scope="module")
+def raced(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Race:
+    """A race without a budget. Tests must not change it."""
+    store = tmp_path_factory.mktemp("raced") / "store"
+    return race(images, some_models(), store, device="cpu")
+
+
+def test_models_are_kept_or_dropped_and_the_store_has_those_kept(raced: Race) -> None:
+    kept = raced.rounds[-1].decision.kept
+    assert raced.store.models == tuple(sorted(kept))
+    assert len(kept) >= POOL
+    assert sorted([*kept, *raced.dropped]) == sorted(MODELS)
+    assert raced.dropped
+    assert raced.rounds[0].ranking.best in kept
+    assert raced.store.n_images == 180
+
+
+def test_the_result_says_when_and_why_a_model_was_dropped(raced: Race) -> None:
+    rows = {(each.number, row.model): row for each in raced.rounds for row in each.ranking.rows}
+    for model, dropped in raced.dropped.items():
+        row, played = rows[dropped.round, model], raced.rounds[dropped.round - 1]
+        assert (dropped.rank, dropped.rank_interval) == (row.rank, row.rank_interval)
+        assert dropped.expected_accuracy == row.expected_accuracy
+        assert dropped.images == played.images < 180
+        assert dropped.reason == played.decision.dropped[model]
+
+
+def test_the_result_is_a_json_document(raced: Race) -> None:
+    document = json.loads(json.dumps(raced.to_dict()))
+    assert document["budget"] is None
+    assert [each["round"] for each in document["rounds"]] == [
+        number + 1 for number in range(len(raced.rounds))
+    ]
+    assert document["rounds"][0]["models"] == len(MODELS)
+    assert document["dropped"].keys() == raced.dropped.keys()
+    assert document["seconds"] > 0
+
+
+def test_features_are_those_of_an_extraction(raced: Race, images: Path, tmp_path: Path) -> None:
+    plain(images, tmp_path / "store")
+    expected = oodzoo.FeatureStore(tmp_path / "store")
+    for model in raced.store.models:
+        for domain in expected.domains:
+            assert raced.store.paths(domain) == expected.paths(domain)
+            # other batches than in the extraction: equal up to rounding
+            np.testing.assert_allclose(
+                raced.store.features(model, domain),
+                expected.features(model, domain),
+                rtol=1e-4,
+                atol=1e-5,
+            )
+
+
+def test_a_later_extraction_computes_only_what_dropped_models_lack(
+    raced: Race, images: Path, tmp_path: Path
+) -> None:
+    store = shutil.copytree(raced.store.path, tmp_path / "store")
+    extraction = plain(images, store)
+    assert sorted(oodzoo.FeatureStore(store).models) == sorted(MODELS)
+    computed = {model: timing.images for model, timing in extraction.timings.items()}
+    assert computed == {model: 180 - each.images for model, each in raced.dropped.items()}
+
+
+def test_the_same_race_again_computes_nothing_and_decides_the_same(
+    raced: Race, images: Path, tmp_path: Path
+) -> None:
+    store = shutil.copytree(raced.store.path, tmp_path / "store")
+    again = race(images, some_models(), store, device="cpu")
+    assert again.extraction.timings == {}
+    assert choices(again) == choices(raced)
+
+
+def test_another_seed_is_another_sample(raced: Race, images: Path, tmp_path: Path) -> None:
+    other = race(images, some_models(), tmp_path / "store", device="cpu", seed=1)
+    evidence = [
+        {row.model: row.evidence for row in each.rounds[0].ranking.rows} for each in (raced, other)
+    ]
+    assert evidence[0] != evidence[1]
+
+
+def test_a_large_budget_extracts_everything_without_a_round(images: Path, tmp_path: Path) -> None:
+    result = race(images, some_models(), tmp_path / "store", device="cpu", budget="10h")
+    assert result.rounds == ()
+    assert result.dropped == {}
+    assert result.budget == 36_000
+    assert sorted(result.store.models) == sorted(MODELS)
+
+
+def test_a_budget_too_small_for_a_round_is_one_line_and_keeps_the_features(
+    images: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    with pytest.raises(InputError) as raised:
+        race(images, some_models(), store, device="cpu", budget=0.001)
+    line = str(raised.value)
+    assert line.startswith(
+        "the budget of 0.00 s is too small for one round: 8 models on 18 images take about "
+    )
+    assert line.endswith("the features computed so far are kept")
+    assert "\n" not in line
+    computed = {model: timing.images for model, timing in plain(images, store).timings.items()}
+    # the first four models had run
+    assert [computed[model] for model in MODELS] == [162] * 4 + [180] * 4
+
+
+@pytest.mark.parametrize("budget", ["soon", "0s", -3])
+def test_bad_budgets_leave_nothing_behind(
+    images: Path, tmp_path: Path, budget: str | float
+) -> None:
+    with pytest.raises(InputError, match="a budget is a duration above 0"):
+        race(images, some_models(), tmp_path / "store", budget=budget)
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_model_that_fails_is_left_out_and_the_others_race(images: Path, tmp_path: Path) -> None:
+    zoo = some_models()
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(b"not a model")
+    zoo[2] = ModelSpec(
+        **{**vars(zoo[2]), "source": f"onnx/{broken}", "folder": tmp_path, "sha256": None}
+    )
+    with pytest.warns(UserWarning, match="'resnet_contrastive' is left out"):
+        result = race(images, zoo, tmp_path / "store", device="cpu")
+    assert list(result.extraction.failed) == ["resnet_contrastive"]
+    others = {*MODELS} - {"resnet_contrastive"}
+    assert {*result.store.models, *result.dropped} == others
+
+
+def test_samples_have_whole_groups(images: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    with table.open("w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["path", "domain", "label", "group"])
+        for number, path in enumerate(sorted(images.rglob("*.png"))):
+            domain, label = path.parts[-3:-1]
+            rows.writerow([path.relative_to(images), domain, label, number // 5])
+    data = ImageDomains(table, root=images)
+    result = race(data, some_models(), tmp_path / "store", device="cpu")
+    first = result.rounds[0]
+    assert first.images >= 9 * 5  # a group of five of each class in each domain
+    assert first.images % 5 == 0
+    assert result.store.n_images == 180
+
+
+def test_unlabelled_images_are_extracted_with_the_models_kept(
+    images: Path, unseen: list[Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "target"
+    folder.mkdir()
+    for path in unseen:
+        shutil.copyfile(path, folder / path.name)
+    result = race(images, some_models(), tmp_path / "store", device="cpu", unlabelled=folder)
+    assert result.store.unlabelled == ("target",)
+    assert all(result.store.has_features(model, "target") for model in result.store.models)
+
+
+# --- killed --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def kill() -> Iterator[Children]:
+    modules = ("tests.racing.test_race", "oodzoo.zoo.onnx", "onnxruntime", "scipy.optimize")
+    with children(*modules) as started:
+        yield started
+
+
+@needs_fork
+@pytest.mark.parametrize("moment", [5, 150, 240, 300])
+def test_a_killed_race_is_resumed_with_the_same_drops(
+    raced: Race, images: Path, tmp_path: Path, kill: Children, moment: int
+) -> None:
+    store = tmp_path / "store"
+    assert kill.killed(20, "tests.racing.test_race:race_in", images, store)
+    # the measured times decide, too
+    shutil.copytree(raced.store.path / "cache" / "race", store / "cache" / "race")
+    assert kill.killed(moment, "tests.racing.test_race:race_in", images, store)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resumed = race(images, some_models(), store, device="cpu")
+    assert choices(resumed) == choices(raced)
+
+
+@needs_fork
+def test_measured_times_survive_a_kill(images: Path, tmp_path: Path, kill: Children) -> None:
+    store, kept = tmp_path / "store", []
+    for moment in range(200, 2000, 20):
+        shutil.rmtree(store, ignore_errors=True)
+        assert kill.killed(moment, "tests.racing.test_race:race_in", images, store)
+        kept = sorted((store / "cache" / "race").glob("*.npz"))
+        if kept:
+            break
+    before = [path.read_bytes() for path in kept]
+    race(images, some_models(), store, device="cpu")
+    assert [path.read_bytes() for path in kept] == before
