@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.oracles.logistic import minimum, objective
+from tests.oracles.logistic import direction, minimum, objective
 
-from oodzoo.heads.logistic import Dual, Matrix, Primal, gradient_at_zero, minimise
+from oodzoo.heads import logistic
+from oodzoo.heads.logistic import Dual, Matrix, Memory, Primal, gradient_at_zero, minimise
 
 N, D, C = 40, 12, 0.1
 
@@ -58,3 +59,51 @@ def test_tolerance_and_iterations_are_limits(data: tuple[Matrix, Matrix]) -> Non
     assert not solve(Primal(Z), targets, tol=1.0).any()
     exact, loose = solve(Primal(Z), targets), solve(Primal(Z), targets, tol=0.1)
     assert 0 < np.abs(exact - loose).max() < 0.5
+
+
+@pytest.mark.parametrize("n_pairs", [1, 3, logistic.MEMORY, logistic.MEMORY + 7])
+@pytest.mark.parametrize("same", [True, False])
+def test_directions_are_those_of_bfgs(n_pairs: int, same: bool) -> None:
+    rng = np.random.default_rng(0)
+    half = rng.normal(size=(6, 6))
+    K = np.eye(6) if same else half @ half.T
+    curvature = np.diag(rng.uniform(0.1, 10, 6))
+    steps = [rng.normal(size=6) for _ in range(n_pairs)]
+    pairs = [(s, np.linalg.solve(K, curvature @ s)) for s in steps]
+
+    def both(vector: Matrix) -> tuple[Matrix, Matrix]:
+        matrix = vector.reshape(2, 3)
+        return matrix, matrix if same else (K @ vector).reshape(2, 3)
+
+    memory = Memory(np.zeros((2, 3)), same)
+    for s, y in pairs:
+        memory.add(*both(s), *both(y))
+    memory.add(*both(steps[0]), *both(-steps[0]))  # the gradient falls: not remembered
+    gradient = rng.normal(size=6)
+    step, step_metric = memory.direction(*both(gradient))
+    expected = direction(gradient, pairs[-logistic.MEMORY :], K)
+    np.testing.assert_allclose(step.ravel(), expected, rtol=1e-7)
+    np.testing.assert_allclose(step_metric.ravel(), K @ expected, rtol=1e-7)
+
+
+@pytest.mark.parametrize("size", [0, 2**22])
+def test_a_transposed_copy_gives_the_same_outputs(
+    size: int, data: tuple[Matrix, Matrix], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logistic, "_TRANSPOSED", size)
+    Z, _ = data
+    W = np.random.default_rng(1).normal(size=(3, D + 1))
+    outputs = Primal(Z).outputs(W, W)
+    np.testing.assert_allclose(outputs, W[:, :-1] @ Z.T + W[:, -1:], atol=1e-12)
+    assert outputs.flags.c_contiguous
+
+
+def test_directions_in_float32_stay_float32() -> None:
+    """Otherwise all further steps are in float64, which takes twice as long."""
+    rng = np.random.default_rng(0)
+    memory = Memory(np.zeros((2, 3), np.float32), same=True)
+    for _ in range(2):
+        gradient = rng.normal(size=(2, 3)).astype(np.float32)
+        step, _ = memory.direction(gradient, gradient)
+        assert step.dtype == np.float32
+        memory.add(gradient, gradient, gradient, gradient)

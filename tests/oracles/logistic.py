@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,3 +47,23 @@ def minimum(X: NDArray[Any], y: NDArray[Any], C: float, n_classes: int) -> NDArr
     )
     both: NDArray[Any] = found.x.reshape(n_classes, d + 1)
     return both
+
+
+def direction(
+    gradient: NDArray[Any],
+    pairs: Sequence[tuple[NDArray[Any], NDArray[Any]]],
+    metric: NDArray[Any],
+) -> NDArray[Any]:
+    """-Hg by the matrix H of BFGS itself, from steps s and changes y, the oldest first.
+
+    Inner products are aᵀKb for the metric K. H starts as the identity times sᵀy / yᵀy of the latest
+    pair.
+    """
+    K, eye = metric, np.eye(len(gradient))
+    s, y = pairs[-1]
+    H = (s @ K @ y) / (y @ K @ y) * eye
+    for s, y in pairs:
+        product = s @ K @ y
+        left = eye - np.outer(s, K @ y) / product
+        H = left @ H @ (eye - np.outer(y, K @ s) / product) + np.outer(s, K @ s) / product
+    return -H @ gradient

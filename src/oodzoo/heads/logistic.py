@@ -12,12 +12,13 @@ samples than features, A is optimised instead of W, and features enter only thro
 from __future__ import annotations
 
 import math
-from collections import deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsv
 
 Matrix = NDArray[np.floating[Any]]
 
@@ -26,6 +27,9 @@ MEMORY = 20
 
 SLOPE_FRACTION = 0.5
 """The line search ends when the slope has fallen to this fraction."""
+
+_TRANSPOSED = 2**22
+"""Number of feature values up to which a transposed copy is kept; products with it are faster."""
 
 
 class Form(Protocol):
@@ -66,9 +70,17 @@ class Primal:
         return direction
 
     def outputs(self, direction: Matrix, metric: Matrix) -> Matrix:
+        if self.features.size <= _TRANSPOSED:
+            outputs: Matrix = direction[:, :-1] @ self._transposed
+            outputs += direction[:, -1:]
+            return outputs
         # In this order BLAS need not transpose the larger matrix.
         outputs = self.features @ direction[:, :-1].T
         return np.ascontiguousarray((outputs + direction[:, -1]).T)
+
+    @cached_property
+    def _transposed(self) -> Matrix:
+        return np.ascontiguousarray(self.features.T)
 
 
 @dataclass(frozen=True)
@@ -97,14 +109,67 @@ class Dual:
         return np.asarray(metric[:, :-1] + direction[:, -1:])
 
 
-class _Pair(NamedTuple):
-    """A step of L-BFGS, the change of the gradient, both times the metric, and 1 / product."""
+class Memory:
+    r"""The last steps s and changes y of the gradient, both divided by :math:`\sqrt{s^\top y}`.
 
-    step: Matrix
-    step_metric: Matrix
-    change: Matrix
-    change_metric: Matrix
-    inverse: float
+    Directions of L-BFGS are computed in compact form, as in :mod:`oodzoo.heads.batched`; here the
+    diagonal of :math:`S^\top Y` is 1. Inner products are in the metric of the form.
+    """
+
+    def __init__(self, solution: Matrix, same: bool) -> None:
+        """`same` if a direction is equal to its product with the metric."""
+        shape = MEMORY, solution.size
+        arrays = [np.empty(shape, solution.dtype) for _ in range(2 if same else 4)]
+        self._steps, self._changes, *others = arrays
+        self._steps_metric, self._changes_metric = others or arrays
+        self._triangle = np.zeros((MEMORY, MEMORY))
+        self._squares = np.zeros((MEMORY, MEMORY))
+        self._n = 0
+
+    def add(self, step: Matrix, step_metric: Matrix, change: Matrix, change_metric: Matrix) -> None:
+        """Remember a step in place of the oldest one, unless the gradient did not grow along it."""
+        product = _dot(step, change_metric)
+        if product <= 0:
+            return
+        place, scale = self._n % MEMORY, 1 / math.sqrt(product)
+        self._n += 1
+        n = min(self._n, MEMORY)
+        np.multiply(step.ravel(), scale, out=self._steps[place])
+        np.multiply(change.ravel(), scale, out=self._changes[place])
+        if self._steps_metric is not self._steps:
+            np.multiply(step_metric.ravel(), scale, out=self._steps_metric[place])
+            np.multiply(change_metric.ravel(), scale, out=self._changes_metric[place])
+        latest = self._changes[place]
+        self._triangle[:n, place] = self._steps_metric[:n] @ latest
+        self._squares[:n, place] = self._squares[place, :n] = self._changes_metric[:n] @ latest
+
+    def direction(self, gradient: Matrix, metric: Matrix) -> tuple[Matrix, Matrix]:
+        """Direction -Hg, and its product with the metric by linearity."""
+        if not self._n:
+            scale = 1 / math.sqrt(_dot(gradient, metric))
+            step = -scale * gradient
+            return step, step if metric is gradient else -scale * metric
+        n = min(self._n, MEMORY)
+        order = np.arange(self._n - n, self._n) % MEMORY  # from the oldest to the latest
+        squares = self._squares[order[:, None], order]
+        triangle = self._triangle[order[:, None], order]
+        scale = 1 / float(squares[-1, -1])  # a NumPy scalar would make float32 arrays float64
+        flat = gradient.ravel()
+        first = dtrsv(triangle, (self._steps_metric[:n] @ flat)[order])
+        inner = squares @ first - (self._changes_metric[:n] @ flat)[order]
+        second = dtrsv(triangle, first + scale * inner, trans=1)
+        of_steps, of_changes = np.empty((2, n), gradient.dtype)
+        of_steps[order], of_changes[order] = -second, scale * first
+
+        def combined(steps: Matrix, changes: Matrix, own: Matrix) -> Matrix:
+            flat = of_steps @ steps[:n] + of_changes @ changes[:n]
+            result: Matrix = flat.reshape(own.shape) - scale * own
+            return result
+
+        step = combined(self._steps, self._changes, gradient)
+        if metric is gradient:
+            return step, step
+        return step, combined(self._steps_metric, self._changes_metric, metric)
 
 
 def gradient_at_zero(form: Form, targets: Matrix) -> float:
@@ -129,59 +194,31 @@ def minimise(
     outputs = form.outputs(solution, form.metric(solution))
     gradient = form.gradient(_residuals(outputs, targets, counts), solution, penalty)
     metric = form.metric(gradient)
-    pairs: deque[_Pair] = deque(maxlen=MEMORY)
+    memory = Memory(solution, same=metric is gradient)
     for _ in range(max_iter):
         if _dot(gradient, metric) <= tol**2:
             break
-        step, step_metric = _direction(gradient, metric, pairs)
+        step, step_metric = memory.direction(gradient, metric)
         added = form.outputs(step, step_metric)
         # On the line the penalty is a parabola and outputs are linear: evaluations are cheap.
         slope = _dot(gradient, step_metric)
         along = penalty * _dot(solution[:, :-1], step_metric[:, :-1])
         bend = penalty * _dot(step[:, :-1], step_metric[:, :-1])
-        length, residuals = _line_search(outputs, added, targets, counts, slope, along, bend)
+        length, there, residuals = _line_search(outputs, added, targets, counts, slope, along, bend)
         if length == 0:  # no further progress within rounding error
             break
         step *= length
         if step_metric is not step:
             step_metric *= length
         solution = solution + step
-        outputs += length * added
+        outputs = there
         new = form.gradient(residuals, solution, penalty)
         new_metric = form.metric(new)
-        change, change_metric = new - gradient, new_metric - metric
+        change = new - gradient
+        change_metric = change if new_metric is new else new_metric - metric
         gradient, metric = new, new_metric
-        product = _dot(step, change_metric)
-        if product > 0:
-            pairs.append(_Pair(step, step_metric, change, change_metric, 1 / product))
+        memory.add(step, step_metric, change, change_metric)
     return solution
-
-
-def _direction(gradient: Matrix, metric: Matrix, pairs: deque[_Pair]) -> tuple[Matrix, Matrix]:
-    """L-BFGS direction, and its product with the metric by linearity."""
-    same = metric is gradient
-    step = -gradient
-    step_metric = step if same else -metric
-    shares = []
-    for pair in reversed(pairs):
-        share = pair.inverse * _dot(pair.step_metric, step)
-        step -= share * pair.change
-        if not same:
-            step_metric -= share * pair.change_metric
-        shares.append(share)
-    if pairs:
-        scale = 1 / (pairs[-1].inverse * _dot(pairs[-1].change, pairs[-1].change_metric))
-    else:
-        scale = 1 / math.sqrt(_dot(gradient, metric))
-    step *= scale
-    if not same:
-        step_metric *= scale
-    for pair, share in zip(pairs, reversed(shares), strict=True):
-        rest = share - pair.inverse * _dot(pair.change, step_metric)
-        step += rest * pair.step
-        if not same:
-            step_metric += rest * pair.step_metric
-    return step, step_metric
 
 
 def _line_search(
@@ -192,16 +229,17 @@ def _line_search(
     slope: float,
     along: float,
     bend: float,
-) -> tuple[float, Matrix]:
-    """Step length and residuals at its end; J is convex, so slopes suffice."""
+) -> tuple[float, Matrix, Matrix]:
+    """Step length, outputs and residuals at its end; J is convex, so slopes suffice."""
     low, high = 0.0, math.inf
     low_slope, high_slope = slope, math.nan
     length = 1.0
     for _ in range(40):
-        residuals = _residuals(outputs + length * added, targets, counts)
+        there = outputs + length * added
+        residuals = _residuals(there, targets, counts)
         here = _dot(residuals, added) + along + length * bend
         if abs(here) <= SLOPE_FRACTION * abs(slope):
-            return length, residuals
+            return length, there, residuals
         if here < 0:
             low, low_slope = length, here
         else:
@@ -211,7 +249,7 @@ def _line_search(
         else:
             part = low_slope / (low_slope - high_slope)
             length = low + (high - low) * min(max(part, 0.1), 0.9)
-    return 0.0, residuals
+    return 0.0, there, residuals
 
 
 def _residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
