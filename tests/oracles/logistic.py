@@ -66,4 +66,5 @@ def direction(
         product = s @ K @ y
         left = eye - np.outer(s, K @ y) / product
         H = left @ H @ (eye - np.outer(y, K @ s) / product) + np.outer(s, K @ s) / product
-    return -H @ gradient
+    result: NDArray[Any] = -H @ gradient
+    return result
