@@ -165,7 +165,9 @@ class GreedyShares:
             known = table.max(axis=0) > LOWEST  # classes that some head knows
             rows = known[np.arange(len(y)), y]
             if rows.any():
-                self._domains[number] = (table[:, rows], y[rows])
+                # With the classes first, (C, M, n), sums over them are several times faster.
+                classes_first = np.ascontiguousarray(np.moveaxis(table[:, rows], 2, 0))
+                self._domains[number] = (classes_first, y[rows])
         self._found: dict[frozenset[int], NDArray[np.float64]] = {}
 
     def of(self, domains: Sequence[int] | None = None) -> NDArray[np.float64]:
@@ -189,8 +191,8 @@ class GreedyShares:
 
 def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.float64]:
     """Weights (M,) of the best pool among the first `ROUNDS` of the greedy selection."""
-    n_heads = len(domains[0][0])
-    sums = [np.zeros(table.shape[1:], np.float32) for table, _ in domains]
+    n_heads = domains[0][0].shape[1]
+    sums = [np.zeros_like(table[:, 0]) for table, _ in domains]
     counts, best, best_value, best_size = np.zeros(n_heads), np.zeros(n_heads), -np.inf, 0
     for size in range(1, ROUNDS + 1):
         values = np.zeros(n_heads)
@@ -199,7 +201,7 @@ def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.floa
         added = int(values.argmax())
         counts[added] += 1
         for total, (table, _) in zip(sums, domains, strict=True):
-            total += table[added]
+            total += table[:, added]
         if values[added] > best_value:
             best_value, best, best_size = values[added], counts.copy(), size
         elif size >= best_size + PATIENCE:
@@ -211,17 +213,21 @@ def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.floa
 def _likelihoods_with(
     total: Floats, table: Floats, labels: Labels, size: int
 ) -> NDArray[np.float64]:
-    """Likelihood (M,) of the labels by pools of `size` heads, if each head is the last one."""
+    """Likelihood (M,) of the labels by pools of `size` heads, if each head is the last one.
+
+    `table` (C, M, n) has the log-probabilities of all heads, `total` (C, n) the sum of those of the
+    other heads of the pool.
+    """
     rows = np.arange(len(labels))
     step = max(1, _BLOCK // total.size)
     found = []
-    for start in range(0, len(table), step):
-        outputs = (table[start : start + step] + total) / np.float32(size)
-        correct = outputs[:, rows, labels]
-        highest = outputs.max(axis=2)
-        outputs -= highest[:, :, None]
+    for start in range(0, table.shape[1], step):
+        outputs = (table[:, start : start + step] + total[:, None]) / np.float32(size)
+        correct = outputs[labels, :, rows].T
+        highest = outputs.max(axis=0)
+        outputs -= highest
         np.exp(outputs, out=outputs)
-        found.append((correct - highest - np.log(outputs.sum(axis=2))).mean(axis=1))
+        found.append((correct - highest - np.log(outputs.sum(axis=0))).mean(axis=1))
     return np.concatenate(found).astype(np.float64)
 
 
