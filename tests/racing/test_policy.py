@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
@@ -89,13 +89,16 @@ def _play(
     return list(race_rounds(policy, order, first, rank_sample)), seen
 
 
-races = given(
-    costs=_costs,
-    n_images=st.integers(10, 100_000),
-    share=st.floats(0.01, 1.5) | st.none(),
-    width=st.integers(0, 40) | st.none(),
-    seed=st.randoms(use_true_random=False),
-)
+def races(test: Callable[..., None]) -> Callable[..., None]:
+    """Run a test with random races."""
+    many = given(
+        costs=_costs,
+        n_images=st.integers(10, 100_000),
+        share=st.floats(0.01, 1.5) | st.none(),
+        width=st.integers(0, 40) | st.none(),
+        seed=st.randoms(use_true_random=False),
+    )
+    return settings(max_examples=200, deadline=None)(many(test))
 
 
 def _race(
@@ -123,13 +126,15 @@ def test_planned_time_is_within_the_budget(
     race = _race(costs, n_images, share, width, seed)
     if race is None:
         return
-    policy, _, first, rounds = race
+    policy, order, first, rounds = race
     if not rounds:
         assert first == n_images
         return
     last = rounds[-1]
     total = last.planned + costs.total(last.decision.kept, n_images - last.images)
-    if len(last.decision.kept) > policy.least:
+    rests = [costs.total([order[0]], n_images - played.images) for played in rounds]
+    fits = all(r <= policy.budget - p.planned for r, p in zip(rests, rounds, strict=True))
+    if not policy.least or (fits and len(last.decision.kept) > policy.least):
         assert total <= policy.budget * (1 + 1e-9)
 
 
@@ -265,6 +270,12 @@ def test_few_models_are_all_kept_without_a_budget() -> None:
     rounds, _ = _play(Policy.of(costs, 1000, None), 10, _names(POOL), 0)
     assert [len(played.decision.kept) for played in rounds] == [POOL] * len(rounds)
     assert rounds[-1].decision.images == 1000
+
+
+def test_a_slow_first_model_is_kept_without_a_budget() -> None:
+    costs = Costs({"slow": 100.0, **dict.fromkeys(_names(20), 1.0)})
+    rounds, _ = _play(Policy.of(costs, 1000, None), 10, ["slow", *_names(20)], None)
+    assert rounds[-1].decision.kept[:POOL] == ("slow", *_names(POOL - 1))
 
 
 def test_a_budget_for_everything_needs_no_round() -> None:

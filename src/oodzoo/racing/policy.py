@@ -46,7 +46,7 @@ REFERENCES = 0.05
 """Share of the budget for models that are kept because they are fast."""
 
 POOL = 5
-"""Models to keep: fewer than these are never left by a race without a given budget."""
+"""Models that a race without a given budget keeps at least, whatever time they take."""
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Policy:
     budget : float
         In seconds.
     least : int
-        Models that are kept even if the budget is too small for them.
+        The best so many models are kept even if the budget is too small for them.
     """
 
     costs: Costs
@@ -231,7 +231,7 @@ class Policy:
 
     def _reason(self, row: Row, rest: int, left: float) -> str | None:
         """The reason to drop a model, whatever the others cost."""
-        if row.model in self.references:
+        if row.model in self.references or (row.rank == 1 and self.least):
             return None
         if row.rank_interval is not None and row.rank_interval[0] > POOL:
             return f"clearly worse than {count(row.rank_interval[0] - 1, 'model')}"
@@ -259,7 +259,8 @@ class Policy:
         chosen = []
         for model in sorted(order, key=priority.__getitem__):
             time = self.costs.single(model, images)
-            if time <= left and seconds[model] <= speed:
+            is_needed = model == order[0] and self.least > 0
+            if is_needed or (time <= left and seconds[model] <= speed):
                 chosen.append(model)
                 left, speed = left - time, speed - seconds[model]
         return chosen
