@@ -11,7 +11,9 @@ import typer
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
+    AddressOption,
     ComputeOption,
+    EngineOption,
     LogFileOption,
     MaxModelsOption,
     MLflowOption,
@@ -82,6 +84,8 @@ def evaluate(
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
     device: ComputeOption = "cpu",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
     tensorboard: TensorBoardOption = None,
@@ -115,6 +119,8 @@ def evaluate(
             max_models=max_models,
             max_ms=max_ms,
             device=compute_device(device),
+            engine=engine,
+            address=address,
             listener=listener,
         )
     show_evaluation(terminal, result)

@@ -12,7 +12,9 @@ from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ZOO_HELP,
+    AddressOption,
     ComputeOption,
+    EngineOption,
     LogFileOption,
     MaxModelsOption,
     MethodOption,
@@ -82,6 +84,8 @@ def fit(
         ),
     ] = None,
     device: ComputeOption = "cpu",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
     tensorboard: TensorBoardOption = None,
@@ -115,6 +119,8 @@ def fit(
             threshold=threshold,
             zoo=zoo,
             device=compute_device(device),
+            engine=engine,
+            address=address,
             listener=listener,
         )
     predictor.save(out)

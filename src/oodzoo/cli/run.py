@@ -20,8 +20,10 @@ from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
+    AddressOption,
     DataArgument,
     DeviceOption,
+    EngineOption,
     LimitOption,
     LogFileOption,
     MaxModelsOption,
@@ -72,6 +74,8 @@ def run(
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
     device: DeviceOption = "auto",
+    engine: EngineOption = "local",
+    address: AddressOption = None,
     precision: PrecisionOption = "float32",
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
@@ -97,6 +101,8 @@ def run(
         seed=seed,
         max_models=max_models,
         max_ms=max_ms,
+        engine=engine,
+        address=address,
         extraction=ExtractionConfig(device=device, precision=precision),
     )
     dataset = ImageDomains(source, root=root)

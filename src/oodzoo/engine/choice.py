@@ -69,6 +69,14 @@ def parse_devices(device: str) -> list[str]:
     return [f"cuda:{number}" for number in range(n)]
 
 
+def array_device(device: str | None) -> str | None:
+    """Return the device for arrays in this process: the first of several, NumPy for CPUs."""
+    if device is None:
+        return None
+    devices = parse_devices(device)
+    return None if len(devices) > 1 and devices[0] == "cpu" else devices[0]
+
+
 @contextmanager
 def open_engine(
     engine: str = "local",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from oodzoo.combination.decision import Decision
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended, Row
+from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
 from oodzoo.ranking.intervals import new_domain_interval
 
@@ -59,18 +60,10 @@ def kept_fold(
 
 
 def put_together(
-    source: FeatureSource,
-    folds: Mapping[str, Fold],
-    final: Decision,
-    protocol: str,
-    score: str,
-    trials: int,
-    numbers: Sequence[int] | None,
+    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, settings: Settings
 ) -> Evaluation:
-    """Put the results of all test domains together.
-
-    `final` was decided on all domains; `numbers` are the K, or None if K was chosen.
-    """
+    """Put the results of all test domains together; `final` was decided on all domains."""
+    numbers = settings.top_k
 
     def row(name: str) -> Row:
         return Row({test: fold.cells[name] for test, fold in folds.items()})
@@ -95,10 +88,10 @@ def put_together(
     rows["ensemble"] = main_row("ensemble")
     chosen = {test: fold.top_k for test, fold in folds.items()}
     return Evaluation(
-        protocol=protocol,
-        score=score,
+        protocol=settings.protocol,
+        score=settings.score,
         top_k=chosen if numbers is None else first.top_k,
-        trials=trials,
+        trials=settings.trials,
         domains=source.domains,
         recommended=_recommended(source, folds, final, rows),
         **rows,

@@ -7,15 +7,15 @@ from typing import Any, Literal
 
 from oodzoo._text import count
 from oodzoo.backend import Array, backend
-from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
-from oodzoo.combination.heads import Heads, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.evaluation.choice import choose, choose_top_k
-from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold, put_together
+from oodzoo.combination.heads import predict_with_heads
+from oodzoo.combination.work import compute_heads
+from oodzoo.engine.choice import array_device, open_engine
+from oodzoo.engine.task import Engine
+from oodzoo.evaluation.folds import put_together
+from oodzoo.evaluation.judge import Judge
 from oodzoo.evaluation.options import (
     TOP_K,
     limited_top_k,
-    main_top_k,
     parse_peers,
     parse_top_k,
     require_seed,
@@ -24,14 +24,14 @@ from oodzoo.evaluation.options import (
     resolve_trials,
 )
 from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.scoring import cell_with_target, score_choice, trial_rows
-from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
+from oodzoo.evaluation.settings import Settings
+from oodzoo.evaluation.work import compute_folds
 from oodzoo.events import Listeners, Progress, Stage, extent
-from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
+from oodzoo.features.source import Features, FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
-from oodzoo.ranking.ranker import rank, rank_for_test_domains, require_score
+from oodzoo.ranking.ranker import rank_for_test_domains, require_score
 
 
 def evaluate(
@@ -53,6 +53,8 @@ def evaluate(
     max_models: int | None = None,
     max_ms: float | None = None,
     device: str | None = None,
+    engine: str = "local",
+    address: str | None = None,
     listener: Listeners | None = None,
 ) -> Evaluation:
     """Evaluate single models and their combinations on test domains, and recommend one.
@@ -98,7 +100,13 @@ def evaluate(
         Largest number of models, and time per image in milliseconds (the sum over the models), of
         what is recommended.
     device : str, optional
-        PyTorch device such as "cuda"; NumPy if None.
+        PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
+        process each.
+    engine : {"local", "ray"}
+        Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
+        Several devices and clusters need a store, which all machines must see.
+    address : str, optional
+        Of an existing Ray cluster, `host:port`.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "evaluation", see :mod:`oodzoo.events`.
 
@@ -118,13 +126,11 @@ def evaluate(
     require_score(score)
     require_seed(seed)
     require_search_space(search_space)
-    backend(device)
+    here = array_device(device)
+    backend(here)
     peers = parse_peers(baselines)
     numbers = parse_top_k(top_k)
     trials = resolve_trials(protocol, trials)
-    train = fast_trainer(trials)
-    if protocol == "domainbed":
-        train = domainbed_trainer(trials, draws, steps, seed, device, search_space)
     source = as_source(features, y, domains, groups)
     require_classes_to_tell_apart(source)
     require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
@@ -132,79 +138,59 @@ def evaluate(
         require_target_images(source)
     if numbers is not None:
         numbers = limited_top_k(numbers, len(source.models))
-    main = None if numbers is None else main_top_k(numbers)
-    limits = Limits(max_models, max_ms)
-    # The final recommendation is made in the same way as those that are measured.
-    compare = len(source.domains) > FEWEST_DOMAINS
+    settings = Settings(
+        top_k=numbers,
+        protocol=protocol,
+        score=score,
+        trials=trials,
+        draws=draws,
+        steps=steps,
+        search_space=search_space,
+        seed=seed,
+        peers=peers,
+        with_target=with_target,
+        max_models=max_models,
+        max_ms=max_ms,
+    )
+    settings.check(here)
     facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
-    with Stage(listener, "evaluation", **facts) as stage:
-        steps_of = _Steps(len(source.models), len(source.domains), stage.progress)
-        models = count(len(source.models), "model")
-        stage.say(f"ranking {models} without each test domain")
-        rankings = rank_for_test_domains(source, score=score, device=device)
-        stage.say(f"heads of {models}, trained without each domain and each pair")
-        heads = predict_with_heads(source, device=device, progress=steps_of.heads)
-
-        def judge(test: str) -> Fold:
-            choice = choose(
-                TrainingView.without(source, test),
-                rankings[test],
-                heads[test],
-                train,
-                top_k=numbers,
-                main=main,
-                limits=limits,
-                compare=compare,
-                peers=peers,
-                retrain=protocol == "domainbed" or trials > 1,
-                seed=seed,
-                device=device,
-                log=lambda message: stage.say(f"test domain {test!r}: {message}"),
-            )
-            cells = score_choice(source, test, choice, trial_rows(source, test, protocol, trials))
-            if with_target:
-                stage.say(f"test domain {test!r}: heads for its unlabelled images")
-                cells[WITH_TARGET] = cell_with_target(
-                    source, test, heads[test], choice, limits, device
-                )
-            return Fold(
-                cells,
-                choice.top_k,
-                {str(k): ratio for k, ratio in choice.paper_ratios.items()},
-                choice.selection_ratio,
-                choice.decision.recommended,
-            )
-
-        costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
-        settings = [score, protocol, trials, numbers, peers, seed, with_target, max_models, max_ms]
-        settings += [costs, groups_of(source, source.domains)]
-        if protocol == "domainbed":
-            settings += [draws, steps, search_space]
-        folds = {}
-        for test in source.domains:
-            folds[test] = kept_fold(source, test, settings, lambda test=test: judge(test))  # type: ignore[misc]
-            steps_of.fold()
-        stage.say("deciding on all domains")
-        final = _final(source, heads[None], score, main, limits, compare, device)
-        steps_of.fold()
-        result = put_together(source, folds, final, protocol, score, trials, numbers)
+    with (
+        open_engine(engine, address=address, device=device or "cpu") as opened,
+        Stage(listener, "evaluation", **facts) as stage,
+    ):
+        result = _evaluate(source, settings, opened, here, stage)
         stage.finish(result, result.metrics)
     return result
 
 
-def _final(
+def _evaluate(
     source: FeatureSource,
-    heads: Heads,
-    score: str,
-    top_k: int | None,
-    limits: Limits,
-    compare: bool,
+    settings: Settings,
+    engine: Engine | None,
     device: str | None,
-) -> Decision:
-    """Decide on all domains."""
-    order = [row.model for row in rank(source, score=score, device=device).rows]
-    number = choose_top_k(source, order) if top_k is None else top_k
-    return decide(source, order, heads, top_k=number, limits=limits, compare=compare, device=device)
+    stage: Stage,
+) -> Evaluation:
+    models = count(len(source.models), "model")
+    steps = _Steps(len(source.models), len(source.domains), stage.progress)
+    what = f"heads of {models}, trained without each domain and each pair"
+    if engine is not None:
+        stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
+        compute_heads(source, engine, steps.heads)
+        compute_folds(source, settings, engine, steps.folds)
+    stage.say(f"ranking {models} without each test domain")
+    rankings = rank_for_test_domains(source, score=settings.score, device=device)
+    if engine is None:
+        stage.say(what)
+    heads = predict_with_heads(source, device=device, progress=steps.heads)
+    judge = Judge(source, settings, heads, rankings, device, stage.say)
+    folds = {}
+    for number, test in enumerate(source.domains, start=1):
+        folds[test] = judge.fold(test)
+        steps.folds(number, len(source.domains))
+    stage.say("deciding on all domains")
+    final = judge.final()
+    steps.end()
+    return put_together(source, folds, final, settings)
 
 
 class _Steps:
@@ -213,14 +199,21 @@ class _Steps:
     def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
         self._progress = progress
         self._fold = max(1, n_models // 2)
+        self._n_models = n_models
         self._total = n_models + (n_domains + 1) * self._fold
         self._done = 0
-        progress(0, self._total)
+        self._reach(0)
 
     def heads(self, done: int, total: int) -> None:
-        self._done = done
-        self._progress(self._done, self._total)
+        self._reach(done)
 
-    def fold(self) -> None:
-        self._done += self._fold
+    def folds(self, done: int, total: int) -> None:
+        self._reach(self._n_models + done * self._fold)
+
+    def end(self) -> None:
+        self._reach(self._total)
+
+    def _reach(self, done: int) -> None:
+        # What other processes have computed is only read the second time.
+        self._done = max(done, self._done)
         self._progress(self._done, self._total)

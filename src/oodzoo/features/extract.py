@@ -10,7 +10,7 @@ from typing import Literal
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
-from oodzoo.engine.choice import Part, open_engine, parse_part
+from oodzoo.engine.choice import Part, open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners
@@ -37,9 +37,8 @@ def extract(
     unlabelled: Unlabelled = (),
     engine: str = "local",
     address: str | None = None,
-    shard: str | None = None,
     listener: Listeners | None = None,
-) -> FeatureStore | None:
+) -> FeatureStore:
     """Extract the features of every image with every model of a zoo into a feature store.
 
     Only missing features are computed: an interrupted extraction is resumed by the same call, and
@@ -73,38 +72,27 @@ def extract(
         the data, the models and the store under the same paths.
     address : str, optional
         Of an existing Ray cluster, `host:port`; see :class:`~oodzoo.engine.cluster.RayCluster`.
-    shard : str, optional
-        Do one of several parts of the work, such as "3/8", and leave the others to other
-        processes. A model can be used when all parts are done.
     listener : Listener or sequence of Listener, optional
         Called as the extraction proceeds.
 
     Returns
     -------
     FeatureStore
-        Models that failed are skipped, with a warning. None if `shard` is given and no model is
-        finished yet.
+        Models that failed are skipped, with a warning.
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
     config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
     targets = open_unlabelled(unlabelled)
-    part = None if shard is None else parse_part(shard)
-    with open_engine(engine, address=address, device=device, part=part) as opened_engine:
-        opened: FeatureStore | None
-        if part is not None:
-            opened, extraction = extract_part(
-                dataset, zoo, Path(store), config, part, listener=listener, unlabelled=targets
-            )
-        else:
-            opened, extraction = run_extraction(
-                dataset,
-                zoo,
-                Path(store),
-                config,
-                listener=listener,
-                unlabelled=targets,
-                engine=opened_engine,
-            )
+    with open_engine(engine, address=address, device=device) as opened_engine:
+        opened, extraction = run_extraction(
+            dataset,
+            zoo,
+            Path(store),
+            config,
+            listener=listener,
+            unlabelled=targets,
+            engine=opened_engine,
+        )
     for message in extraction.warnings():
         warnings.warn(message, stacklevel=2)
     return opened

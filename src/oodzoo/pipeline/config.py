@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oodzoo.combination.pool import Limits
+from oodzoo.engine.choice import array_device
 from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.ranking.ranker import require_score
@@ -20,6 +21,8 @@ class RunConfig:
     ----------
     top_k, score, protocol, baselines, seed, max_models, max_ms
         See :func:`oodzoo.evaluate`.
+    engine, address
+        Where models run, heads are trained and test domains are judged.
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
     """
@@ -31,6 +34,8 @@ class RunConfig:
     seed: int = 0
     max_models: int | None = None
     max_ms: float | None = None
+    engine: str = "local"
+    address: str | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
 
     def __post_init__(self) -> None:
@@ -44,4 +49,10 @@ class RunConfig:
     def compute_device(self) -> str | None:
         """Where to compute on moments: NumPy, unless a CUDA device was named."""
         device = self.extraction.device
-        return device if device.startswith("cuda") else None
+        return array_device(device) if device.startswith("cuda") else None
+
+    @property
+    def evaluation_device(self) -> str | None:
+        """Where to evaluate: as above, or on several devices."""
+        device = self.extraction.device
+        return device if device.startswith(("cuda", "all")) or "," in device else None

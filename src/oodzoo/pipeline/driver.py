@@ -14,6 +14,8 @@ from oodzoo._io import file_digest, is_temporary, locked
 from oodzoo._text import without_folders
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
+from oodzoo.engine.choice import open_engine
+from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
 from oodzoo.evaluation.options import main_top_k, parse_top_k
@@ -102,7 +104,7 @@ def run(
         "images": len(dataset),
         "zoo": [spec.name for spec in specs],
         **({} if images is None else {"target": images.name, "target_images": len(images)}),
-        **dataclasses.asdict(config),
+        **{key: value for key, value in dataclasses.asdict(config).items() if key != "address"},
     }
     _require_usable(folder, dataset)
     if images is not None:
@@ -113,7 +115,10 @@ def run(
         recorder = Recorder(folder, command or call, settings)
         with Stage([recorder, Events(listener)], "run", **settings) as whole:
             stages = Stages(recorder.earlier, whole.events)
-            _compute(stages, recorder, dataset, images, specs, folder, config)
+            with open_engine(
+                config.engine, address=config.address, device=config.extraction.device
+            ) as engine:
+                _compute(stages, recorder, dataset, images, specs, folder, config, engine)
             result = recorder.finish()
             whole.events.artifact("run", recorder.path)
             whole.events.artifact("run", write_report(folder, run=result))
@@ -129,10 +134,11 @@ def _compute(
     specs: list[ModelSpec],
     folder: Path,
     config: RunConfig,
+    engine: Engine | None,
 ) -> None:
     """Compute the results of all stages, or reuse them."""
     device = config.compute_device
-    store, models = _extract(stages, dataset, images, specs, folder / "store", config)
+    store, models = _extract(stages, dataset, images, specs, folder / "store", config, engine)
     recorder.add("data", _summary(dataset, len(store.skipped)))
     write_local(folder, dataset.root)
     source = as_source(store, models=models)
@@ -160,7 +166,14 @@ def _compute(
         evaluation = stages.stage(
             "evaluation",
             [content, options],
-            lambda listener: evaluate(source, **options, device=device, listener=listener),
+            lambda listener: evaluate(
+                source,
+                **options,
+                device=config.evaluation_device,
+                engine=config.engine,
+                address=config.address,
+                listener=listener,
+            ),
         )
     else:
         stages.skip(
@@ -253,6 +266,7 @@ def _extract(
     zoo: list[ModelSpec],
     path: Path,
     config: RunConfig,
+    engine: Engine | None,
 ) -> tuple[FeatureStore, tuple[str, ...]]:
     """Extract missing features; return the store and the models of this zoo in it."""
     options = config.extraction
@@ -261,7 +275,7 @@ def _extract(
 
     def compute(listener: Listener) -> ExtractionSummary:
         store, done = run_extraction(
-            dataset, zoo, path, options, listener=listener, unlabelled=unlabelled
+            dataset, zoo, path, options, listener=listener, unlabelled=unlabelled, engine=engine
         )
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)

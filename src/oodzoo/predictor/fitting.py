@@ -13,6 +13,8 @@ from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.pool import Limits
+from oodzoo.combination.work import compute_heads
+from oodzoo.engine.choice import array_device, open_engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.options import TOP_K
 from oodzoo.evaluation.protocol import evaluate
@@ -48,6 +50,8 @@ def fit(
     recommended: Recommended | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
+    engine: str = "local",
+    address: str | None = None,
     listener: Listeners | None = None,
 ) -> Predictor:
     """Fit a predictor with models of a feature store, trained on all of its domains.
@@ -85,7 +89,10 @@ def fit(
         New location of the models, if they moved since the extraction: what
         :func:`oodzoo.load_zoo` takes or returns.
     device : str, optional
-        Device for computations: NumPy if None, else PyTorch on this device ("cuda").
+        Device for computations: NumPy if None, else PyTorch on this device ("cuda"). Several, as
+        "cuda:0,cuda:1", are used by a process each.
+    engine, address : str, optional
+        Where heads are trained and test domains are judged, see :func:`oodzoo.evaluate`.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "predictor" and, within it, of the evaluation and the
         ranking; see :mod:`oodzoo.events`.
@@ -115,9 +122,16 @@ def fit(
                 max_models=max_models,
                 max_ms=max_ms,
                 device=device,
+                engine=engine,
+                address=address,
                 listener=stage.events,
             ).recommended
-        made = _make(source, options, recommended, score, target, device, stage.events)
+        elif options.choose in ("auto", "pool"):
+            with open_engine(engine, address=address, device=device or "cpu") as opened:
+                if opened is not None:
+                    compute_heads(source, opened, stage.progress)
+        here = array_device(device)
+        made = _make(source, options, recommended, score, target, here, stage.events)
         columns = made.final.columns
         found = [find_model(store, name, specs) for name in columns.models]
         samples = columns.samples(source, source.domains)

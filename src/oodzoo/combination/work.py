@@ -1,0 +1,117 @@
+"""Heads as tasks, one for each model: their predictions are written into the cache of the store."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from oodzoo._text import count
+from oodzoo.combination.predictions import model_predictions
+from oodzoo.engine.task import Engine, Work, Worker
+from oodzoo.errors import InputError
+from oodzoo.events import Progress
+from oodzoo.features.source import FeatureSource, StoreSource
+from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.store.feature_store import FeatureStore
+
+
+class StoreJob(msgspec.Struct, frozen=True):
+    """The features that tasks compute on: some models of a store that all machines see."""
+
+    store: str
+    fingerprint: str
+    models: list[str]
+
+
+def describe_store(source: FeatureSource, engine: Engine) -> StoreJob:
+    """Describe a source for other processes; only a store can be opened by them."""
+    if not isinstance(source, StoreSource):
+        raise InputError(
+            f"the engine {engine.name} needs a feature store, not arrays in memory: other "
+            "processes read the features from disk"
+        )
+    store = source.store
+    if not os.access(store.path, os.W_OK):
+        raise InputError(
+            f"the engine {engine.name} keeps what tasks compute in the store "
+            f"{str(store.path)!r}, which cannot be written; leave the engine out"
+        )
+    return StoreJob(str(store.path.resolve()), store.fingerprint, list(source.models))
+
+
+def compute_heads(source: FeatureSource, engine: Engine, progress: Progress | None = None) -> None:
+    """Compute the heads of all models, and what ranks the models, by tasks of an engine.
+
+    They are then in the cache of the store.
+    """
+    shared = msgspec.json.encode(describe_store(source, engine))
+    work = Work(f"{__name__}:run_task", shared, check=f"{__name__}:missing_here")
+    run_all(work, source.models, engine, progress, "the heads of model")
+
+
+def run_all(
+    work: Work, names: Sequence[str], engine: Engine, progress: Progress | None, what: str
+) -> None:
+    """Run one task per name; the error of one is raised when all others are done."""
+    problems = {}
+    tasks: Iterator[bytes] = (name.encode() for name in names)
+    for done, (number, reply) in enumerate(engine.run(work, tasks), start=1):
+        if reply.fatal:
+            raise InputError(str(reply.error))
+        if reply.error is not None:
+            problems[names[number]] = reply.error
+        if progress is not None:
+            progress(done, len(names))
+    if problems:
+        name, reason = next(iter(problems.items()))
+        others = f" ({count(len(problems), 'task')} failed)" if len(problems) > 1 else ""
+        raise InputError(
+            f"{what} {name!r} could not be computed{others}: {reason}; the others are kept"
+        )
+
+
+def missing_here(shared: bytes) -> list[str]:
+    """List what this machine lacks to compute on a store."""
+    job = msgspec.json.decode(shared, type=StoreJob)
+    advice = "put it on a disk that all machines share"
+    try:
+        store = FeatureStore(job.store)
+    except InputError:
+        return [f"cannot see the store {job.store!r}; {advice}"]
+    if store.fingerprint != job.fingerprint:
+        return [f"has another store at {job.store!r}; {advice}"]
+    return []
+
+
+def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """Compute the heads of a model; return a digest of their predictions."""
+    source, device = open_source(shared), compute_device(worker)
+    model = task.decode()
+    rank_for_test_domains(StoreSource(source.store, [model]), device=device)
+    digest = hashlib.sha256()
+    for kind, predictions in model_predictions(source, model, device=device).items():
+        for test, found in predictions.items():
+            digest.update(f"{kind} {test} {found.setting}".encode())
+            for array in found.out_of_fold:
+                digest.update(array.tobytes())
+    return digest.hexdigest().encode()
+
+
+def compute_device(worker: Worker) -> str | None:
+    """Return the device for arrays: NumPy on a CPU."""
+    return worker.device if worker.device.startswith("cuda") else None
+
+
+@lru_cache(maxsize=1)
+def open_source(shared: bytes) -> StoreSource:
+    """Open the store of a job; a process keeps the last one open."""
+    job = msgspec.json.decode(shared, type=StoreJob)
+    store = FeatureStore(Path(job.store))
+    if store.fingerprint != job.fingerprint:
+        raise InputError(f"the store {job.store!r} has changed since the work began; start again")
+    return StoreSource(store, job.models)

@@ -1,0 +1,109 @@
+"""What is chosen for a test domain, without using it, and how accurate it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
+from oodzoo.combination.heads import Heads
+from oodzoo.evaluation.choice import choose, choose_top_k
+from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
+from oodzoo.evaluation.scoring import cell_with_target, score_choice, trial_rows
+from oodzoo.evaluation.settings import Settings
+from oodzoo.evaluation.training import TrainingView
+from oodzoo.events import Log
+from oodzoo.features.source import FeatureSource, groups_of
+from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.result import Ranking
+
+
+class Judge:
+    """Chooses and measures for each test domain, with heads that are already trained.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    settings : Settings
+    heads : dict of str or None to Heads
+        For each test domain, and for none.
+    rankings : dict of str to Ranking
+        Of the models without each test domain.
+    device : str, optional
+    log : callable
+        Called with one line about each step.
+    """
+
+    def __init__(
+        self,
+        source: FeatureSource,
+        settings: Settings,
+        heads: Mapping[str | None, Heads],
+        rankings: Mapping[str, Ranking],
+        device: str | None,
+        log: Log = lambda _: None,
+    ) -> None:
+        self._source = source
+        self._settings = settings
+        self._heads = heads
+        self._rankings = rankings
+        self._device = device
+        self._log = log
+        # The final recommendation is made in the same way as those that are measured.
+        self._compare = len(source.domains) > FEWEST_DOMAINS
+
+    def fold(self, test: str) -> Fold:
+        """Judge a test domain; the result is kept in a store."""
+        source, settings = self._source, self._settings
+        costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
+        inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
+        return kept_fold(source, test, inputs, lambda: self._judge(test))
+
+    def _judge(self, test: str) -> Fold:
+        source, settings = self._source, self._settings
+        choice = choose(
+            TrainingView.without(source, test),
+            self._rankings[test],
+            self._heads[test],
+            settings.trainer(self._device),
+            top_k=settings.top_k,
+            main=settings.main_top_k,
+            limits=settings.limits,
+            compare=self._compare,
+            peers=settings.peers,
+            retrain=settings.protocol == "domainbed" or settings.trials > 1,
+            seed=settings.seed,
+            device=self._device,
+            log=lambda message: self._log(f"test domain {test!r}: {message}"),
+        )
+        rows = trial_rows(source, test, settings.protocol, settings.trials)
+        cells = score_choice(source, test, choice, rows)
+        if settings.with_target:
+            self._log(f"test domain {test!r}: heads for its unlabelled images")
+            cells[WITH_TARGET] = cell_with_target(
+                source, test, self._heads[test], choice, settings.limits, self._device
+            )
+        return Fold(
+            cells,
+            choice.top_k,
+            {str(k): ratio for k, ratio in choice.paper_ratios.items()},
+            choice.selection_ratio,
+            choice.decision.recommended,
+        )
+
+    def final(self) -> Decision:
+        """Decide on all domains."""
+        source, settings = self._source, self._settings
+        ranking = rank(source, score=settings.score, device=self._device)
+        order = [row.model for row in ranking.rows]
+        top_k = settings.main_top_k
+        return decide(
+            source,
+            order,
+            self._heads[None],
+            top_k=choose_top_k(source, order) if top_k is None else top_k,
+            limits=settings.limits,
+            compare=self._compare,
+            device=self._device,
+        )
