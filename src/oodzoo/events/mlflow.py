@@ -15,7 +15,6 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.events.tracking import Tracker
 
-_AT_ONCE = 1000
 _LONGEST = 6000
 _PORTS = {"http": 80, "https": 443}
 
@@ -48,8 +47,7 @@ class MLflowListener(Tracker):
         super().__init__()
         mlflow = _package("mlflow")
         if uri.startswith("sqlite:"):
-            _package("sqlalchemy")
-            _package("alembic")
+            _package("alembic")  # imports SQLAlchemy, too
         logging.getLogger("mlflow.store.db").setLevel(logging.WARNING)
         self._entities = mlflow.entities
         self._run_name = run_name
@@ -71,8 +69,6 @@ class MLflowListener(Tracker):
         now = int(1000 * time.time())
         key = _allowed(f"{stage}/{name}")
         self._metrics.append(self._entities.Metric(key, float(value), now, step or 0))
-        if len(self._metrics) == _AT_ONCE:
-            self._flush()
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
         self._flush()
