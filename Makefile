@@ -8,8 +8,8 @@ INSTALL = -m pip --disable-pip-version-check install -qq
 PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 
-.PHONY: help demo test coverage adapters page lint docs bench acceptance wheel slow fuzz versions \
-        lowest clean
+.PHONY: help demo test coverage adapters page lint docs bench acceptance cluster wheel slow fuzz \
+        versions lowest clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -24,7 +24,7 @@ test: $(VENV)/dev  ## run the tests and doctests
 coverage:  ## run the tests and report their coverage
 	$(MAKE) test OPTIONS='--cov=oodzoo --cov-report=term:skip-covered'
 
-adapters: $(VENV)/adapters  ## install PyTorch, model libraries, pandas, MLflow and TensorBoard
+adapters: $(VENV)/adapters  ## install PyTorch, model libraries, pandas, MLflow, TensorBoard, Ray
 
 page: $(VENV)/browser  ## test the report in Chromium, which must be installed
 	$(BIN)/python -m pytest tests/report/test_browser.py
@@ -50,6 +50,9 @@ bench: $(VENV)/dev  ## run the benchmarks: ratios against lower bounds and other
 acceptance: $(VENV)/dev  ## test real models on the images in ../shared; MODELS=small for six
 	OODZOO_SHARED=$(SHARED) OODZOO_MODELS=$(MODELS) $(BIN)/python -m pytest tests/acceptance
 
+cluster: $(VENV)/ray  ## test the engine ray on a cluster of two nodes; Linux, some need root
+	$(BIN)/python -m pytest tests/cluster
+
 wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty environment
 	rm -rf dist build/wheel
 	$(BIN)/python -m build --wheel --outdir dist . > /dev/null
@@ -57,7 +60,7 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 	build/wheel/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
-slow: $(VENV)/backends acceptance fuzz versions lowest  ## run what takes too long for CI; hours
+slow: $(VENV)/backends acceptance cluster fuzz versions lowest  ## run what takes too long for CI; hours
 
 fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, and 2,000 histories of a store
 	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 $(BIN)/python -m pytest \
@@ -98,12 +101,17 @@ $(VENV)/dev: $(VENV)/core
 
 $(VENV)/adapters: $(VENV)/dev
 	@echo "Installing PyTorch and model libraries ..."
-	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas,mlflow,tensorboard]'
+	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas,mlflow,tensorboard,ray]'
 	@touch $@
 
 $(VENV)/browser: $(VENV)/dev
 	@echo "Installing browser automation ..."
 	@$(PIP) -e '.[browser]'
+	@touch $@
+
+$(VENV)/ray: $(VENV)/dev
+	@echo "Installing Ray ..."
+	@$(PIP) -e '.[ray]'
 	@touch $@
 
 $(VENV)/backends: $(VENV)/dev

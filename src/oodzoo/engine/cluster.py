@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from types import TracebackType
 from typing import Any, Self
 
@@ -19,6 +23,9 @@ from oodzoo.errors import InputError
 
 ANSWER_SECONDS = 25
 """How long to wait for a cluster to answer."""
+
+_WAIT_SECONDS = 30
+"""How often to check, while no task ends, whether there are machines left."""
 
 _CHECK_SECONDS = 120
 """How long the machines of a cluster may take to check what they have."""
@@ -43,12 +50,19 @@ class RayCluster:
     name = "ray"
 
     def __init__(self, address: str | None, device: str, version: str) -> None:
+        if device not in ("auto", "cpu", "cuda"):
+            raise InputError(
+                f"the engine ray takes the device auto, cpu or cuda, got {device!r}: Ray chooses "
+                "the GPU of each task"
+            )
         self._ray = optional_package("ray", extra="ray", purpose="the engine ray")
         self._version = version
-        self._connected = False
-        if not self._ray.is_initialized():
-            self._connect(address)
-        self._device = self._choose_device(device)
+        self._stack = ExitStack()
+        with self._stack:
+            if not self._ray.is_initialized():
+                self._connect(address)
+            self._device = self._choose_device(device)
+            self._stack = self._stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -59,37 +73,28 @@ class RayCluster:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._connected:
-            self._ray.shutdown()
+        self._stack.close()
 
     def _connect(self, address: str | None) -> None:
         address = address or os.environ.get("RAY_ADDRESS") or "local"
         if address != "local":
             _require_answer(address)
-        options = {
-            "log_to_driver": False,
-            "logging_level": logging.ERROR,
-            "configure_logging": False,
-        }
+        options: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
         if address == "local":
             options["include_dashboard"] = False
+        self._stack.enter_context(_quiet())
         try:
             self._ray.init(address=address, **options)
         except Exception as error:
             raise InputError(
                 f"cannot connect to the Ray cluster {address!r}: {one_line(error)}"
             ) from error
-        self._connected = True
+        self._stack.callback(self._ray.shutdown)
 
     def _choose_device(self, device: str) -> str:
         gpus = int(self._ray.cluster_resources().get("GPU", 0))
         if device == "auto":
             return "cuda" if gpus else "cpu"
-        if device not in ("cpu", "cuda"):
-            raise InputError(
-                f"the engine ray takes the device auto, cpu or cuda, got {device!r}: Ray chooses "
-                "the GPU of each task"
-            )
         if device == "cuda" and not gpus:
             raise InputError("the device is 'cuda', but the Ray cluster has no GPU; use cpu")
         return device
@@ -102,14 +107,17 @@ class RayCluster:
     def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
         """Run tasks; those that have not started are cancelled if the iterator is closed."""
         ray = self._ray
-        resources = ray.cluster_resources()
-        needs: dict[str, float] = {"num_cpus": 1}
+        nodes = self._nodes()
+        if not nodes:
+            what = "GPU" if self._device == "cuda" else "CPU"
+            raise InputError(f"the Ray cluster has no machine with a {what} to run tasks on")
+        needs = {"num_cpus": 1}
         if self._device == "cuda":
-            cores = int(resources.get("CPU", 1) // resources["GPU"])
+            cores = min(int(n["Resources"].get("CPU", 0) // n["Resources"]["GPU"]) for n in nodes)
             needs = {"num_cpus": max(1, cores), "num_gpus": 1}
         shared = ray.put(work.shared)
-        self._check(work, shared)
-        worker = Worker(device=self._device, cores=int(needs["num_cpus"]))
+        self._check(nodes, work, shared)
+        worker = Worker(device=self._device, cores=needs["num_cpus"])
         remote = ray.remote(_run).options(
             **needs, max_retries=ATTEMPTS - 1, name=work.function.partition(":")[2]
         )
@@ -129,7 +137,12 @@ class RayCluster:
                     waiting[reference] = number
                 if not waiting:
                     return
-                ready, _ = ray.wait(list(waiting), num_returns=1, timeout=None)
+                ready, _ = ray.wait(list(waiting), num_returns=1, timeout=_WAIT_SECONDS)
+                if not ready and not self._nodes():
+                    raise InputError(
+                        "the Ray cluster has lost all machines that run tasks; what they finished "
+                        "is kept: start the machines again and rerun the command"
+                    )
                 for reference in ready:
                     yield waiting.pop(reference), self._reply(reference)
         finally:
@@ -140,9 +153,15 @@ class RayCluster:
         try:
             return msgspec.json.decode(self._ray.get(reference), type=Reply)
         except Exception as error:  # Ray's classes of errors differ between versions
-            return Reply(error=_explained(error))
+            # What a task itself raises is a reply: anything else would happen to all tasks.
+            return Reply(error=_explained(error), fatal=not _has_died(error))
 
-    def _check(self, work: Work, shared: Any) -> None:
+    def _nodes(self) -> list[dict[str, Any]]:
+        """List the machines that can run tasks."""
+        what = "GPU" if self._device == "cuda" else "CPU"
+        return [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get(what, 0) >= 1]
+
+    def _check(self, nodes: Iterable[dict[str, Any]], work: Work, shared: Any) -> None:
         """Ask every machine whether it has what the work needs."""
         ray = self._ray
         affinity = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
@@ -161,9 +180,6 @@ class RayCluster:
 
             return [] if function is None else list(find(function)(shared))
 
-        nodes = [n for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU", 0) > 0]
-        if not nodes:
-            raise InputError("the Ray cluster has no machine with a CPU to run tasks on")
         checks = {
             _machine(node): ray.remote(check)
             .options(
@@ -190,12 +206,11 @@ class RayCluster:
 
 def _run(function: str, shared: bytes, task: bytes, worker: bytes, version: str) -> bytes:
     """Run a task in a Ray worker."""
-    import ray
-
     import oodzoo
     from oodzoo.engine.worker import run_task
 
-    machine = str(ray.util.get_node_ip_address())  # type: ignore[no-untyped-call]
+    ray: Any = import_module("ray")
+    machine = str(ray.util.get_node_ip_address())
     if oodzoo.__version__ != version:
         error = (
             f"the machine {machine} of the Ray cluster has oodzoo {oodzoo.__version__}, the "
@@ -212,8 +227,38 @@ def _machine(node: dict[str, Any]) -> str:
     return f"{name} ({address})" if name and name != address else str(address)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep what Ray reports about itself out of the output of this program."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    # A thread of Ray prints the errors of workers and machines; it asks this variable.
+    printer: Any = sys.modules["ray._private.worker"]
+    prints = getattr(printer, "_worker_logs_enabled", True)
+    logger.setLevel(logging.CRITICAL)
+    printer._worker_logs_enabled = False
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        printer._worker_logs_enabled = prints
+
+
 def _require_answer(address: str) -> None:
     """Reject an address where no cluster answers; Ray itself would try for minutes."""
+    start = "start one with `ray start --head`, or leave the address out to use this machine"
+    if "://" not in address and address != "auto":
+        host, _, port = address.rpartition(":")
+        if not host or not re.fullmatch("[0-9]{1,5}", port):
+            raise InputError(
+                f"the address of a Ray cluster must be HOST:PORT or auto, got {address!r}"
+            )
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        except (OSError, OverflowError) as error:
+            raise InputError(
+                f"no Ray cluster answers at {address!r} ({one_line(error)}); {start}"
+            ) from error
     code = "import ray, sys; ray.init(address=sys.argv[1], log_to_driver=False)"
     try:
         tried = subprocess.run(
@@ -223,20 +268,36 @@ def _require_answer(address: str) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
+        if b"InvalidAuthToken" in (error.stderr or b""):
+            raise _token_error(address) from error
         raise InputError(
-            f"no Ray cluster answers at {address!r} within {ANSWER_SECONDS} s; start one with "
-            "`ray start --head`, or leave --address out to use this machine"
+            f"no Ray cluster answers at {address!r} within {ANSWER_SECONDS} s; {start}"
         ) from error
     if tried.returncode:
+        if b"InvalidAuthToken" in tried.stderr:
+            raise _token_error(address)
         printed = tried.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise InputError(f"cannot connect to the Ray cluster {address!r}: {printed[-1][:300]}")
 
 
-def _has_died(error: Exception) -> bool:
-    names = {kind.__name__ for kind in type(error).__mro__}
-    return bool(
-        names & {"WorkerCrashedError", "NodeDiedError", "RayActorError", "TaskUnschedulableError"}
+def _token_error(address: str) -> InputError:
+    return InputError(
+        f"the Ray cluster {address!r} rejects the token of this process; set RAY_AUTH_MODE=token, "
+        "and RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH to the token of the cluster"
     )
+
+
+_DEATHS = {
+    "WorkerCrashedError",
+    "NodeDiedError",
+    "OutOfMemoryError",
+    "RayActorError",
+    "TaskUnschedulableError",  # its machine
+}
+
+
+def _has_died(error: Exception) -> bool:
+    return not _DEATHS.isdisjoint(kind.__name__ for kind in type(error).__mro__)
 
 
 def _explained(error: Exception) -> str:
