@@ -1,6 +1,6 @@
 """What a race loses, and what it saves: regret in points, and the share of the time.
 
-    python benchmarks/racing.py STORE [STORE ...] [--seeds 12] [--simulated 300]
+    python benchmarks/racing.py STORE [STORE ...] [--seeds 8] [--simulated 300]
 
 The stores have features of all models. A race is replayed with them and with the measured time of
 each model per image: models are ranked on samples, dropped, and the rest is ranked on all images.
@@ -40,7 +40,7 @@ from oodzoo.racing.policy import SHARE, Costs, Policy, first_sample, race_rounds
 from oodzoo.racing.race import IMAGES_PER_CELL
 from oodzoo.ranking.result import Ranking
 
-SHARES = (SHARE, 0.25, 0.1)
+SHARES = (SHARE, 0.2)
 
 
 class Simulated(NamedTuple):
@@ -232,27 +232,29 @@ def _line(bed: Bed, seeds: int, share: float, kind: type[Policy] = Policy) -> li
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("stores", nargs="*", type=Path)
-    parser.add_argument("--seeds", type=int, default=12)
+    parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--simulated", type=int, default=300)
     options = parser.parse_args()
     if not options.stores:
         print("no store given: nothing to measure")
         return
-    header = ["store", "rule", "regret", "worst", "time", "at most", "models + references"]
-    lines = [header, ["---"] * len(header)]
+    _print("store", "rule", "regret", "worst", "time", "at most", "models + references")
+    _print(*["---"] * 7)
     for path in options.stores:
         bed = Bed(path)
         rules = [(f"{share:.0%} of the time", share, Policy) for share in SHARES]
         rules.append((f"{SHARE:.0%}, no references", SHARE, WithoutReferences))
         for name, share, kind in rules:
-            lines.append([bed.name, name, *_line(bed, options.seeds, share, kind)])
+            _print(bed.name, name, *_line(bed, options.seeds, share, kind))
     for path in options.stores if options.simulated else ():
         bed = Bed(path, options.simulated)
         for share in SHARES:
             row = _line(bed, max(1, options.seeds // 4), share)
-            lines.append([bed.name, f"{options.simulated} simulated models, {share:.0%}", *row])
-    for line in lines:
-        print("| " + " | ".join(line) + " |")
+            _print(bed.name, f"{options.simulated} simulated models, {share:.0%}", *row)
+
+
+def _print(*cells: str) -> None:
+    print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

@@ -171,9 +171,10 @@ def test_every_round_keeps_or_drops_each_model_and_grows(
         assert list(decision.kept) == [model for model in order if model in decision.kept]
         assert decision.kept
         assert all(decision.dropped.values())
-        assert set(policy.references) & set(models) <= {*decision.kept, order[0]} or not (
-            policy.least or costs.total(policy.references, n_images - images) <= policy.budget
-        )
+        references = {order[0], *policy.references} & set(models)
+        if decision.images == n_images:  # they are kept if there is time for them
+            time = costs.total(references, n_images - images)
+            assert references <= set(decision.kept) or time > policy.budget - played.planned
         assert len(decision.kept) >= min(policy.least, len(models))
         assert decision.images in (2 * images, n_images)
         models, images = list(decision.kept), decision.images
@@ -283,6 +284,16 @@ def test_a_budget_for_everything_needs_no_round() -> None:
     policy = Policy.of(costs, 100, costs.total(costs.seconds, 100))
     assert first_sample(policy.share, 100, 10) == 100
     assert _play(policy, 10, _names(4), None)[0] == []
+
+
+def test_time_before_the_first_round_counts() -> None:
+    costs = Costs(dict.fromkeys(_names(10), 1.0))
+    policy = Policy.of(costs, 1000, 4000.0, before=500.0)
+    assert math.isclose(policy.share, 0.35)
+    played = next(race_rounds(policy, _names(10), 50, lambda models, n: _ranking(models)))
+    assert played.planned == 1000
+    with pytest.raises(InputError, match="10 models on 300 images take about 58 min 20 s"):
+        policy.require_round(300)
 
 
 def test_the_default_budget_is_a_share_of_the_whole_time() -> None:

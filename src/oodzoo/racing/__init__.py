@@ -1,1 +1,8 @@
-"""Races: models are dropped after a look at a sample of the images."""
+"""Races: extraction that drops models after a look at a sample of the images."""
+
+from __future__ import annotations
+
+from oodzoo.racing.budget import parse_budget
+from oodzoo.racing.race import Dropped, Race, race, run_race
+
+__all__ = ["Dropped", "Race", "parse_budget", "race", "run_race"]

@@ -155,25 +155,28 @@ class Policy:
         In seconds.
     least : int
         The best so many models are kept even if the budget is too small for them.
+    before : float
+        Seconds spent before the first round.
     """
 
     costs: Costs
     n_images: int
     budget: float
     least: int = 0
+    before: float = 0.0
 
     @classmethod
-    def of(cls, costs: Costs, n_images: int, budget: float | None) -> Policy:
+    def of(cls, costs: Costs, n_images: int, budget: float | None, before: float = 0.0) -> Policy:
         """Return the rule for a budget in seconds, by default a share of the whole time."""
         if budget is not None:
-            return cls(costs, n_images, budget)
+            return cls(costs, n_images, budget, before=before)
         return cls(costs, n_images, SHARE * costs.total(costs.seconds, n_images), POOL)
 
     @property
     def share(self) -> float:
         """The budget as a share of the time of all models on all images."""
         whole = self.costs.total(self.costs.seconds, self.n_images)
-        return self.budget / whole if whole > 0 else 1.0
+        return (self.budget - self.before) / whole if whole > 0 else 1.0
 
     @cached_property
     def references(self) -> tuple[str, ...]:
@@ -186,7 +189,7 @@ class Policy:
     def require_round(self, images: int) -> None:
         """Raise an InputError if the budget is too small for a round and one finished model."""
         models = self.costs.seconds
-        first = self.costs.total(models, images)
+        first = self.before + self.costs.total(models, images)
         rest = min(self.costs.total([model], self.n_images - images) for model in models)
         if first + rest > self.budget and not self.least:
             raise InputError(
@@ -290,7 +293,7 @@ def race_rounds(
         Size of the sample if so many images are wanted: groups that stay whole can make it larger.
     """
     number, images = 0, sample_size(images)
-    planned = policy.costs.total(models, images)
+    planned = policy.before + policy.costs.total(models, images)
     while images < policy.n_images:
         number += 1
         ranking = rank_sample(models, images)

@@ -244,12 +244,12 @@ class _Runner:
 
     def run(self) -> tuple[list[Round], float]:
         """Play the rounds and finish the models kept; return the planned share of the time, too."""
-        first = self._first_sample()
+        first, before = self._first_sample()
         if self._size(first) >= self.n_images:
             self._extract(self.extractor.models, None)
             return [], 1.0
         costs = self._measured(first)
-        policy = Policy.of(costs, self.n_images, self.budget)
+        policy = Policy.of(costs, self.n_images, self.budget, before)
         rounds = []
         models: Sequence[str] = list(costs.seconds)
         for played in race_rounds(policy, models, first, self._rank_sample, self._size):
@@ -260,14 +260,19 @@ class _Runner:
         planned = played.planned + costs.total(models, self.n_images - played.images)
         return rounds, planned / costs.total(costs.seconds, self.n_images)
 
-    def _first_sample(self) -> int:
-        """Size of the first sample; with a budget it depends on the time of the smallest one."""
+    def _first_sample(self) -> tuple[int, float]:
+        """Size of the first sample, and the seconds that it took to find out.
+
+        With a budget, the size depends on the time of the smallest sample, for which models are
+        loaded once more.
+        """
         if self.budget is None:
-            return first_sample(SHARE, self.n_images, self.smallest)
+            return first_sample(SHARE, self.n_images, self.smallest), 0.0
         costs = self._measured(self.smallest)
-        policy = Policy.of(costs, self.n_images, self.budget)
+        before = costs.loading * len(costs.seconds) / costs.workers
+        policy = Policy.of(costs, self.n_images, self.budget, before)
         policy.require_round(self._size(self.smallest))
-        return first_sample(policy.share, self.n_images, self.smallest)
+        return first_sample(policy.share, self.n_images, self.smallest), before
 
     def _rank_sample(self, models: Sequence[str], n: int) -> Ranking:
         self._extract(models, self.images(n))
