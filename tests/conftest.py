@@ -24,6 +24,14 @@ pytest_plugins = ["tests.fixtures"]
 WriteImage = Callable[[Path], Path]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_fsync() -> Iterator[None]:
+    """It takes most of the time of writing, and only a machine that stops needs it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
 @pytest.fixture
 def write_image() -> WriteImage:
     """A function that writes a tiny unique image and returns its path."""

@@ -14,7 +14,7 @@ import math
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -654,14 +654,6 @@ for _file in ("predictor.json", "head.safetensors", "gaussian.safetensors"):
 
 
 # --- tests -----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_fsync() -> Iterator[None]:
-    """It takes most of the time; nothing is killed here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
-        yield
 
 
 @pytest.fixture(scope="module", params=BUILD)

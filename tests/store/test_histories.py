@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.store import tiny
@@ -28,14 +27,6 @@ from oodzoo.store.writer import registered_models
 
 # set the variable to try more histories
 EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "25"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_fsync() -> Iterator[None]:
-    """It takes most of the time; nothing is killed here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("os.fsync", lambda descriptor: None)
-        yield
 
 
 @contextmanager

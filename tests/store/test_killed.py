@@ -38,12 +38,6 @@ def kill() -> Iterator[Children]:
         yield started
 
 
-@pytest.fixture(autouse=True)
-def no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in the children: it takes most of the time, and a killed process does not need it."""
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
-
-
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     return tiny.write_images(tmp_path / "data")
