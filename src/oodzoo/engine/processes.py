@@ -10,7 +10,6 @@ import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
@@ -19,6 +18,14 @@ from joblib import cpu_count
 
 from oodzoo.engine.task import ATTEMPTS, Reply, Work, Worker
 from oodzoo.engine.worker import Hello, read_message, write_message
+
+# The same modules as here, and none of the current folder.
+_PROGRAM = """
+import sys
+sys.path[:] = sys.argv[1:]
+from oodzoo.engine.worker import main
+main()
+"""
 
 
 class Processes:
@@ -80,9 +87,11 @@ class _Queue:
                 self.problem, self._closed = error, True
                 return None
 
-    def close(self) -> None:
+    def close(self, problem: Exception | None = None) -> None:
+        """Give out no more tasks."""
         with self._lock:
             self._closed = True
+            self.problem = self.problem or problem
 
 
 class _Line:
@@ -114,6 +123,8 @@ class _Line:
             while (task := self._todo.take()) is not None:
                 number, content = task
                 self._done.put((number, self._reply(content)))
+        except Exception as error:  # for example no memory for another process
+            self._todo.close(error)
         finally:
             if self._process is not None:
                 self._process.close()
@@ -143,17 +154,18 @@ class _Process:
 
     def __init__(self, work: Work, worker: Worker) -> None:
         self._printed: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - see close
-        root = str(Path(__file__).parents[2])
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
         cores = str(worker.cores)
-        threads = {"OMP_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": cores}
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "oodzoo.engine.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._printed,
-            env=os.environ | threads | {"PYTHONPATH": os.pathsep.join(paths)},
-        )
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, *sys.path],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._printed,
+                env=os.environ | {"OMP_NUM_THREADS": cores, "OPENBLAS_NUM_THREADS": cores},
+            )
+        except OSError:
+            self._printed.close()
+            raise
         self._first = [msgspec.json.encode(Hello(work.function, worker)), work.shared]
 
     def ask(self, task: bytes) -> Reply | None:

@@ -38,7 +38,10 @@ class Work:
 
 
 class Worker(msgspec.Struct, frozen=True):
-    """The process that runs a task: its machine, the device for models, and its number of cores."""
+    """The process that runs a task: the device for models, and its number of cores.
+
+    `machine` is empty for a process of this machine.
+    """
 
     machine: str = ""
     device: str = "auto"

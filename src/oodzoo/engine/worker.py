@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -60,9 +59,8 @@ def main() -> None:
     inbox = _Inbox(sys.stdin.buffer)
     hello = msgspec.json.decode(inbox.take(), type=Hello)
     shared = inbox.take()
-    worker = msgspec.structs.replace(hello.worker, machine=socket.gethostname())
     while True:
-        reply = run_task(hello.function, shared, inbox.take(), worker)
+        reply = run_task(hello.function, shared, inbox.take(), hello.worker)
         write_message(replies, msgspec.json.encode(reply))
 
 
@@ -96,7 +94,3 @@ def read_message(stream: IO[bytes]) -> bytes | None:
     size = int.from_bytes(head, "little")
     message = stream.read(size) if len(head) == 8 else b""
     return message if len(head) == 8 and len(message) == size else None
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,102 @@
+"""Parts of the work, devices, and the engine for them."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oodzoo.engine.choice import Part, open_engine, parse_devices, parse_part
+from oodzoo.engine.processes import Processes
+from oodzoo.errors import InputError
+
+
+@given(st.integers(1, 10**9 - 1), st.data())
+def test_parts_are_read_as_they_are_written(of: int, data: st.DataObject) -> None:
+    part = Part(data.draw(st.integers(1, of)), of)
+    assert parse_part(str(part)) == part
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x", "3", "3/", "/8", "-1/8", "1/-8", "1.0/8", " 1/8", "1/8\n", "1/8/8", "¹/8"]
+)
+def test_a_part_is_two_numbers(text: str) -> None:
+    with pytest.raises(InputError, match=r"^the shard must be I/N, such as 3/8, got "):
+        parse_part(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [("9/8", "1/8 to 8/8"), ("0/8", "1/8 to 8/8"), ("1/0", "1/1 to 1/1"), ("0/0", "1/1 to 1/1")],
+)
+def test_a_part_that_does_not_exist(text: str, known: str) -> None:
+    message = f"^the shard '{text}' does not exist: I/N counts from {known}$"
+    with pytest.raises(InputError, match=message):
+        parse_part(text)
+
+
+def gpus(monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: n))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+
+def test_devices_are_separated_by_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert parse_devices("auto") == ["auto"]
+    assert parse_devices("cuda:0, cuda:1,cpu") == ["cuda:0", "cuda:1", "cpu"]
+    gpus(monkeypatch, 3)
+    assert parse_devices("all") == ["cuda:0", "cuda:1", "cuda:2"]
+
+
+def test_all_devices_where_there_are_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, 0)
+    with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
+        parse_devices("all")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(InputError, match="PyTorch finds no GPU here; use cpu or auto"):
+        parse_devices("all")
+
+
+def test_one_device_is_this_process_and_several_are_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open_engine(device="cpu") as engine:
+        assert engine is None
+    with open_engine(device="cpu", part=Part(3, 8)) as engine:
+        assert engine is None
+    with open_engine(device="cpu,cuda:1") as engine:
+        assert isinstance(engine, Processes)
+        assert engine.devices == ["cpu", "cuda:1"]
+    gpus(monkeypatch, 1)
+    with open_engine(device="all") as engine:
+        assert engine is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"engine": "dask"}, "unknown engine 'dask'; expected one of local, ray"),
+        (
+            {"engine": "ray", "part": Part(1, 8)},
+            "shard 1/8 and the engine ray both spread the work; use one of them",
+        ),
+        (
+            {"device": "cpu,cpu", "part": Part(1, 8)},
+            "shard 1/8 and the devices cpu,cpu both spread the work; use one of them",
+        ),
+        (
+            {"address": "host:6379"},
+            "the address 'host:6379' is of a Ray cluster; add the engine ray",
+        ),
+        (
+            {"address": "host:6379", "device": "cpu,cpu"},
+            "the address 'host:6379' is of a Ray cluster; add the engine ray",
+        ),
+    ],
+)
+def test_choices_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=f"^{message}$"), open_engine(**options):
+        pass

@@ -1,0 +1,180 @@
+"""Tasks in processes of this machine, which may die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.engine.tasks import work
+
+from oodzoo.engine.processes import Processes
+from oodzoo.engine.task import ATTEMPTS, Reply
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+
+TWO = Processes(["cpu", "cpu"])
+ONE = Processes(["cpu"])
+
+Process = Callable[..., subprocess.Popen[str]]
+
+# Runs tasks that do not return, one in each of two processes.
+PARENT = """
+import sys
+from pathlib import Path
+from tests.engine.tasks import work
+from oodzoo.engine.processes import Processes
+
+try:
+    list(Processes(["cpu", "cpu"]).run(work("wait_forever", Path(sys.argv[1])), [b"1", b"2"]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def numbers(n: int) -> Iterator[bytes]:
+    return (str(number).encode() for number in range(n))
+
+
+def test_every_task_has_a_reply_with_its_number() -> None:
+    assert TWO.slots == 2
+    replies = list(TWO.run(work("tell", b"shared"), numbers(20)))
+    assert sorted(number for number, _ in replies) == list(range(20))
+    cores = max(1, (os.cpu_count() or 1) // 2)
+    for number, reply in replies:
+        assert reply.result is not None
+        words = reply.result.split()
+        assert (words[0], words[3:]) == (b"cpu", [b"shared", str(number).encode()])
+        assert int(words[1]) == int(words[2]) <= cores
+
+
+def test_no_tasks() -> None:
+    assert list(TWO.run(work("tell"), [])) == []
+
+
+def test_each_device_has_a_process(tmp_path: Path) -> None:
+    """Both tasks wait until the other one runs, too."""
+    replies = TWO.run(work("meet", tmp_path), [b"1", b"2"])
+    assert sorted(str(reply.result) for _, reply in replies) == ["b'1'", "b'2'"]
+
+
+def test_a_process_runs_many_tasks() -> None:
+    replies = list(ONE.run(work("process_id"), numbers(5)))
+    assert len({reply.result for _, reply in replies}) == 1
+    assert replies[0][1].result != str(os.getpid()).encode()
+
+
+def test_long_messages() -> None:
+    replies = ONE.run(work("count_bytes", bytes(5_000_000)), [bytes(3_000_000)])
+    assert list(replies) == [(0, Reply(b"5000000 3000000"))]
+
+
+def test_a_process_that_was_killed_is_replaced(tmp_path: Path) -> None:
+    replies = dict(TWO.run(work("die_once", tmp_path), numbers(4)))
+    assert replies == {n: Reply(str(n).encode()) for n in range(4)}
+
+
+def test_a_task_that_always_dies_is_reported_and_the_others_finish(tmp_path: Path) -> None:
+    replies = dict(TWO.run(work("die_at_two", tmp_path), numbers(5)))
+    assert replies.pop(2) == Reply(
+        error="the worker process for cpu was killed by SIGKILL (often for lack of memory); it "
+        "printed: no memory for 2"
+    )
+    assert replies == {n: Reply(str(n).encode()) for n in (0, 1, 3, 4)}
+    attempts = Counter((tmp_path / "attempts").read_text())
+    assert attempts == Counter("01" + "2" * ATTEMPTS + "34")
+
+
+def test_a_process_that_leaves_is_reported() -> None:
+    ((_, reply),) = ONE.run(work("leave"), [b""])
+    assert reply.error == "the worker process for cpu ended with exit status 7"
+
+
+def test_an_exception_is_a_reply_and_the_process_goes_on() -> None:
+    replies = dict(ONE.run(work("fail"), numbers(2)))
+    assert replies == {n: Reply(error=f"ValueError: bad task {n}") for n in range(2)}
+
+
+def test_bad_input_is_fatal() -> None:
+    assert list(ONE.run(work("refuse"), [b"x"])) == [(0, Reply(error="bad input: 'x'", fatal=True))]
+
+
+def test_an_error_in_the_list_of_tasks_is_raised() -> None:
+    def tasks() -> Iterator[bytes]:
+        yield b"1"
+        raise ValueError("no more tasks")
+
+    with pytest.raises(ValueError, match="no more tasks"):
+        list(TWO.run(work("tell"), tasks()))
+
+
+def test_a_process_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    with pytest.raises(FileNotFoundError):
+        list(TWO.run(work("tell"), numbers(3)))
+
+
+def test_files_of_the_current_folder_are_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("queue", "socket", "msgspec", "oodzoo"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a file of the user')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(Path(p).resolve()) for p in sys.path if p])
+    assert dict(ONE.run(work("count_bytes"), [b"123"])) == {0: Reply(b"0 3")}
+
+
+# --- stopping ---------------------------------------------------------------------------------
+
+
+def waiting(folder: Path) -> list[int]:
+    """Wait until two tasks run; return their processes."""
+    files = [folder / "1", folder / "2"]
+    wait_until(lambda: all(file.exists() for file in files))
+    return [int(file.read_text()) for file in files]
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end, "nothing happens"
+        time.sleep(0.01)
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a process has ended; a zombie has, too."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return True
+
+
+def test_the_processes_end_with_the_iterator() -> None:
+    replies = TWO.run(work("process_id"), numbers(100))
+    pids = {int(next(replies)[1].result or b"") for _ in range(20)}
+    replies.close()  # type: ignore[attr-defined]
+    wait_until(lambda: all(map(has_ended, pids)))
+
+
+def test_the_processes_end_when_their_parent_is_killed(tmp_path: Path, process: Process) -> None:
+    parent = process(PARENT, tmp_path)
+    children = waiting(tmp_path)
+    assert not any(map(has_ended, children))
+    parent.kill()
+    wait_until(lambda: all(map(has_ended, children)))
+
+
+def test_ctrl_c_ends_all_processes(tmp_path: Path, process: Process) -> None:
+    parent = process(PARENT, tmp_path)
+    children = waiting(tmp_path)
+    for pid in (parent.pid, *children):  # as a terminal does
+        os.kill(pid, signal.SIGINT)
+    assert parent.communicate(timeout=60) == ("interrupted\n", "")
+    assert all(map(has_ended, children))
