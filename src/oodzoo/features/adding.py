@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from oodzoo._text import count
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
-from oodzoo.events import Events, Listeners
+from oodzoo.events import Listeners
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import find_spec
@@ -75,10 +75,12 @@ def add_unlabelled(
     if table == store.table and not lacking:
         return store, extraction
     groups = _groups(store, lacking, zoo)  # fails before the work
-    with writing(store.path) as writer:
+    with (
+        writing(store.path) as writer,
+        ExtractionProgress(listener, lacking, len(files)) as progress,
+    ):
         writer.table = writer.table.replacing(domain)
         writer.add_images()
-        progress = ExtractionProgress(Events(listener), lacking, len(files))
         timings = Timings(store.path, extraction, progress)
         for (precision, dtype), specs in groups.items():
             config = ExtractionConfig(device, precision=precision, dtype=dtype)
@@ -90,7 +92,6 @@ def add_unlabelled(
             for spec in specs:
                 timings.save(spec.name, spec)
         writer.finish()
-        progress.end("done", shards=extraction.shards)
     _require_complete(extraction, images.name)
     return FeatureStore(store.path), extraction
 

@@ -12,7 +12,7 @@ from oodzoo.features.members import LoadedModel
 from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES
 from oodzoo.zoo import Model, ModelSpec
-from oodzoo.zoo.device import require_device
+from oodzoo.zoo.device import require_device, require_present
 from oodzoo.zoo.torch_model import PRECISIONS
 
 
@@ -98,8 +98,12 @@ class ExtractionConfig:
     on_error: Literal["skip", "fail"] = "skip"
 
     def __post_init__(self) -> None:
-        for device in parse_devices(self.device):
+        devices = parse_devices(self.device)
+        for device in devices:
             require_device(device)
+            if len(devices) > 1:
+                require_present(device)
+        object.__setattr__(self, "device", ",".join(devices))  # of "all"
         if self.batch_size is not None and (
             not isinstance(self.batch_size, int) or self.batch_size < 1
         ):

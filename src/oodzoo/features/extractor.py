@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Collection, Iterator, Sequence
+import warnings
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +11,6 @@ from typing import Self
 
 import msgspec
 
-from oodzoo._text import one_line
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.engine.choice import Part
@@ -21,7 +20,6 @@ from oodzoo.events import Events, Listeners
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import Zoo, member_name, resolve_zoo
-from oodzoo.features.part import planned_part
 from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.source import StoreSource
@@ -48,8 +46,8 @@ class Extractor:
     unlabelled : sequence of UnlabelledImages
     engine : Engine, optional
         Where models run; by default in this process.
-    part : Part
-        The part of the work that is done here.
+    part : Part, optional
+        The part of the work that is done here; by default all of it.
 
     Attributes
     ----------
@@ -76,10 +74,11 @@ class Extractor:
         self.path = path
         self._config = config
         self._engine = engine
-        self._part = part or Part()
+        self._part = part
         self._listener = Events(listener)
         self._sampled = False
         self._is_finished = False
+        self._warned: set[str] = set()
         self.extraction = Extraction(path)
         self.extraction.unreadable = {
             name: reason
@@ -98,18 +97,17 @@ class Extractor:
                     )
 
     def __enter__(self) -> Self:
-        self._stack = ExitStack()
-        self._writer = self._stack.enter_context(writing(self.path))
-        self._before = set(self._writer.manifest.models)
-        try:
-            self._started = time.perf_counter()
-            self.progress = ExtractionProgress(self._listener, self.models, len(self.files))
+        with ExitStack() as stack:
+            self._writer = stack.enter_context(writing(self.path))
+            self._before = set(self._writer.manifest.models)
+            self.progress = stack.enter_context(
+                ExtractionProgress(self._listener, self.models, len(self.files))
+            )
             self._timings = Timings(self.path, self.extraction, self.progress)
             self._writer.require_all_images(self._table, self.extraction.unreadable)
             self._writer.set_table(self._table)
-        except BaseException as error:
-            self.__exit__(type(error), error, error.__traceback__)
-            raise
+            stack.push(self._finish_if_done)
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(
@@ -118,19 +116,11 @@ class Extractor:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        try:
-            if error is None and not self._is_finished:
-                self.finish()
-        except BaseException as problem:
-            error = problem
-            raise
-        finally:
-            self._stack.close()
-            seconds = time.perf_counter() - self._started
-            if error is None:
-                self.progress.end("done", seconds=seconds, shards=self.extraction.shards)
-            else:
-                self.progress.end("failed", seconds=seconds, error=one_line(error))
+        self._stack.__exit__(kind, error, traceback)
+
+    def _finish_if_done(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None and not self._is_finished:
+            self.finish()
 
     @property
     def failed(self) -> dict[str, str]:
@@ -157,10 +147,11 @@ class Extractor:
             a later sample should include it.
         """
         self._is_finished = False
-        names = [n for n in models or self.models if n not in self.extraction.failed]
+        names = self.models if models is None else models
+        names = [name for name in names if name not in self.extraction.failed]
         if self._engine is not None:
             self._extract_by_tasks(names, images)
-        elif not self._part.is_all:
+        elif self._part is not None:
             self._extract_part(names)
         else:
             self._extract_here(names, images)
@@ -173,7 +164,7 @@ class Extractor:
             self._timings.save(name, self._members[name])
         self._writer.adopt(registered)
         self._writer.finish()
-        lost = self._before - self._writer.manifest.models.keys() - self.extraction.failed.keys()
+        lost = self._before - self._writer.manifest.models.keys() - self._members.keys()
         self.extraction.outdated = sorted(lost)
         self._is_finished = True
 
@@ -204,11 +195,10 @@ class Extractor:
     def _extract_part(self, names: Sequence[str]) -> None:
         self._writer.add_images()
         planned = self._plan(names, None)
-        mine = planned_part(planned, self._writer.index, self.files, names, self._part)
-        used = {name for shard in mine for name in shard.models}
+        used = {name for shard in planned for name in shard.models}
         loop = self._loop()
         for group in loop.load_groups([self._members[name] for name in names if name in used]):
-            loop.extract(group, mine)
+            loop.extract(group, planned)
             group.clear()
 
     def _loop(self) -> ExtractionLoop:
@@ -233,18 +223,38 @@ class Extractor:
         self.progress.say(
             f"{len(tasks):,} tasks on {self._engine.slots:,} workers ({self._engine.name})"
         )
-        alone = [
-            Task([name], task.domain, task.shards)
-            for task, reason in self._run(work, tasks)
-            for name in task.models
-            if len(task.models) > 1 or self._fail(name, reason)
-        ]
-        # One of several models has ended its process: each is tried on its own.
-        for task, reason in self._run(work, alone):
-            self._fail(task.models[0], reason)
+        while tasks:
+            tasks = self._run_groups(work, tasks)
         self._require_seen()
 
-    def _run(self, work: Work, tasks: Sequence[Task]) -> Iterator[tuple[Task, str]]:
+    def _run_groups(self, work: Work, tasks: Sequence[Task]) -> list[Task]:
+        """Run tasks of several models each; return those that are left for later.
+
+        If a task ends its process, each of its models is tried on its own, and tasks with these
+        models that have not started wait until it is known which one it was.
+        """
+        suspects: set[str] = set()
+        alone: list[Task] = []
+        later: list[Task] = []
+
+        def ready() -> Iterator[Task]:
+            for task in tasks:
+                if suspects.isdisjoint(task.models):
+                    yield task
+                else:
+                    later.append(task)
+
+        for task, reason in self._run(work, ready()):
+            if len(task.models) == 1:
+                self._fail(task.models[0], reason)
+            else:
+                suspects.update(task.models)
+                alone += [Task([name], task.domain, task.shards) for name in task.models]
+        for task, reason in self._run(work, alone) if alone else ():
+            self._fail(task.models[0], reason)
+        return later
+
+    def _run(self, work: Work, tasks: Iterable[Task]) -> Iterator[tuple[Task, str]]:
         """Run tasks; yield those that failed as a whole, with the reason."""
         assert self._engine is not None
         started: list[Task] = []
@@ -261,6 +271,8 @@ class Extractor:
             if reply.result is not None:
                 done = msgspec.json.decode(reply.result, type=Done)
                 done.add_to(self.extraction)
+                for message in done.warnings:
+                    self._warn(message)
                 for name, reason in done.failed.items():
                     self._fail(name, reason)
                 for name, shards in done.written.items():
@@ -271,12 +283,16 @@ class Extractor:
             else:
                 yield started[number], str(reply.error)
 
-    def _fail(self, name: str, reason: str) -> bool:
-        """Leave a model out; False, so that it can be used as a condition."""
+    def _fail(self, name: str, reason: str) -> None:
         if name not in self.extraction.failed:
             self.extraction.failed[name] = reason
             self.progress.fail(name, reason)
-        return False
+
+    def _warn(self, message: str) -> None:
+        """Repeat a warning of a worker, once."""
+        if message not in self._warned:
+            self._warned.add(message)
+            warnings.warn(message, stacklevel=2)
 
     def _require_seen(self) -> None:
         """Check that what workers have written is here, with the checksums they returned."""
@@ -299,9 +315,14 @@ class Extractor:
             self._sampled = True  # the rest of the images, too, gets shards of its own
             wanted = set(images)
             files = {image: file for image, file in files.items() if image in wanted}
-        again = images is None and self._part.is_all
         return plan_missing(
-            self._writer, names, files, self.progress, again=again, only=self._sampled
+            self._writer,
+            names,
+            files,
+            self.progress,
+            again=images is None and self._part is None,
+            only=self._sampled,
+            part=self._part,
         )
 
     def _require_images(self) -> None:

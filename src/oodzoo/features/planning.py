@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from oodzoo.data.contents import inspect
+from oodzoo.engine.choice import Part
+from oodzoo.features.part import planned_part
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.store.writer import PlannedShard, StoreWriter
 
@@ -19,8 +21,9 @@ def plan_missing(
     *,
     again: bool = True,
     only: bool = False,
+    part: Part | None = None,
 ) -> list[PlannedShard]:
-    """List the shards that models lack, and count the images that they already have.
+    """List the shards that models lack, and count the images that need not be computed.
 
     Parameters
     ----------
@@ -33,9 +36,13 @@ def plan_missing(
         Whether to look for images that were unreadable in an earlier extraction and are not now.
     only : bool
         Whether the shards may have no other images.
+    part : Part, optional
+        Only what this part has to do.
     """
     readable = _readable_again(writer, models, files) if again else []
     planned = writer.plan(models, files.keys(), readable, only=only)
+    if part is not None:
+        planned = planned_part(planned, writer.index, files, models, part)
     todo = Counter[str]()
     for shard in planned:
         n_images = sum(image in files for image in shard.images)

@@ -41,7 +41,9 @@ class Timings:
             facts["milliseconds_per_image"] = milliseconds
             self._saved[model] = replace(self._extraction.timings[model])
             self._progress.measured(model, milliseconds)
-        update_local(self._path, model, facts)
+        known_facts = read_local(self._path, model)
+        if known_facts | facts != known_facts:  # other processes may write it, too
+            update_local(self._path, model, facts)
 
     def _new(self, model: str) -> Timing:
         now = self._extraction.timings.get(model, Timing())

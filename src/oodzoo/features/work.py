@@ -6,6 +6,7 @@ A task writes shards into the store and returns their names and checksums.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -24,6 +25,7 @@ from oodzoo.store.index import segment_file
 from oodzoo.store.places import MANIFEST
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
+from oodzoo.zoo.spec import local_path
 
 MODELS_PER_TASK = 8
 """Models that share the decoded images of a task."""
@@ -46,12 +48,15 @@ class Job(msgspec.Struct, frozen=True):
         Image files by their SHA-256.
     models : dict of str to dict
         The specification of each model, its folder included.
+    weights : dict of str to str
+        The file or folder of each model that has one here.
     """
 
     store: str
     segments: dict[str, str]
     files: dict[str, str]
     models: dict[str, dict[str, object]]
+    weights: dict[str, str]
     batch_size: int | None
     precision: str
     dtype: str
@@ -65,10 +70,6 @@ class Task(msgspec.Struct, frozen=True):
     domain: str = ""
     shards: list[str] = []
 
-    def __str__(self) -> str:
-        where = f"{self.shards[0]} … {self.shards[-1]}" if self.shards else "no shards"
-        return f"{', '.join(self.models)}: {self.domain!r}, {where}"
-
 
 class Done(msgspec.Struct, frozen=True):
     """The result of a task; see :class:`~oodzoo.features.config.Extraction`."""
@@ -80,6 +81,7 @@ class Done(msgspec.Struct, frozen=True):
     decoded: int
     waiting: float
     running: float
+    warnings: list[str]
 
     def add_to(self, extraction: Extraction) -> None:
         """Add what was done to the outcome of the extraction."""
@@ -107,6 +109,11 @@ def describe_job(
         writer.index.segments,
         {image: str(file.absolute()) for image, file in files.items()},
         {spec.name: {**spec.to_dict(), "folder": str(spec.folder.resolve())} for spec in specs},
+        {
+            spec.name: str(path.absolute())
+            for spec in specs
+            if (path := local_path(spec)) is not None and path.exists()
+        },
         config.batch_size,
         config.precision,
         config.dtype,
@@ -161,6 +168,9 @@ def missing_here(shared: bytes) -> list[str]:
     for path in paths[:: max(1, len(paths) // 5)]:
         if not os.access(path, os.R_OK):
             return [f"cannot read the image {path!r}; put the data on a disk that all share"]
+    for name, path in job.weights.items():
+        if not os.access(path, os.R_OK):
+            return [f"cannot read {path!r} of model {name!r}; put it on a disk that all share"]
     return []
 
 
@@ -170,7 +180,8 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     wanted = msgspec.json.decode(task, type=Task)
     config = ExtractionConfig(worker.device, job.batch_size, job.precision, job.dtype, job.on_error)
     extraction = Extraction(Path(job.store))
-    with writing(Path(job.store)) as writer:
+    with warnings.catch_warnings(record=True) as warned, writing(Path(job.store)) as writer:
+        warnings.simplefilter("always")
         files = {
             image: Path(job.files[image])
             for shard in wanted.shards
@@ -181,9 +192,9 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
         progress = ExtractionProgress(models=wanted.models, n_images=len(files))
         memory = _Memory.of(config, wanted.models)
         loop = ExtractionLoop(files, writer, config, progress, extraction, load=memory.load)
-        for number, group in enumerate(loop.load_groups(specs)):
-            if number:
-                memory.forget()  # the memory does not hold all models
+        for group in loop.load_groups(specs):
+            if len(group) < len(specs):
+                memory.forget()  # the main memory does not hold all models
             lacking = {loaded.name: writer.records(loaded.name) for loaded in group}
             planned = [
                 PlannedShard(shard, writer.index.shards[shard], names)
@@ -203,6 +214,7 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
             extraction.decoded,
             extraction.waiting,
             extraction.running,
+            list(dict.fromkeys(str(each.message) for each in warned)),
         )
     )
 

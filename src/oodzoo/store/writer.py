@@ -315,7 +315,10 @@ class StoreWriter:
                             continue
                         lacking[coverage].append(shard)
                         wanted.difference_update(images)
-                    homeless |= wanted
+                    if not only:
+                        homeless |= wanted
+                    elif not homeless:  # of these models only: others may have some of them
+                        homeless = wanted
                 for shard in lacking[coverage]:
                     plan.setdefault(shard, []).append(name)
             if not homeless:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
+from oodzoo._text import count
 from oodzoo.errors import InputError
 
 
@@ -55,3 +57,24 @@ def require_device(device: str) -> None:
         name not in ("cpu", "cuda", "mps") or (number and not number.isdigit())
     ):
         raise InputError(f"unknown device {device!r}; expected one of auto, cpu, cuda, cuda:1, mps")
+
+
+def require_present(device: str) -> None:
+    """Reject a CUDA device that neither PyTorch nor ONNX Runtime finds on this machine."""
+    name, _, number = device.partition(":")
+    if name != "cuda":
+        return
+    found = 0
+    with suppress(ImportError):
+        import torch
+
+        found = torch.cuda.device_count()
+    if int(number or 0) < found:
+        return
+    with suppress(ImportError):
+        import onnxruntime
+
+        # It does not count the devices; without PyTorch, loading a model will report it.
+        if not found and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+            return
+    raise InputError(f"device {device!r} is not available: found {count(found, 'CUDA device')}")

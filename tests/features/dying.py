@@ -1,0 +1,100 @@
+"""Workers that die, hang or are elsewhere; the environment says when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from oodzoo.engine.processes import Processes
+from oodzoo.engine.task import Reply, Work, Worker
+from oodzoo.features import work as real
+from oodzoo.store.writer import StoreWriter
+
+FOLDER = "OODZOO_TEST_FOLDER"
+CULPRIT = "OODZOO_TEST_CULPRIT"
+
+
+class Troubled(Processes):
+    """Two processes that run tasks with a function of this module; keeps what they return."""
+
+    def __init__(self, function: str) -> None:
+        super().__init__(["cpu", "cpu"])
+        self._function = f"{__name__}:{function}"
+        self.replies: list[Reply] = []
+
+    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
+        for number, reply in super().run(replace(work, function=self._function), tasks):
+            self.replies.append(reply)
+            yield number, reply
+
+
+def run(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    return real.run_task(shared, task, worker)
+
+
+def die_once(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """The first process that has written a shard dies before its next one."""
+
+    def die(name: str, written: int) -> None:
+        if written == 1 and _is_first():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _before_shards(die)
+    return real.run_task(shared, task, worker)
+
+
+def die_of_culprit(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """Die before any shard of one model."""
+
+    def die(name: str, written: int) -> None:
+        if name == os.environ[CULPRIT]:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    _before_shards(die)
+    return real.run_task(shared, task, worker)
+
+
+def hang(shared: bytes, task: bytes, worker: Worker) -> bytes:
+    """Write one shard, then a file with the number of this process, and wait forever."""
+
+    def wait(name: str, written: int) -> None:
+        if written:
+            (_folder() / str(os.getpid())).touch()
+            time.sleep(600)
+
+    _before_shards(wait)
+    return real.run_task(shared, task, worker)
+
+
+def _before_shards(action: Callable[[str, int], None]) -> None:
+    """Call a function of the model and the number of shards written before each shard."""
+    written = 0
+
+    def write_shard(self: StoreWriter, name: str, *arguments: Any) -> Any:
+        nonlocal written
+        action(name, written)
+        written += 1
+        return _WRITE_SHARD(self, name, *arguments)
+
+    StoreWriter.write_shard = write_shard  # type: ignore[method-assign, assignment]
+
+
+_WRITE_SHARD = StoreWriter.write_shard
+
+
+def _folder() -> Path:
+    return Path(os.environ[FOLDER])
+
+
+def _is_first() -> bool:
+    """Whether no process has asked this before."""
+    try:
+        (_folder() / "first").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True

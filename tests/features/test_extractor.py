@@ -1,0 +1,481 @@
+"""Extraction in steps, by several processes, in parts, and on growing samples."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from PIL import Image
+from tests.engine.test_processes import has_ended, wait_until
+from tests.features.data import Extract, MakeModel, Tree, Zoo, one_of, spoil
+from tests.features.dying import CULPRIT, FOLDER, Troubled
+from tests.features.test_progress import Heard
+
+from oodzoo._io import is_temporary
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.engine.choice import Part
+from oodzoo.engine.processes import Processes
+from oodzoo.engine.task import Engine, Reply, Work
+from oodzoo.errors import InputError
+from oodzoo.events import Listener
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import extract_part, run_extraction
+from oodzoo.features.extractor import Extractor
+from oodzoo.features.work import Job
+from oodzoo.store import index as store_index
+from oodzoo.store.checking import check_store
+from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.manifest import read_manifest
+from oodzoo.store.shards import record_files
+from oodzoo.zoo import ModelSpec
+
+Process = Callable[..., subprocess.Popen[str]]
+
+NAMES = ("mlp_glyphs_augmented", "separable_random", "separable_shapes")
+SHARDS = 9  # of the digits, with 6 images at most each
+CPU = ExtractionConfig(device="cpu")
+
+needs_signals = pytest.mark.skipif(sys.platform == "win32", reason="needs signals")
+
+
+@pytest.fixture(autouse=True)
+def _small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_index, "SHARD_ROWS", 6)
+
+
+@pytest.fixture(scope="module")
+def expected(
+    digits: Path, zoo: Zoo, extract: Extract, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The store of one process. Tests must not change it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store_index, "SHARD_ROWS", 6)
+        store = tmp_path_factory.mktemp("expected") / "store"
+        done = extract(digits, zoo(*NAMES), store, device="cpu")
+    assert done.shards == SHARDS * len(NAMES)
+    return store
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where workers in trouble write what they do."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    monkeypatch.setenv(FOLDER, str(folder))
+    return folder
+
+
+def by(
+    engine: Engine, data: Path, zoo: list[Any], store: Path, **options: Any
+) -> tuple[FeatureStore, Any]:
+    return run_extraction(
+        ImageDomains(data),
+        zoo,
+        store,
+        options.pop("config", CPU),
+        engine=engine,
+        **options,
+    )
+
+
+def require_same_rows(store: FeatureStore, expected: Path) -> None:
+    """Compare features bit for bit, whatever shards they are in."""
+    other = FeatureStore(expected)
+    for model in store.models:
+        for domain in other.domains:
+            assert store.paths(domain) == other.paths(domain)
+            np.testing.assert_array_equal(
+                store.features(model, domain), other.features(model, domain)
+            )
+
+
+# --- several processes ------------------------------------------------------------------------
+
+
+def test_two_processes_are_one_process(
+    digits: Path, zoo: Zoo, expected: Path, tree: Tree, tmp_path: Path
+) -> None:
+    heard = Heard()
+    engine = Troubled("run")
+    store, done = by(engine, digits, zoo(*NAMES), tmp_path / "s", listener=heard)
+    assert tree(tmp_path / "s") == tree(expected)
+    assert (done.shards, done.failed) == (SHARDS * len(NAMES), {})
+    assert store.models == NAMES
+    assert store.milliseconds_per_image(NAMES[0]) is not None
+    assert heard.events[0] == ("start", "extraction", {"models": list(NAMES), "images": 45})
+    assert [event for event in heard.events if isinstance(event[0], int)][-1][:2] == (135, 135)
+    assert heard.events[-1] == ("end", "extraction", "done", None)
+    # Replies have names and checksums, no features.
+    sizes = [len(reply.result or b"") for reply in engine.replies]
+    assert max(sizes) < 200 + 150 * SHARDS * len(NAMES)
+    assert sum(sizes) < 300 * len(sizes) + 150 * SHARDS * len(NAMES)
+    # again: nothing to do
+    again = by(Processes(["cpu", "cpu"]), digits, zoo(*NAMES), tmp_path / "s")[1]
+    assert (again.shards, again.decoded) == (0, 0)
+    assert tree(tmp_path / "s") == tree(expected)
+
+
+@needs_signals
+def test_a_process_that_is_killed_midway_is_replaced(
+    digits: Path, zoo: Zoo, expected: Path, tree: Tree, folder: Path, tmp_path: Path
+) -> None:
+    _, done = by(Troubled("die_once"), digits, zoo(*NAMES), tmp_path / "s")
+    assert (folder / "first").exists()
+    assert done.failed == {}
+    assert tree(tmp_path / "s") == tree(expected)
+
+
+@needs_signals
+def test_only_the_model_that_kills_its_process_is_left_out(
+    digits: Path,
+    zoo: Zoo,
+    expected: Path,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(CULPRIT, "separable_random")
+    heard = Heard()
+    store, done = by(
+        Troubled("die_of_culprit"), digits, zoo(*NAMES[:2]), tmp_path / "s", listener=heard
+    )
+    reason = "the worker process for cpu was killed by SIGKILL (often for lack of memory)"
+    assert done.failed == {"separable_random": reason}
+    assert store.models == ("mlp_glyphs_augmented",)
+    require_same_rows(store, expected)
+    failures = [e[2] for e in heard.events if isinstance(e[0], int) and "failed" in e[2]]
+    assert failures == [{"model": "separable_random", "failed": reason}]
+
+
+# Two workers write a shard each, and then hang.
+HANG = """
+import sys
+from pathlib import Path
+from tests.features.dying import Troubled
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import run_extraction
+from oodzoo.store import index
+from oodzoo.zoo import load_zoo
+
+index.SHARD_ROWS = 6
+data, store, *names = sys.argv[1:]
+zoo = [spec for spec in load_zoo("demo") if spec.name in names]
+config = ExtractionConfig(device="cpu")
+try:
+    run_extraction(ImageDomains(data), zoo, Path(store), config, engine=Troubled("hang"))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@needs_signals
+@pytest.mark.parametrize("sent", ["SIGKILL", "SIGINT"])
+def test_the_parent_is_stopped_and_a_rerun_finishes(
+    digits: Path,
+    zoo: Zoo,
+    expected: Path,
+    tree: Tree,
+    folder: Path,
+    process: Process,
+    tmp_path: Path,
+    sent: str,
+) -> None:
+    store = tmp_path / "s"
+    parent = process(HANG, digits, store, *NAMES)
+    wait_until(lambda: len(list(folder.iterdir())) == 2)
+    children = [int(file.name) for file in folder.iterdir()]
+    parent.send_signal(getattr(signal, sent))
+    printed = parent.communicate(timeout=60)
+    assert printed == ("interrupted\n" if sent == "SIGINT" else "", "")
+    wait_until(lambda: all(map(has_ended, children)))
+    assert not read_manifest(store).models
+    assert not [path for path in store.rglob("*") if is_temporary(path.name)]
+    finished = {name: digest for name, digest in tree(store).items() if name.endswith(".npy")}
+    assert finished
+    assert tree(expected).items() >= finished.items()
+    records = [file for name in NAMES for file in record_files(store / "models" / name)]
+    _, done = by(Processes(["cpu", "cpu"]), digits, zoo(*NAMES), store)
+    assert done.shards == SHARDS * len(NAMES) - len(records)
+    assert tree(store) == tree(expected)
+
+
+def test_a_model_that_cannot_be_loaded_fails_as_in_one_process(
+    digits: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"broken")
+    broken = ModelSpec(name="broken", source="onnx/broken.onnx", folder=tmp_path)
+    one = extract(digits, [*zoo(NAMES[0]), broken], tmp_path / "one", device="cpu")
+    store, two = by(Processes(["cpu", "cpu"]), digits, [*zoo(NAMES[0]), broken], tmp_path / "two")
+    assert list(two.failed) == ["broken"]
+    assert two.failed == one.failed
+    assert store.models == (NAMES[0],)
+
+
+def test_bad_input_of_a_task_stops_the_extraction(data: Path, zoo: Zoo, tmp_path: Path) -> None:
+    bad = one_of(data, "marker/1")
+    spoil(bad)
+    config = ExtractionConfig(device="cpu", on_error="fail")
+    with pytest.raises(InputError, match=f"^cannot read '.*{bad.name}': "):
+        by(Processes(["cpu", "cpu"]), data, zoo(), tmp_path / "s", config=config)
+    store, _ = by(Processes(["cpu", "cpu"]), data, zoo(), tmp_path / "s")
+    assert list(store.skipped) == [bad.relative_to(data).as_posix()]
+    assert store.n_images == 44
+
+
+def test_a_warning_of_a_worker_is_repeated_once(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
+    import onnxruntime
+
+    if "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        pytest.skip("this ONNX Runtime finds CUDA")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        by(Processes(["cuda:0", "cuda:1"]), digits, zoo(NAMES[0]), tmp_path / "s")
+    (message,) = [str(each.message) for each in warned]
+    assert message.startswith(f"model {NAMES[0]!r} runs on the CPU: this onnxruntime has no CUDA")
+
+
+class Elsewhere(Processes):
+    """Its workers have another store under another path."""
+
+    def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
+        job = msgspec.json.decode(work.shared, type=Job)
+        other = shutil.copytree(job.store, f"{job.store}-elsewhere", dirs_exist_ok=True)
+        shared = msgspec.json.encode(msgspec.structs.replace(job, store=str(other)))
+        return super().run(replace(work, shared=shared), tasks)
+
+
+def test_workers_with_another_store_are_noticed(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"does not have it here; put the store on a disk that all machines share"
+    ):
+        by(Elsewhere(["cpu"]), digits, zoo(NAMES[0]), tmp_path / "s")
+    assert not read_manifest(tmp_path / "s").models
+
+
+def test_a_python_model_needs_this_process(
+    digits: Path, make_model: MakeModel, tmp_path: Path
+) -> None:
+    message = (
+        "model 'function' is a Python object, which the engine processes cannot send to other "
+        "processes; give its spec, or extract in this process"
+    )
+    with pytest.raises(InputError, match=f"^{message}$"):
+        by(Processes(["cpu", "cpu"]), digits, [make_model()], tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+# --- parts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_parts_in_any_order_are_the_whole(
+    digits: Path, zoo: Zoo, expected: Path, tree: Tree, tmp_path: Path, seed: int
+) -> None:
+    parts = [Part(number, 8) for number in range(1, 9)]
+    random.Random(seed).shuffle(parts)
+    written = []
+    for part in parts:
+        heard = Heard()
+        store, done = extract_part(
+            ImageDomains(digits), zoo(*NAMES), tmp_path / "s", CPU, part, listener=heard
+        )
+        written.append(done.shards)
+        assert done.outdated == []
+        ends = [event for event in heard.events if isinstance(event[0], int)]
+        assert ends[-1][:2] == (135, 135)
+    assert sum(written) == SHARDS * len(NAMES)
+    assert max(written) - min(written) <= 2
+    assert store is not None
+    assert store.models == NAMES
+    assert tree(tmp_path / "s") == tree(expected)
+
+
+def test_a_part_again_does_what_it_lacks(
+    digits: Path, zoo: Zoo, expected: Path, tree: Tree, tmp_path: Path
+) -> None:
+    def part(number: int) -> int:
+        arguments = (ImageDomains(digits), zoo(*NAMES), tmp_path / "s", CPU, Part(number, 3))
+        return extract_part(*arguments)[1].shards
+
+    assert [part(number) for number in (1, 2, 3)] == [9, 9, 9]
+    assert [part(number) for number in (1, 2, 3)] == [0, 0, 0]
+    model = tmp_path / "s/models" / NAMES[0]
+    for file in model.glob("00000-00004*"):
+        file.unlink()
+    assert [part(number) for number in (3, 1, 2)] == [0, 0, 1]
+    assert tree(tmp_path / "s") == tree(expected)
+
+
+def test_models_of_other_images_are_outdated_those_of_other_parts_are_not(
+    data: Path, zoo: Zoo, extract: Extract, tmp_path: Path
+) -> None:
+    extract(data, zoo(*NAMES), tmp_path / "s", device="cpu")
+    for number in range(3):
+        Image.new("RGB", (32, 32), (number, 0, 0)).save(data / f"paper/0/new{number}.png")
+    two = zoo(*NAMES[:2])
+    _, first = extract_part(ImageDomains(data), two, tmp_path / "s", CPU, Part(1, 2))
+    store, second = extract_part(ImageDomains(data), two, tmp_path / "s", CPU, Part(2, 2))
+    assert (first.outdated, second.outdated) == ([NAMES[2]], [])
+    assert store is not None
+    assert store.models == NAMES[:2]
+
+
+# --- samples ----------------------------------------------------------------------------------
+
+
+def nested(data: Path, *sizes: int) -> list[set[str]]:
+    """Nested samples of the images."""
+    images = sorted(str(digest) for digest in ImageDomains(data).digests)
+    random.Random(0).shuffle(images)
+    return [set(images[:size]) for size in sizes]
+
+
+def require_view(extractor: Extractor, models: list[str], images: set[str], expected: Path) -> None:
+    """The view has the rows of exactly these images, as the finished store has them."""
+    view, store = extractor.view(models, images), FeatureStore(expected)
+    assert view.models == tuple(sorted(models))
+    seen: set[str] = set()
+    for domain in view.domains:
+        rows = [row for row, image in enumerate(store.images(domain)) if image in images]
+        assert view.store.paths(domain) == [store.paths(domain)[row] for row in rows]
+        labels = [store.classes[store.labels(domain)[row]] for row in rows]
+        assert [view.classes[label] for label in view.labels(domain)] == labels
+        for model in models:
+            np.testing.assert_allclose(
+                view.store.features(model, domain),
+                store.features(model, domain)[rows],
+                rtol=1e-5,
+                atol=1e-6,
+            )
+        seen.update(view.store.images(domain))
+    assert seen == images
+
+
+def computed(store: Path) -> dict[str, int]:
+    """Number of rows of each model on disk."""
+    return {
+        model.name: sum(len(np.load(file)) for file in model.glob("*features*.npy"))
+        for model in sorted((store / "models").iterdir())
+    }
+
+
+@pytest.mark.parametrize("engine", [None, Processes(["cpu", "cpu"])], ids=["here", "processes"])
+def test_growing_samples(
+    digits: Path, zoo: Zoo, expected: Path, tmp_path: Path, engine: Engine | None
+) -> None:
+    few, more = nested(digits, 10, 25)
+    a, b, c = NAMES
+    store = tmp_path / "s"
+    with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU, engine=engine) as extractor:
+        assert extractor.models == list(NAMES)
+        extractor.extract(images=few)
+        assert computed(store) == {a: 10, b: 10, c: 10}
+        require_view(extractor, [a, b, c], few, expected)
+        extractor.extract([], few)
+        extractor.extract([a, b], more)
+        assert computed(store) == {a: 25, b: 25, c: 10}
+        require_view(extractor, [a, b], more, expected)
+        require_view(extractor, [a, c], few, expected)
+        assert not read_manifest(store).models
+        assert extractor.seconds_per_image.keys() == set(NAMES)
+        extractor.extract([a])
+        assert computed(store) == {a: 45, b: 25, c: 10}
+    opened = FeatureStore(store)
+    assert opened.models == (a,)
+    assert extractor.extraction.outdated == []
+    assert not check_store(store).damage
+    # A plain extraction uses what the other models have.
+    _, done = run_extraction(ImageDomains(digits), zoo(*NAMES), store, CPU)
+    assert computed(store) == {a: 45, b: 45, c: 45}
+    assert (done.timings[b].images, done.timings[c].images) == (20, 35)
+    assert FeatureStore(store).models == NAMES
+
+
+def test_samples_are_resumed(digits: Path, zoo: Zoo, expected: Path, tmp_path: Path) -> None:
+    few, more = nested(digits, 10, 25)
+    store = tmp_path / "s"
+
+    def rounds(stop: int) -> None:
+        with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU) as extractor:
+            for number, (models, images) in enumerate(
+                [(NAMES, few), (NAMES[:2], more), (NAMES[:1], None)]
+            ):
+                if number == stop:
+                    raise KeyboardInterrupt
+                extractor.extract(models, images)
+                if images is not None:
+                    require_view(extractor, list(models), images, expected)
+
+    for stop in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            rounds(stop)
+        assert not read_manifest(store).models
+    rounds(3)
+    assert computed(store) == dict(zip(NAMES, (45, 25, 10), strict=True))
+    assert FeatureStore(store).models == NAMES[:1]
+
+
+def test_samples_in_a_store_with_other_models(
+    digits: Path, zoo: Zoo, expected: Path, extract: Extract, tmp_path: Path
+) -> None:
+    few, more = nested(digits, 10, 25)
+    a, b, c = NAMES
+    store = tmp_path / "s"
+    extract(digits, zoo(a), store, device="cpu")
+    with Extractor(ImageDomains(digits), zoo(*NAMES), store, CPU) as extractor:
+        extractor.extract(images=few)
+        extractor.extract([a, b], more)
+        require_view(extractor, [a, b], more, expected)
+        assert computed(store) == {a: 45, b: 25, c: 10}
+        extractor.extract([a, b])
+        assert computed(store) == {a: 45, b: 45, c: 10}
+    assert FeatureStore(store).models == (a, b)
+
+
+# --- events and errors ------------------------------------------------------------------------
+
+
+def test_an_extraction_that_fails_ends_and_releases_the_store(
+    digits: Path, zoo: Zoo, tmp_path: Path
+) -> None:
+    heard = Heard()
+    with (
+        pytest.raises(ValueError, match="broken"),
+        Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU, listener=heard),
+    ):
+        raise ValueError("broken")
+    assert heard.events[-1] == ("end", "extraction", "failed", "broken")
+    assert not read_manifest(tmp_path / "s").models
+    run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
+
+
+def test_a_listener_can_refuse_the_start(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
+    class Refusing(Listener):
+        def start(self, stage: str, **facts: Any) -> None:
+            raise InputError("not today")
+
+    with (
+        pytest.raises(InputError, match="not today"),
+        Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU, listener=Refusing()),
+    ):
+        pass
+    run_extraction(ImageDomains(digits), zoo(), tmp_path / "s", CPU)
+
+
+def test_the_manifest_is_written_at_the_end(digits: Path, zoo: Zoo, tmp_path: Path) -> None:
+    with Extractor(ImageDomains(digits), zoo(), tmp_path / "s", CPU) as extractor:
+        extractor.extract(images=nested(digits, 45)[0])
+        assert not read_manifest(tmp_path / "s").models
+    assert FeatureStore(tmp_path / "s").n_images == 45
