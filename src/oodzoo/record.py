@@ -12,6 +12,7 @@ import msgspec
 from oodzoo._io import read_json, require_schema, structured, write_json
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
+from oodzoo.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
 from oodzoo.testbed.bed import TestBed
@@ -75,6 +76,8 @@ class ExtractionSummary:
         Images that could not be read, and why.
     store : str
         Fingerprint of the store.
+    dropped : dict of str to Dropped
+        Models that a race has dropped: when, and why.
     """
 
     models: tuple[str, ...]
@@ -83,6 +86,7 @@ class ExtractionSummary:
     images: int
     skipped: dict[str, str]
     store: str
+    dropped: dict[str, Dropped] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
         (["--limit", "8"], "a sample of 8 images is too small"),
         (["--limit", "-1"], "a sample of -1 images is too small"),
         (["--limit", "few"], "'--limit'"),
+        (["--budget", "soon"], "a budget is a duration above 0, such as 30m, 2h, 1h30m or 90s"),
         (["--root", "."], "only used with a table"),
         (["--store", "taken"], "a file where a folder is needed"),
         (["--store", "mine"], "is neither empty nor a feature store (it contains 'file')"),
@@ -219,3 +220,30 @@ def test_limit_keeps_groups_whole(run: Run, data: Path, three: Path, tmp_path: P
     store = FeatureStore(tmp_path / "s")
     groups = [group for domain in store.domains for group in store.groups(domain)]
     assert all(groups.count(group) == 3 for group in groups)
+
+
+def test_a_race_lists_what_it_drops(run: Run, tmp_path: Path) -> None:
+    data = draw_digits(tmp_path / "data", 12)
+    arguments = ("extract", data, "--zoo", "demo", "--store", tmp_path / "s", "--device", "cpu")
+    outcome = run(*arguments, "--race", "--json")
+    assert outcome.code == 0
+    document = outcome.document
+    dropped = document["race"]["dropped"]
+    assert dropped
+    assert not dropped.keys() & set(document["models"])
+    assert len(dropped) + len(document["models"]) == 19
+    for name, each in dropped.items():
+        line = f"dropped {name} in round {each['round']}, {each['images']} images: rank "
+        assert line in outcome.err
+    again = run(*arguments, "--budget", "10h", "--json")
+    assert (again.document["race"]["dropped"], len(again.document["models"])) == ({}, 19)
+
+
+@pytest.mark.parametrize("option", [["--race"], ["--budget", "1h"]])
+def test_a_part_of_a_race_is_refused(
+    run: Run, data: Path, three: Path, tmp_path: Path, option: list[str]
+) -> None:
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--shard", "1/2")
+    complaint = run(*arguments, *option, "--quiet", "--json").complaint
+    assert "--shard 1/2 does a part of the work, but a race compares all models" in complaint
+    assert not (tmp_path / "s").exists()

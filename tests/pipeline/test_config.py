@@ -18,6 +18,7 @@ from oodzoo.pipeline.config import RunConfig
         ({"protocol": "slow"}, "unknown protocol 'slow'; expected one of fast, domainbed"),
         ({"score": "zodo"}, "unknown score 'zodo'"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
+        ({"budget": "soon"}, "a budget is a duration above 0, such as 30m, .* got 'soon'"),
     ],
 )
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:
@@ -32,3 +33,9 @@ def test_moments_are_computed_with_numpy_unless_cuda_is_named(
     device: str, expected: str | None
 ) -> None:
     assert RunConfig(extraction=ExtractionConfig(device=device)).compute_device == expected
+
+
+def test_a_budget_is_for_a_race() -> None:
+    assert not RunConfig().is_race
+    assert RunConfig(race=True).is_race
+    assert RunConfig(budget="30m").is_race

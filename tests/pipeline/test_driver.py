@@ -381,3 +381,26 @@ def test_a_target_that_cannot_be_used_is_rejected_first(
     with pytest.raises(InputError, match="for the score 'unseen' only, got 'logme'"):
         oodzoo.run(digits, zoo, tmp_path / "run", target=digits.root / "paper", config=options)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_a_race_records_what_it_drops(digits: ImageDomains, tmp_path: Path) -> None:
+    specs, settings = load_zoo("demo"), {"race": True, "baselines": False}
+    run = oodzoo.run(digits, specs, tmp_path / "run", config=config(**settings))
+    assert run.extraction is not None
+    assert run.ranking is not None
+    dropped = run.extraction.dropped
+    assert dropped
+    assert sorted([*dropped, *run.extraction.models]) == sorted(spec.name for spec in specs)
+    assert {row.model for row in run.ranking.rows} == set(run.extraction.models)
+    recorded = read_run(tmp_path / "run")
+    assert recorded.extraction is not None
+    assert recorded.extraction.dropped == dropped
+    assert recorded.settings["race"] is True
+    oodzoo.run(digits, specs, tmp_path / "run", config=config(**settings))
+    assert reused(tmp_path / "run")["extraction"]
+    everything = oodzoo.run(
+        digits, specs, tmp_path / "run", config=config(budget="10h", baselines=False)
+    )
+    assert everything.extraction is not None
+    assert not reused(tmp_path / "run")["extraction"]
+    assert (everything.extraction.dropped, len(everything.extraction.models)) == ({}, 19)

@@ -11,23 +11,31 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
+from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
+    BudgetOption,
     DataArgument,
     DeviceOption,
     DtypeOption,
     EngineOption,
     LimitOption,
+    LogFileOption,
+    MLflowOption,
     NewStoreOption,
     PrecisionOption,
+    RaceOption,
     RootOption,
+    TensorBoardOption,
     UnlabelledOption,
     ZooOption,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.events import Listener
+from oodzoo.errors import InputError
+from oodzoo.events import Events, Listener
 
 if TYPE_CHECKING:
+    from oodzoo.racing import Dropped
     from oodzoo.record import ExtractionSummary
     from oodzoo.store.feature_store import FeatureStore
 
@@ -53,6 +61,8 @@ def extract(
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     unlabelled: UnlabelledOption = None,
+    race: RaceOption = False,
+    budget: BudgetOption = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
     shard: Annotated[
@@ -62,13 +72,24 @@ def extract(
             help="Do the I-th of N parts of the work; run all N, anywhere, in any order.",
         ),
     ] = None,
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.engine.choice import open_engine, parse_part
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
+    from oodzoo.racing import Race, parse_budget, run_race
 
+    seconds = None if budget is None else parse_budget(budget)
+    if shard is not None and (race or budget is not None):
+        raise InputError(
+            f"--shard {shard} does a part of the work, but a race compares all models; leave out "
+            "one of them"
+        )
+    part = None if shard is None else parse_part(shard)
     config = ExtractionConfig(
         device,
         _batch_size(batch_size),
@@ -76,32 +97,48 @@ def extract(
         dtype,
         on_error,  # type: ignore[arg-type]
     )
+    others = listeners(log_file, mlflow, tensorboard)
     dataset = ImageDomains(source, root=root)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])
     for issue in dataset.leaks(targets):
         terminal.warn(issue.message)
-    part = None if shard is None else parse_part(shard)
     with (
         open_engine(engine, address=address, device=device, part=part) as opened_engine,
         extraction_progress(terminal) as bars,
     ):
+        listening = [bars, *others]
         opened: FeatureStore | None
+        raced: Race | None = None
         if part is not None:
             opened, done = extract_part(
-                dataset, zoo, store, config, part, listener=bars, unlabelled=targets
+                dataset, zoo, store, config, part, listener=listening, unlabelled=targets
             )
+        elif race or seconds is not None:
+            raced = run_race(
+                dataset,
+                zoo,
+                store,
+                config,
+                budget=seconds,
+                seed=seed,
+                listener=listening,
+                unlabelled=targets,
+                engine=opened_engine,
+            )
+            opened, done = raced.store, raced.extraction
         else:
             opened, done = run_extraction(
                 dataset,
                 zoo,
                 store,
                 config,
-                listener=bars,
+                listener=listening,
                 unlabelled=targets,
                 engine=opened_engine,
             )
+    Events(others).artifact("extraction", store)
     skipped = {**({} if opened is None else opened.skipped), **done.unreadable}
     for message in [*skipped_lines(skipped), *done.warnings()]:
         terminal.warn(message)
@@ -110,6 +147,8 @@ def extract(
             f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
             f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
         )
+    if raced is not None:
+        show_dropped(terminal, raced.dropped)
     if part is not None:
         terminal.say(f"Shard {part} is done: {count(done.shards, 'file')} of features written.")
     if opened is None:
@@ -132,6 +171,7 @@ def extract(
             "decoded": done.decoded,
             "shards_written": done.shards,
             "bottleneck": done.bottleneck,
+            **({} if raced is None else {"race": raced.to_dict()}),
         }
     )
 
@@ -142,10 +182,17 @@ def skipped_lines(images: dict[str, str]) -> list[str]:
 
 
 def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
-    """Warn of images and models that were skipped."""
+    """Warn of images and models that were skipped, and list the models that a race has dropped."""
     failed = [f"model {name!r} is left out: {reason}" for name, reason in done.failed.items()]
     for message in [*skipped_lines(done.skipped), *failed]:
         terminal.warn(message)
+    show_dropped(terminal, done.dropped)
+
+
+def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
+    """List the models that a race has dropped."""
+    for name, dropped in models.items():
+        terminal.say(f"dropped {name} in {dropped}")
 
 
 @contextmanager

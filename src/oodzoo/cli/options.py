@@ -132,6 +132,20 @@ TensorBoardOption = Annotated[
     typer.Option("--tensorboard", metavar="DIR", help="Write event files for TensorBoard."),
 ]
 
+RaceOption = Annotated[
+    bool,
+    typer.Option(
+        "--race", help="Drop models early, after a look at a sample: about 35 % of the time."
+    ),
+]
+
+BudgetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DURATION", help="Race within this time for the extraction, such as 30m or 1h30m."
+    ),
+]
+
 
 def compute_device(device: str) -> str | None:
     """The device of :func:`oodzoo.backend.backend`: None, which is NumPy, for cpu."""

@@ -21,6 +21,7 @@ from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
+    BudgetOption,
     DataArgument,
     DeviceOption,
     EngineOption,
@@ -30,6 +31,7 @@ from oodzoo.cli.options import (
     MLflowOption,
     PrecisionOption,
     ProtocolOption,
+    RaceOption,
     RootOption,
     ScoreOption,
     TensorBoardOption,
@@ -77,6 +79,8 @@ def run(
     engine: EngineOption = "local",
     address: AddressOption = None,
     precision: PrecisionOption = "float32",
+    race: RaceOption = False,
+    budget: BudgetOption = None,
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     log_file: LogFileOption = None,
@@ -104,6 +108,8 @@ def run(
         engine=engine,
         address=address,
         extraction=ExtractionConfig(device=device, precision=precision),
+        race=race,
+        budget=budget,
     )
     dataset = ImageDomains(source, root=root)
     if limit is not None:

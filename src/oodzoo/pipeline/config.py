@@ -10,6 +10,7 @@ from oodzoo.combination.pool import Limits
 from oodzoo.engine.choice import array_device
 from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
+from oodzoo.racing.budget import parse_budget
 from oodzoo.ranking.ranker import require_score
 
 
@@ -25,6 +26,10 @@ class RunConfig:
         Where models run, heads are trained and test domains are judged.
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
+    race : bool
+        Drop models early, see :func:`oodzoo.racing.race`.
+    budget : float or str, optional
+        Time for the extraction, in seconds or as "30m"; implies `race`.
     """
 
     top_k: int | Sequence[int] | Literal["auto"] = 3
@@ -37,6 +42,8 @@ class RunConfig:
     engine: str = "local"
     address: str | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
+    race: bool = False
+    budget: float | str | None = None
 
     def __post_init__(self) -> None:
         parse_top_k(self.top_k)
@@ -44,6 +51,13 @@ class RunConfig:
         require_score(self.score)
         require_seed(self.seed)
         Limits(self.max_models, self.max_ms)
+        if self.budget is not None:
+            parse_budget(self.budget)
+
+    @property
+    def is_race(self) -> bool:
+        """Whether models are dropped early."""
+        return self.race or self.budget is not None
 
     @property
     def compute_device(self) -> str | None:

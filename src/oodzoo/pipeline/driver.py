@@ -35,6 +35,7 @@ from oodzoo.pipeline.config import RunConfig
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
+from oodzoo.racing import Dropped, parse_budget, run_race
 from oodzoo.ranking.ranker import rank
 from oodzoo.record import (
     DataSummary,
@@ -274,9 +275,14 @@ def _extract(
     opened: list[FeatureStore] = []
 
     def compute(listener: Listener) -> ExtractionSummary:
-        store, done = run_extraction(
-            dataset, zoo, path, options, listener=listener, unlabelled=unlabelled, engine=engine
-        )
+        where: dict[str, Any] = {"listener": listener, "unlabelled": unlabelled, "engine": engine}
+        dropped: dict[str, Dropped] = {}
+        if config.is_race:
+            budget = None if config.budget is None else parse_budget(config.budget)
+            race = run_race(dataset, zoo, path, options, budget=budget, seed=config.seed, **where)
+            store, done, dropped = race.store, race.extraction, race.dropped
+        else:
+            store, done = run_extraction(dataset, zoo, path, options, **where)
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)
         return ExtractionSummary(
@@ -286,6 +292,7 @@ def _extract(
             images=store.n_images,
             skipped={**store.skipped, **done.unreadable},
             store=store.fingerprint,
+            dropped=dropped,
         )
 
     def valid(summary: ExtractionSummary) -> bool:
@@ -305,6 +312,7 @@ def _extract(
         [_identity(spec) for spec in zoo],
         {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
         *([part.name, part.paths, part.digests] for part in unlabelled),
+        *([["race", config.budget, config.seed]] if config.is_race else []),
     ]
     summary = stages.stage("extraction", inputs, compute, valid=valid, artifact=path)
     return opened[-1], summary.models

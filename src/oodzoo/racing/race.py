@@ -62,6 +62,13 @@ class Dropped:
     expected_accuracy: float
     reason: str
 
+    def __str__(self) -> str:
+        ends = "" if self.rank_interval is None else " ({} to {})".format(*self.rank_interval)
+        return (
+            f"round {self.round}, {count(self.images, 'image')}: rank {self.rank}{ends}, expected "
+            f"accuracy {self.expected_accuracy:.1f} %; {self.reason}"
+        )
+
 
 @dataclass(frozen=True)
 class Race:
