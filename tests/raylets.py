@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -39,18 +40,18 @@ class Node:
         environment: dict[str, str],
         *,
         python: Path | str = sys.executable,
-        hidden: Sequence[Path] = (),
+        mounts: Mapping[Path, Path] = MappingProxyType({}),
     ) -> None:
         # Sockets are in it, so its name must be short.
         self.folder = tempfile.mkdtemp(prefix="oz", dir="/tmp")
         start = [os.fspath(python), "-c", _START, "start", *arguments, "--num-cpus", "1"]
         start += ["--temp-dir", self.folder, "--object-store-memory", "80000000"]
         start += ["--disable-usage-stats"]
-        if hidden:
-            # An empty file system over each folder, in a mount namespace of this node.
-            mounts = "".join('mount -t tmpfs tmpfs "$1" && shift && ' for _ in hidden)
-            shell = ["unshare", "--mount", "sh", "-c", mounts + 'exec "$@"', "sh"]
-            start = [*shell, *map(os.fspath, hidden), *start]
+        if mounts:
+            # In a mount namespace of this node.
+            each = "".join('mount --bind "$1" "$2" && shift 2 && ' for _ in mounts)
+            pairs = [os.fspath(path) for seen, other in mounts.items() for path in (other, seen)]
+            start = ["unshare", "--mount", "sh", "-c", each + 'exec "$@"', "sh", *pairs, *start]
         self._log = Path(self.folder, "start.log")
         with self._log.open("wb") as log:
             starting = subprocess.Popen(
@@ -135,11 +136,16 @@ class Cluster:
         ports = ["--dashboard-port", str(dashboard), "--node-ip-address", "127.0.0.1"]
         self.head = self._add(Node([*head.split(), *ports], self.environment))
 
-    def join(self, *, python: Path | str = sys.executable, hidden: Sequence[Path] = ()) -> Node:
-        """Start another node; some folders may be empty there."""
+    def join(
+        self,
+        *,
+        python: Path | str = sys.executable,
+        mounts: Mapping[Path, Path] = MappingProxyType({}),
+    ) -> Node:
+        """Start another node, which may see other folders in the place of some."""
         address = f"127.0.0.{len(self.nodes) + 1}"
         arguments = ["--address", self.address, "--node-ip-address", address]
-        return self._add(Node(arguments, self.environment, python=python, hidden=hidden))
+        return self._add(Node(arguments, self.environment, python=python, mounts=mounts))
 
     def end(self) -> None:
         """Kill all nodes."""
