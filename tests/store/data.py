@@ -95,6 +95,7 @@ def compute(
     available: Collection[str] | None = None,
     undecodable: Collection[str] = (),
     again: Collection[str] = (),
+    only: bool = False,
 ) -> int:
     """Compute the missing shards of models, as an extraction does; return their number.
 
@@ -102,7 +103,7 @@ def compute(
     """
     given = set(writer.table.images()) if available is None else set(available)
     written = 0
-    for planned in writer.plan(models, given, again):
+    for planned in writer.plan(models, given, again, only=only):
         for model in planned.models:
             absent = {
                 at: "cannot be decoded" if identity in given else None

@@ -274,6 +274,38 @@ def test_domains_may_have_any_name(
     assert inside == {".lock", "manifest.json", "images", "samples", "models"}
 
 
+# --- before an extraction has finished -------------------------------------------------------
+
+
+def test_some_samples_of_models_that_are_not_finished(tmp_path: Path) -> None:
+    few = {image(name) for name in "acf"}
+    with writing(tmp_path) as writer:
+        writer.set_table(letters(day="abcde", night="fghi"))
+        for name in ("m1", "m2"):
+            writer.add_model(name, record())
+        compute(writer, "m1", "m2", available=few, undecodable=[image("c")], only=True)
+        compute(writer, "m2", available={*few, image("d")}, only=True)
+        names = ["m1", "m2"]
+        unreadable = {name: writer.coverage(name).unreadable for name in names}
+        store = FeatureStore.partial(
+            tmp_path,
+            {name: writer.record(name).stored(name, "", unreadable[name]) for name in names},
+            writer.table.only(few),
+            writer.index,
+            {name: list(writer.records(name).values()) for name in names},
+        )
+    assert (store.models, store.domains, store.n_images) == (("m1", "m2"), ("day", "night"), 2)
+    assert store.paths("day") == ["day/a.png"]
+    assert list(store.skipped) == ["day/c.png"]
+    for model in store.models:
+        for domain, name in {"day": "a", "night": "f"}.items():
+            np.testing.assert_array_equal(
+                store.features(model, domain), values(model, [image(name)])
+            )
+    with pytest.raises(InputError, match="has no finished model yet"):
+        FeatureStore(tmp_path)
+
+
 # --- unlabelled domains ----------------------------------------------------------------------
 
 

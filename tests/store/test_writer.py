@@ -372,6 +372,67 @@ def test_an_image_that_is_not_there_is_not_planned(small: Path) -> None:
         assert [shard.images for shard in writer.plan(["m1"], [image("j")])] == [[image("j")]]
 
 
+def test_a_sample_is_planned_in_shards_without_other_images(small: Path) -> None:
+    few = {image(name) for name in "abf"}
+    with writing(small) as writer:
+        writer.add_model("m3", record())
+        assert writer.plan(["m1"], few, only=True) == []
+        plan = writer.plan(["m1", "m3"], few, only=True)
+        assert [(shard.images, shard.models) for shard in plan] == [
+            ([image("a"), image("b")], ["m3"]),
+            ([image("f")], ["m3"]),
+        ]
+        compute(writer, "m3", available=few, only=True)
+        assert set(writer.coverage("m3").rows) == few
+        # The rest has shards of its own, too.
+        rest = writer.plan(["m1", "m3"], set(writer.table.images()), only=True)
+        assert [shard.images for shard in rest] == [
+            [image(name) for name in "cde"],
+            [image(name) for name in "ghi"],
+        ]
+        compute(writer, "m3", only=True)
+        writer.finish()
+    assert require_right(small).models == ("m1", "m2", "m3")
+
+
+def test_models_that_have_different_images_of_a_sample(tmp_path: Path) -> None:
+    """One shard for both would have an image that one of them has."""
+    with writing(tmp_path) as writer:
+        writer.set_table(letters(day="abcdef"))
+        writer.add_images()
+        for name, letters_of in {"m1": "ab", "m2": "bc"}.items():
+            writer.add_model(name, record())
+            compute(writer, name, available={image(letter) for letter in letters_of}, only=True)
+        everything = set(writer.table.images())
+        plan = writer.plan(["m1", "m2"], everything, only=True)
+        for name, letters_of in {"m1": "cdef", "m2": "adef"}.items():
+            planned = [i for shard in plan if name in shard.models for i in shard.images]
+            assert sorted(planned) == sorted(image(letter) for letter in letters_of)
+        compute(writer, "m1", "m2", only=True)
+        writer.finish()
+    assert require_right(tmp_path).models == ("m1", "m2")
+
+
+def test_models_of_other_processes_are_finished_by_this_one(tmp_path: Path) -> None:
+    with writing(tmp_path) as driver:
+        driver.set_table(letters(day="ab"))
+        driver.add_images()
+        with writing(tmp_path) as worker:
+            assert not driver.is_registered("m1")
+            worker.add_model("m1", record())
+            assert driver.is_registered("m1")
+            worker.set_table(driver.table)
+            compute(worker, "m1")
+        driver.finish()  # the first manifest has every model
+        assert list(driver.manifest.models) == ["m1"]
+        (tmp_path / "models/m1/00000-00000.json").unlink()
+        driver.finish()  # it is of another writer, whose word is taken
+        assert list(driver.manifest.models) == ["m1"]
+        driver.adopt(["m1"])
+        driver.finish()
+        assert not driver.manifest.models
+
+
 def test_an_unreadable_image_is_retried_only_on_request(tmp_path: Path) -> None:
     fill(tmp_path, letters(day="abc"), "m1", "m2", undecodable=[image("b")])
     with writing(tmp_path) as writer:
