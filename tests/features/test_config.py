@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,11 +22,29 @@ from oodzoo.features.config import Extraction, ExtractionConfig
         ({"batch_size": 0}, "batch_size must be an integer of at least 1, got 0"),
         ({"batch_size": "8"}, "batch_size must be an integer of at least 1, got '8'"),
         ({"device": "gpu"}, "unknown device 'gpu'"),
+        ({"device": "cuda:0,tpu"}, "unknown device 'tpu'"),
+        ({"device": "cpu,"}, "unknown device ''"),
     ],
 )
 def test_unknown_options(options: dict[str, Any], complaint: str) -> None:
     with pytest.raises(InputError, match=complaint):
         ExtractionConfig(**options)
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ExtractionConfig("cpu, cpu").device == "cpu,cpu"
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 2))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert ExtractionConfig("all").device == "cuda:0,cuda:1"
+    with pytest.raises(InputError, match="device 'cuda:2' is not available: found 2 CUDA devices"):
+        ExtractionConfig("cuda:0,cuda:2")
+
+
+def test_one_gpu_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model can be loaded on it: "all" is no device."""
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: 1))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert ExtractionConfig("all").device == "cuda:0"
 
 
 def test_the_bottleneck_is_the_longer_step() -> None:

@@ -11,6 +11,7 @@ from oodzoo.zoo.device import (
     available_memory,
     default_batch_size,
     require_device,
+    require_present,
     resolve_device,
 )
 
@@ -70,3 +71,29 @@ def test_batches_are_larger_on_an_accelerator() -> None:
 
 def test_available_memory_is_plausible() -> None:
     assert 1 << 20 < available_memory() < 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("gpus", "providers", "missing"),
+    [
+        (2, [], ["cuda:2"]),
+        (2, ["CUDAExecutionProvider"], ["cuda:2"]),
+        (0, [], ["cuda", "cuda:0", "cuda:2"]),
+        (0, ["CUDAExecutionProvider"], []),  # it does not count its devices
+        (None, ["CUDAExecutionProvider"], []),
+        (None, [], ["cuda", "cuda:0", "cuda:2"]),
+    ],
+)
+def test_devices_that_are_not_there(
+    monkeypatch: pytest.MonkeyPatch, gpus: int | None, providers: list[str], missing: list[str]
+) -> None:
+    torch = SimpleNamespace(cuda=SimpleNamespace(device_count=lambda: gpus))
+    monkeypatch.setitem(sys.modules, "torch", None if gpus is None else torch)
+    onnxruntime = SimpleNamespace(get_available_providers=lambda: providers)
+    monkeypatch.setitem(sys.modules, "onnxruntime", onnxruntime)
+    for device in ("auto", "cpu", "mps", "cuda", "cuda:0", "cuda:2"):
+        if device not in missing:
+            require_present(device)
+            continue
+        with pytest.raises(InputError, match=f"device '{device}' is not available: found "):
+            require_present(device)

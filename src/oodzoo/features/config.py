@@ -101,8 +101,8 @@ class ExtractionConfig:
         devices = parse_devices(self.device)
         for device in devices:
             require_device(device)
-            if len(devices) > 1:
-                require_present(device)
+        for device in devices if len(devices) > 1 else ():
+            require_present(device)
         object.__setattr__(self, "device", ",".join(devices))  # of "all"
         if self.batch_size is not None and (
             not isinstance(self.batch_size, int) or self.batch_size < 1
