@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -64,6 +66,19 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
         (["--limit", "few"], "'--limit'"),
         (["--budget", "soon"], "a budget is a duration above 0, such as 30m, 2h, 1h30m or 90s"),
         (["--root", "."], "only used with a table"),
+        (["--shard", "9/8"], "the shard '9/8' does not exist: I/N counts from 1/8 to 8/8"),
+        (["--shard", "0/8"], "the shard '0/8' does not exist: I/N counts from 1/8 to 8/8"),
+        (["--shard", "1/0"], "the shard '1/0' does not exist: I/N counts from 1/1 to 1/1"),
+        (["--shard", "x"], "the shard must be I/N, such as 3/8, got 'x'"),
+        (["--shard", "3"], "the shard must be I/N, such as 3/8, got '3'"),
+        (["--shard", "-1/8"], "the shard must be I/N, such as 3/8, got '-1/8'"),
+        (["--shard", "1/2", "--engine", "ray"], "shard 1/2 and the engine ray both spread"),
+        (["--shard", "1/2", "--device", "cpu,cpu"], "shard 1/2 and the devices cpu,cpu both"),
+        (["--device", "cuda:0,tpu"], "unknown device 'tpu'; expected one of auto, cpu, cuda"),
+        (["--device", "cpu,cuda:99"], "device 'cuda:99' is not available: found "),
+        (["--engine", "dask"], "unknown engine 'dask'; expected one of local, ray"),
+        (["--address", "host:6379"], "'host:6379' is of a Ray cluster; add the engine ray"),
+        (["--log-file", "nowhere/log"], "cannot write '"),
         (["--store", "taken"], "a file where a folder is needed"),
         (["--store", "mine"], "is neither empty nor a feature store (it contains 'file')"),
     ],
@@ -81,9 +96,40 @@ def test_bad_options_of_extract_are_one_line(
     (tmp_path / "taken").touch()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/file").touch()
-    options = {"--zoo": str(three), "--store": "s"} | {change[0]: change[1]}
+    changed = dict(zip(change[::2], change[1::2], strict=True))
+    options = {"--zoo": str(three), "--store": "s"} | changed
     arguments = [part for option in options.items() for part in option]
     assert complaint in run("extract", data, *arguments, "--quiet", "--json").complaint
+    assert not (tmp_path / "s").exists()
+
+
+def test_all_gpus_where_there_are_none(
+    run: Run, data: Path, three: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--device", "all")
+    complaint = run(*arguments, "--quiet").complaint
+    assert "the device is 'all', but PyTorch finds no GPU here; use cpu or auto" in complaint
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
+def test_a_log_file(run: Run, data: Path, three: Path, tmp_path: Path, device: str) -> None:
+    log = tmp_path / "log.jsonl"
+    arguments = ("extract", data, "--zoo", three, "--store", tmp_path / "s", "--device", device)
+    assert run(*arguments, "--log-file", log, "--quiet").code == 0
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert {line["stage"] for line in lines} == {"extraction"}
+    start, *rest, end, artifact = lines
+    assert (start["event"], start["images"]) == ("start", 45)
+    assert [line["model"] for line in rest if "failed" in line] == ["broken"]
+    metrics = {line["name"] for line in rest if line["event"] == "metric"}
+    assert metrics == {
+        "mlp_glyphs_augmented/milliseconds_per_image",
+        "separable_shapes/milliseconds_per_image",
+    }
+    assert (end["event"], end["status"]) == ("end", "done")
+    assert (artifact["event"], artifact["path"]) == ("artifact", str(tmp_path / "s"))
 
 
 def test_on_error_fail_is_one_line(
