@@ -190,19 +190,6 @@ def test_bad_budgets_leave_nothing_behind(
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("kept", "got"), [("chalk/*", "1 domain and 3 classes"), ("*/1", "3 domains and 1 class")]
-)
-def test_what_cannot_be_ranked_cannot_race(
-    images: Path, tmp_path: Path, kept: str, got: str
-) -> None:
-    for folder in images.glob(kept):
-        shutil.copytree(folder, tmp_path / "data" / folder.relative_to(images))
-    with pytest.raises(InputError, match=f"to rank models by, got {got}; extract without a race"):
-        race(tmp_path / "data", some_models(), tmp_path / "store")
-    assert not (tmp_path / "store").exists()
-
-
 def test_a_model_that_fails_is_left_out_and_the_others_race(images: Path, tmp_path: Path) -> None:
     zoo = some_models()
     broken = tmp_path / "broken.onnx"

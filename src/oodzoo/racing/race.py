@@ -188,12 +188,6 @@ def run_race(
 ) -> Race:
     """Race like :func:`race`, with the objects that it opens."""
     started = time.perf_counter()
-    if len(dataset.domains) < 2 or len(dataset.classes) < 2:
-        raise InputError(
-            "a race needs at least two domains and two classes to rank models by, got "
-            f"{count(len(dataset.domains), 'domain')} and "
-            f"{count(len(dataset.classes), 'class', 'classes')}; extract without a race"
-        )
     with Extractor(
         dataset, zoo, path, config, listener=listener, unlabelled=unlabelled, engine=engine
     ) as extractor:
