@@ -19,6 +19,7 @@ from oodzoo.report.data import data_section
 from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
 from oodzoo.report.provenance import provenance_section
+from oodzoo.report.race import race_section
 from oodzoo.report.ranking import ranking_section
 from oodzoo.report.scores import scores_section
 from oodzoo.report.selection import selection_section
@@ -100,6 +101,8 @@ def _sections(run: Run, root: Path | None) -> list[Section]:
         sections.append(domains_section(run.ranking))
     if run.testbed and run.testbed.scores:
         sections.append(scores_section(run.testbed))
+    if run.extraction and run.extraction.dropped:
+        sections.append(race_section(run.extraction.dropped))
     if run.data:
         sections.append(data_section(run.data, root))
     sections.append(provenance_section(run))
