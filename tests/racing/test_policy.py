@@ -177,6 +177,7 @@ def test_every_round_keeps_or_drops_each_model_and_grows(
             assert references <= set(decision.kept) or time > policy.budget - played.planned
         assert len(decision.kept) >= min(policy.least, len(models))
         assert decision.images in (2 * images, n_images)
+        assert decision.images <= n_images
         models, images = list(decision.kept), decision.images
     assert images == n_images
 
