@@ -39,12 +39,13 @@ class Node:
         arguments: Sequence[str],
         environment: dict[str, str],
         *,
+        cpus: int = 1,
         python: Path | str = sys.executable,
         mounts: Mapping[Path, Path] = MappingProxyType({}),
     ) -> None:
         # Sockets are in it, so its name must be short.
         self.folder = tempfile.mkdtemp(prefix="oz", dir="/tmp")
-        start = [os.fspath(python), "-c", _START, "start", *arguments, "--num-cpus", "1"]
+        start = [os.fspath(python), "-c", _START, "start", *arguments, "--num-cpus", str(cpus)]
         start += ["--temp-dir", self.folder, "--object-store-memory", "80000000"]
         start += ["--disable-usage-stats"]
         if mounts:
@@ -121,7 +122,7 @@ class Cluster:
         What a driver needs: the token of the cluster, among other things.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, cpus: int = 1) -> None:
         self.environment = os.environ | {
             "OMP_NUM_THREADS": "1",
             "RAY_AUTH_MODE": "token",  # nobody else on this machine can connect by accident
@@ -134,7 +135,7 @@ class Cluster:
         self.nodes: list[Node] = []
         head = f"--head --port {port} --ray-client-server-port {client} --include-dashboard false"
         ports = ["--dashboard-port", str(dashboard), "--node-ip-address", "127.0.0.1"]
-        self.head = self._add(Node([*head.split(), *ports], self.environment))
+        self.head = self._add(Node([*head.split(), *ports], self.environment, cpus=cpus))
 
     def join(
         self,
@@ -158,9 +159,9 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(cpus: int = 1) -> Iterator[Cluster]:
     """Start a cluster with a head node; nothing of it is left in the end."""
-    started = Cluster()
+    started = Cluster(cpus)
     try:
         yield started
     finally:

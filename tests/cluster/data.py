@@ -50,12 +50,12 @@ def write_zoo(folder: Path, models: list[str]) -> Path:
     return zoo
 
 
-def crashing_model(path: Path) -> None:
+def write_crashing_model(path: Path) -> None:
     """Write a valid ONNX file with functions nested so deep that onnxruntime overflows its stack.
 
     The process that opens it is killed by a segmentation fault.
     """
-    depth = 20_000
+    depth = 10_000
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
     functions = [
         helper.make_function(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +12,13 @@ from pathlib import Path
 import pytest
 from tests.cluster.conftest import SECONDS, Command, program, ray_options
 from tests.cluster.data import (
-    crashing_model,
     nothing_but_timings_differs,
     shards,
+    write_crashing_model,
     write_zoo,
 )
-from tests.raylets import Cluster, Node
+from tests.fixtures import draw_digits
+from tests.raylets import Cluster, Node, cluster
 
 from oodzoo.demo import write_digits
 
@@ -85,28 +88,89 @@ def test_a_driver_killed_midway_resumes(
     nothing_but_timings_differs(alone, store)
 
 
+def test_all_nodes_lost(images: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    with cluster(cpus=0) as head:
+        node = head.join()
+        running = _start(images, store, head)
+        _wait_for_some(store, running)
+        node.kill()
+        _, err = running.communicate(timeout=SECONDS)
+    assert running.returncode == 2
+    lost = "the Ray cluster has lost all machines that run tasks; what they finished is kept"
+    assert err.splitlines()[2:] == [f"oodzoo: {lost}: start machines again and rerun"]
+
+
+def test_an_interrupted_driver_leaves_no_worker(
+    images: Path, tmp_path: Path, join: Join, head: Cluster
+) -> None:
+    node = join()
+    running = _start(images, tmp_path / "store", head)
+    _wait_for_some(tmp_path / "store", running)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=SECONDS)
+    assert (running.returncode, out) == (130, "")
+    kept = "interrupted; finished features are kept, rerun the command to resume"
+    assert err.splitlines()[2:] == [f"oodzoo: {kept}"]
+    _wait_until_idle(head.head, node)
+
+
+def test_a_connection_of_the_program_is_kept(tmp_path: Path, head: Cluster) -> None:
+    """A program that has connected to a cluster goes on with it after an extraction."""
+    code = """
+import ray, sys, oodzoo
+ray.init(sys.argv[1], log_to_driver=False, logging_level="ERROR")
+store = oodzoo.extract(sys.argv[2], sys.argv[3], sys.argv[4], engine="ray")
+assert ray.get(ray.remote(lambda: 7).remote()) == 7
+print(len(store.models))
+"""
+    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes"])
+    digits = draw_digits(tmp_path / "digits", 4)
+    done = subprocess.run(
+        [sys.executable, "-c", code, head.address, digits, zoo, tmp_path / "store"],
+        capture_output=True,
+        text=True,
+        env=head.environment,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr
+
+
+def test_without_an_address_a_cluster_is_started_here(
+    tmp_path: Path, head: Cluster, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(head.environment, "HOME", str(tmp_path))  # for the token of the cluster
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN"):
+        monkeypatch.delitem(head.environment, name)
+    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes"])
+    digits = draw_digits(tmp_path / "digits", 4)
+    arguments = ["extract", digits, "--zoo", zoo, "--store", tmp_path / "store", "--quiet"]
+    done = command(*arguments, "--engine", "ray", ray=False)
+    assert done == (0, f"1 model, 36 images, 3 domains in {tmp_path / 'store'}\n", "")
+
+
 def test_models_that_fail_are_reported_and_the_others_finish(
-    images: Path, tmp_path: Path, join: Join, command: Command
+    tmp_path: Path, join: Join, command: Command
 ) -> None:
     join()
     zoo = write_zoo(tmp_path / "zoo", ["separable_shapes", "mlp_glyphs_augmented"])
-    crashing_model(tmp_path / "zoo" / "crashing.onnx")
+    write_crashing_model(tmp_path / "zoo" / "crashing.onnx")
     (tmp_path / "zoo" / "broken.onnx").write_bytes(b"not a model")
     with zoo.open("a") as file:
         for name in ("crashing", "broken"):
-            file.write(f'\n[[model]]\nname = "{name}"\nsource = "onnx/{name}.onnx"\n')
-            file.write("input_size = 32\nmean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n")
-    store = tmp_path / "store"
-    done = command("extract", images, "--zoo", zoo, "--store", store, "--limit", "60", "--json")
+            file.write(f'[[model]]\nname = "{name}"\nsource = "onnx/{name}.onnx"\n')
+    digits = draw_digits(tmp_path / "digits", 4)
+    done = command("extract", digits, "--zoo", zoo, "--store", tmp_path / "store", "--json")
     assert done.code == 0, done.err
-    assert done.document["models"] == ["separable_shapes", "mlp_glyphs_augmented"]
+    assert set(done.document["models"]) == {"separable_shapes", "mlp_glyphs_augmented"}
     failed = done.document["failed"]
     assert failed.keys() == {"crashing", "broken"}
     assert failed["crashing"].startswith("its worker died 3 times (The worker died")
     assert "onnxruntime cannot open" in failed["broken"]
     assert "(on the machine " in failed["broken"]
     for name, reason in failed.items():
-        assert f"oodzoo: warning: model {name!r} failed, skipped: {reason}" in done.err
+        assert f"model {name!r} failed, skipped: {reason}" in done.err
 
 
 def _start(images: Path, store: Path, head: Cluster) -> subprocess.Popen[str]:

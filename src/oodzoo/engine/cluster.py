@@ -21,7 +21,7 @@ from oodzoo._text import one_line
 from oodzoo.engine.task import ATTEMPTS, Reply, Work, Worker
 from oodzoo.errors import InputError
 
-ANSWER_SECONDS = 25
+ANSWER_SECONDS = 20
 """How long to wait for a cluster to answer."""
 
 _WAIT_SECONDS = 30
@@ -141,7 +141,7 @@ class RayCluster:
                 if not ready and not self._nodes():
                     raise InputError(
                         "the Ray cluster has lost all machines that run tasks; what they finished "
-                        "is kept: start the machines again and rerun the command"
+                        "is kept: start machines again and rerun"
                     )
                 for reference in ready:
                     yield waiting.pop(reference), self._reply(reference)

@@ -1,0 +1,74 @@
+"""The engine ray in short; `make cluster` has the rest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.cluster.data import nothing_but_timings_differs, write_zoo
+from tests.conftest import Run
+from tests.raylets import cluster, free_ports, needs_ray
+
+from oodzoo.engine.cluster import RayCluster
+from oodzoo.errors import InputError, MissingPackageError
+
+
+@needs_ray
+def test_features_are_those_of_one_process(digits: Path, tmp_path: Path) -> None:
+    zoo = write_zoo(tmp_path / "zoo", ["separable_shapes", "mlp_glyphs_augmented"])
+    extract = [sys.executable, "-m", "oodzoo", "extract", str(digits), "--zoo", str(zoo)]
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    local = [*extract, "--store", str(alone), "--device", "cpu"]
+    subprocess.run(local, capture_output=True, check=True)
+    with cluster() as started:
+        started.join()
+        engine = ["--engine", "ray", "--address", started.address]
+        done = subprocess.run(
+            [*extract, "--store", str(together), *engine],
+            env=started.environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"2 models, 108 images, 3 domains in {together}\n"
+    first, second, _ = done.stderr.splitlines()  # nothing that Ray prints
+    assert (first, second) == ("2 models, 108 images", "6 tasks on 2 workers (ray)")
+    nothing_but_timings_differs(alone, together)
+    assert not any(node.processes for node in started.nodes)
+
+
+def test_without_ray_the_extra_is_named(
+    photos: Path, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(MissingPackageError):
+        RayCluster(None, "auto", "1")
+    store = tmp_path / "store"
+    done = run("extract", photos, "--zoo", "demo", "--store", store, "--engine", "ray")
+    install = 'install it with: pip install "oodzoo[ray]"'
+    assert done.complaint == f"oodzoo: the engine ray needs the package ray; {install}"
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "cuda:0,cuda:1", "tpu"])
+def test_ray_chooses_the_gpu(device: str) -> None:
+    with pytest.raises(InputError, match=f"takes the device auto, cpu or cuda, got '{device}'"):
+        RayCluster(None, device, "1")
+
+
+@needs_ray
+def test_a_port_where_nobody_listens() -> None:
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    with pytest.raises(InputError, match=rf"no Ray cluster answers at '{address}' \(.*refused"):
+        RayCluster(address, "auto", "1")
+
+
+@needs_ray
+@pytest.mark.parametrize("address", ["here", "localhost:", ":6379", "localhost:port", "h:123456"])
+def test_text_that_is_not_an_address(address: str) -> None:
+    with pytest.raises(InputError, match=f"must be HOST:PORT or auto, got '{address}'"):
+        RayCluster(address, "auto", "1")
