@@ -26,11 +26,13 @@ Process = Callable[..., subprocess.Popen[str]]
 
 # Runs tasks that do not return, one in each of two processes.
 PARENT = """
+import signal
 import sys
 from pathlib import Path
 from tests.engine.tasks import work
 from oodzoo.engine.processes import Processes
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also if started in the background
 try:
     list(Processes(["cpu", "cpu"]).run(work("wait_forever", Path(sys.argv[1])), [b"1", b"2"]))
 except KeyboardInterrupt:

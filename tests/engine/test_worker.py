@@ -95,7 +95,9 @@ def test_a_message_that_was_cut_is_none(message: bytes, data: st.DataObject) -> 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
     """A worker process that has got its first messages."""
-    command = [sys.executable, "-c", _PROGRAM, *sys.path]
+    # Ctrl-C as in a terminal; a process in the background ignores it.
+    ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    command = [sys.executable, "-c", ctrl_c + _PROGRAM, *sys.path]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None
