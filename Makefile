@@ -4,6 +4,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 SHARED ?= ../shared
 MODELS ?= all
+PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
 INSTALL = -m pip --disable-pip-version-check install -qq
 PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
@@ -19,7 +20,7 @@ demo: $(VENV)/core  ## run everything on the embedded data; a few minutes, set-u
 	$(BIN)/oodzoo demo --out oodzoo-demo
 
 test: $(VENV)/dev  ## run the tests and doctests
-	$(BIN)/python -m pytest $(OPTIONS)
+	$(BIN)/python -m pytest $(PARALLEL) $(OPTIONS)
 
 coverage:  ## run the tests and report their coverage
 	$(MAKE) test OPTIONS='--cov=oodzoo --cov-report=term:skip-covered'

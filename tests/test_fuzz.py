@@ -31,10 +31,12 @@ from tests.store.data import fill, image, letters, refusal, unlabelled
 import oodzoo
 from oodzoo import record, testbed
 from oodzoo._io import json_bytes
+from oodzoo.events import Events
 from oodzoo.features.cache import VERSION, cached_arrays
 from oodzoo.features.importing import read_features
 from oodzoo.features.source import as_source
 from oodzoo.pipeline.recorder import Recorder
+from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.record import Run, read_run
 from oodzoo.selection import select_features
@@ -574,8 +576,9 @@ def run_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
 
     def resume() -> None:
         recorder = Recorder(folder, "oodzoo run", {"seed": 0})
+        stages = Stages(recorder.earlier, Events(recorder))
         for name in ("ranking", "evaluation"):
-            recorder.stage(name, None, partial(parts.get, name))
+            stages.stage(name, None, partial(lambda part, _: part, parts[name]))
         for name in parts.keys() - {"ranking", "evaluation"}:
             recorder.add(name, parts[name])
         recorder.finish()
