@@ -20,10 +20,10 @@ CULPRIT = "OODZOO_TEST_CULPRIT"
 
 
 class Troubled(Processes):
-    """Two processes that run tasks with a function of this module; keeps what they return."""
+    """Processes that run tasks with a function of this module; keeps what they return."""
 
-    def __init__(self, function: str) -> None:
-        super().__init__(["cpu", "cpu"])
+    def __init__(self, function: str, n: int = 2) -> None:
+        super().__init__(["cpu"] * n)
         self._function = f"{__name__}:{function}"
         self.replies: list[Reply] = []
 

@@ -148,7 +148,7 @@ def test_only_the_model_that_kills_its_process_is_left_out(
     monkeypatch.setenv(CULPRIT, NAMES[0])
     heard = Heard()
     store, done = by(
-        Troubled("die_of_culprit"), digits, zoo(*NAMES[:2]), tmp_path / "s", listener=heard
+        Troubled("die_of_culprit", 1), digits, zoo(*NAMES[:2]), tmp_path / "s", listener=heard
     )
     reason = "the worker process for cpu was killed by SIGKILL (often for lack of memory)"
     assert done.failed == {NAMES[0]: reason}
@@ -316,7 +316,9 @@ def test_a_part_again_does_what_it_lacks(
     model = tmp_path / "s/models" / NAMES[0]
     for file in model.glob("00000-00004*"):
         file.unlink()
-    assert [part(number) for number in (3, 1, 2)] == [0, 0, 1]
+    assert part(3) == 0
+    assert list(read_manifest(tmp_path / "s").models) == list(NAMES[1:])
+    assert [part(number) for number in (1, 2)] == [0, 1]
     assert tree(tmp_path / "s") == tree(expected)
 
 
