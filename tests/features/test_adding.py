@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.features.data import Extract, MakeModel, Stamps, Tree, Zoo, spoil
+from tests.features.test_progress import Heard
 from tests.fixtures import draw_digits
 from tests.ranking.data import saved, simulate_models
 
@@ -66,6 +67,19 @@ def test_features_are_those_of_an_extraction(
         for output in expected.model(name).widths:
             found, wanted = (getattr(s, output)(name, "new") for s in (opened, expected))
             np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_of_several_devices_the_first_is_used(store: Path, new: Path) -> None:
+    images = UnlabelledImages(new)
+    _, done = add_unlabelled(FeatureStore(store), images, device="cpu,cpu")
+    assert (done.shards, done.failed) == (2, {})
+
+
+def test_the_events_of_adding_images(store: Path, new: Path) -> None:
+    heard = Heard()
+    add_unlabelled(FeatureStore(store), UnlabelledImages(new), device="cpu", listener=heard)
+    assert heard.events[0] == ("start", "extraction", {"models": list(NAMES), "images": 18})
+    assert heard.events[-1] == ("end", "extraction", "done", None)
 
 
 def test_the_second_time_no_model_is_loaded(

@@ -26,10 +26,6 @@ class Part:
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"
 
-    @property
-    def is_all(self) -> bool:
-        return self.of == 1
-
 
 def parse_part(text: str) -> Part:
     """Read `3/8`, the third of eight parts.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from oodzoo._text import count
 from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.engine.choice import parse_devices
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners
 from oodzoo.features.config import Extraction, ExtractionConfig
@@ -42,7 +43,7 @@ def add_unlabelled(
     zoo : sequence of ModelSpec
         New location of the models, if they moved since the extraction.
     device : str, default "auto"
-        See :func:`oodzoo.extract`.
+        See :func:`oodzoo.extract`; of several devices, the first is used.
     listener : Listener or sequence of Listener, optional
 
     Returns
@@ -75,6 +76,7 @@ def add_unlabelled(
     if table == store.table and not lacking:
         return store, extraction
     groups = _groups(store, lacking, zoo)  # fails before the work
+    here = parse_devices(device)[0]
     with (
         writing(store.path) as writer,
         ExtractionProgress(listener, lacking, len(files)) as progress,
@@ -83,7 +85,7 @@ def add_unlabelled(
         writer.add_images()
         timings = Timings(store.path, extraction, progress)
         for (precision, dtype), specs in groups.items():
-            config = ExtractionConfig(device, precision=precision, dtype=dtype)
+            config = ExtractionConfig(here, precision=precision, dtype=dtype)
             loop = ExtractionLoop(files, writer, config, progress, extraction)
             for group in loop.load_groups(specs):
                 names = [loaded.name for loaded in group]
