@@ -133,9 +133,11 @@ class Cluster:
         port, client, dashboard = free_ports(3)
         self.address = f"127.0.0.1:{port}"
         self.nodes: list[Node] = []
-        head = f"--head --port {port} --ray-client-server-port {client} --include-dashboard false"
-        ports = ["--dashboard-port", str(dashboard), "--node-ip-address", "127.0.0.1"]
-        self.head = self._add(Node([*head.split(), *ports], self.environment, cpus=cpus))
+        head = ["--head", "--port", str(port), "--node-ip-address", "127.0.0.1"]
+        head += ["--include-dashboard", "false", "--dashboard-port", str(dashboard)]
+        if find_spec("grpc") is not None:  # without it there is no such server
+            head += ["--ray-client-server-port", str(client)]
+        self.head = self._add(Node(head, self.environment, cpus=cpus))
 
     def join(
         self,

@@ -11,6 +11,7 @@ from typing import Self
 
 import msgspec
 
+from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.engine.choice import Part
@@ -220,9 +221,8 @@ class Extractor:
         tasks += [Task([name]) for name in names if name not in used]
         members = [member for member in self._members.values() if isinstance(member, ModelSpec)]
         work = describe_job(self._writer, self.files, members, self._config)
-        self.progress.say(
-            f"{len(tasks):,} tasks on {self._engine.slots:,} workers ({self._engine.name})"
-        )
+        workers = f"{count(self._engine.slots, 'worker')} ({self._engine.name})"
+        self.progress.say(f"{count(len(tasks), 'task')} on {workers}")
         while tasks:
             tasks = self._run_groups(work, tasks)
         self._require_seen()
