@@ -133,7 +133,7 @@ class Cluster:
         port, client, dashboard = free_ports(3)
         self.address = f"127.0.0.1:{port}"
         self.nodes: list[Node] = []
-        head = ["--head", "--port", str(port), "--node-ip-address", "127.0.0.1"]
+        head = ["--head", "--port", str(port)]
         head += ["--include-dashboard", "false", "--dashboard-port", str(dashboard)]
         if find_spec("grpc") is not None:  # without it there is no such server
             head += ["--ray-client-server-port", str(client)]
@@ -148,7 +148,13 @@ class Cluster:
         """Start another node, which may see other folders in the place of some."""
         address = f"127.0.0.{len(self.nodes) + 1}"
         arguments = ["--address", self.address, "--node-ip-address", address]
-        return self._add(Node(arguments, self.environment, python=python, mounts=mounts))
+        # Drivers connect to the node that is noted here; old versions of Ray note the newest one.
+        noted = list(Path(self.head.folder).glob("session_[0-9]*/node_ip_address.json"))
+        contents = [file.read_bytes() for file in noted]
+        node = self._add(Node(arguments, self.environment, python=python, mounts=mounts))
+        for file, content in zip(noted, contents, strict=True):
+            file.write_bytes(content)
+        return node
 
     def end(self) -> None:
         """Kill all nodes."""
