@@ -44,8 +44,13 @@ def numbers(n: int) -> Iterator[bytes]:
     return (str(number).encode() for number in range(n))
 
 
-def test_every_task_has_a_reply_with_its_number() -> None:
+def test_devices() -> None:
     assert TWO.slots == 2
+    assert not TWO.uses_gpu
+    assert Processes(["cuda:0", "cuda:0"]).uses_gpu
+
+
+def test_every_task_has_a_reply_with_its_number() -> None:
     replies = list(TWO.run(work("tell", b"shared"), numbers(20)))
     assert sorted(number for number, _ in replies) == list(range(20))
     cores = max(1, (os.cpu_count() or 1) // 2)

@@ -22,7 +22,6 @@ from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.members import LoadedModel
 from oodzoo.features.work import (
     MODELS_PER_TASK,
-    SHARDS_PER_TASK,
     TASKS_PER_SLOT,
     Done,
     Job,
@@ -58,19 +57,19 @@ def plans(draw: st.DrawFn) -> tuple[list[PlannedShard], dict[str, str]]:
     return planned, domains
 
 
-@given(plans(), st.integers(1, 40))
+@given(plans(), st.integers(1, 40), st.integers(1, 9))
 def test_tasks_are_disjoint_and_cover_the_plan(
-    plan: tuple[list[PlannedShard], dict[str, str]], slots: int
+    plan: tuple[list[PlannedShard], dict[str, str]], slots: int, longest: int
 ) -> None:
     planned, domains = plan
-    tasks = list(cut_tasks(planned, domains, slots))
+    tasks = list(cut_tasks(planned, domains, slots, longest))
     pairs = [(shard, model) for task in tasks for shard in task.shards for model in task.models]
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == {(shard.name, model) for shard in planned for model in shard.models}
     by_name = {shard.name: shard for shard in planned}
     for task in tasks:
         assert 1 <= len(task.models) <= MODELS_PER_TASK
-        assert 1 <= len(task.shards) <= SHARDS_PER_TASK
+        assert 1 <= len(task.shards) <= longest
         assert {domains[by_name[name].images[0]] for name in task.shards} == {task.domain}
 
 

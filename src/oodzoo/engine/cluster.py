@@ -104,6 +104,10 @@ class RayCluster:
         resources = self._ray.cluster_resources()
         return max(1, int(resources.get("GPU" if self._device == "cuda" else "CPU", 0)))
 
+    @property
+    def uses_gpu(self) -> bool:
+        return self._device == "cuda"
+
     def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
         """Run tasks; those that have not started are cancelled if the iterator is closed."""
         ray = self._ray

@@ -46,6 +46,10 @@ class Processes:
     def slots(self) -> int:
         return len(self.devices)
 
+    @property
+    def uses_gpu(self) -> bool:
+        return any(device.startswith("cuda") for device in self.devices)
+
     def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
         """Run tasks; the processes end with the iterator, also if it is not exhausted."""
         todo = _Queue(tasks)

@@ -70,6 +70,11 @@ class Engine(Protocol):
         """How many tasks can run at the same time."""
         ...
 
+    @property
+    def uses_gpu(self) -> bool:
+        """Whether models run on GPUs."""
+        ...
+
     def run(self, work: Work, tasks: Iterable[bytes]) -> Iterator[tuple[int, Reply]]:
         """Run tasks and yield the number and the outcome of each as it ends.
 

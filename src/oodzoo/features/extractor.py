@@ -25,7 +25,14 @@ from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.source import StoreSource
 from oodzoo.features.timing import Timings
-from oodzoo.features.work import Done, Task, cut_tasks, describe_job
+from oodzoo.features.work import (
+    SHARDS_PER_GPU_TASK,
+    SHARDS_PER_TASK,
+    Done,
+    Task,
+    cut_tasks,
+    describe_job,
+)
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
@@ -215,7 +222,8 @@ class Extractor:
             self._writer.add_images()
         planned = self._plan(names, images)
         domains = {image: place[0] for image, place in self._writer.table.places().items()}
-        tasks = list(cut_tasks(planned, domains, self._engine.slots))
+        longest = SHARDS_PER_GPU_TASK if self._engine.uses_gpu else SHARDS_PER_TASK
+        tasks = list(cut_tasks(planned, domains, self._engine.slots, longest))
         used = {name for task in tasks for name in task.models}
         # A model without missing features is loaded, too: it could be another one by now.
         tasks += [Task([name]) for name in names if name not in used]

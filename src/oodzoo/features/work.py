@@ -30,7 +30,11 @@ from oodzoo.zoo.spec import local_path
 MODELS_PER_TASK = 8
 """Models that share the decoded images of a task."""
 
-SHARDS_PER_TASK = 64
+SHARDS_PER_TASK = 4
+"""So few that a task on a core ends within minutes: progress is known when a task ends."""
+
+SHARDS_PER_GPU_TASK = 128
+"""So many that loading the models, in a new process, takes a small part of the time."""
 
 TASKS_PER_SLOT = 4
 """So many tasks let fast workers take over from slow ones."""
@@ -124,9 +128,12 @@ def describe_job(
 
 
 def cut_tasks(
-    planned: Sequence[PlannedShard], domains: dict[str, str], slots: int
+    planned: Sequence[PlannedShard],
+    domains: dict[str, str],
+    slots: int,
+    longest: int = SHARDS_PER_TASK,
 ) -> Iterator[Task]:
-    """Cut planned shards into tasks, several for each slot.
+    """Cut planned shards into tasks, several for each slot, with at most `longest` shards.
 
     Shards of a task follow each other and belong to one domain; `domains` has that of each image.
     """
@@ -134,7 +141,7 @@ def cut_tasks(
     # Few shards: fewer models in a task, so that there is work for every slot.
     together = min(MODELS_PER_TASK, max(1, models * len(planned) // (TASKS_PER_SLOT * slots)))
     groups = -(-models // together)
-    length = max(1, min(SHARDS_PER_TASK, len(planned) * groups // (TASKS_PER_SLOT * slots)))
+    length = max(1, min(longest, len(planned) * groups // (TASKS_PER_SLOT * slots)))
     runs: list[list[PlannedShard]] = []
     last = None
     for shard in planned:
