@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +40,33 @@ def alone(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return store
 
 
+Start = Callable[[Path, Cluster], subprocess.Popen[str]]
+
+
+@pytest.fixture
+def start(images: Path) -> Iterator[Start]:
+    """Start an extraction of the digits into a store, on a cluster."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(store: Path, cluster: Cluster) -> subprocess.Popen[str]:
+        command = [*program(), "extract", images, "--zoo", "demo", "--store", store]
+        started.append(
+            subprocess.Popen(
+                [*map(str, command), *ray_options(cluster)],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=cluster.environment,
+            )
+        )
+        return started[-1]
+
+    yield start
+    for running in started:
+        running.kill()
+        running.communicate()
+
+
 def test_features_are_those_of_one_process(
     images: Path, alone: Path, tmp_path: Path, join: Join, command: Command
 ) -> None:
@@ -52,11 +79,11 @@ def test_features_are_those_of_one_process(
 
 
 def test_a_node_killed_midway_costs_time_only(
-    images: Path, alone: Path, tmp_path: Path, join: Join, head: Cluster
+    start: Start, alone: Path, tmp_path: Path, join: Join, head: Cluster
 ) -> None:
     node = join()
     store = tmp_path / "store"
-    running = _start(images, store, head)
+    running = start(store, head)
     before = _wait_for_some(store, running)
     node.kill()
     out, err = running.communicate(timeout=SECONDS)
@@ -68,11 +95,17 @@ def test_a_node_killed_midway_costs_time_only(
 
 
 def test_a_driver_killed_midway_resumes(
-    images: Path, alone: Path, tmp_path: Path, join: Join, head: Cluster, command: Command
+    start: Start,
+    images: Path,
+    alone: Path,
+    tmp_path: Path,
+    join: Join,
+    head: Cluster,
+    command: Command,
 ) -> None:
     node = join()
     store = tmp_path / "store"
-    running = _start(images, store, head)
+    running = start(store, head)
     _wait_for_some(store, running)
     running.kill()
     running.communicate()
@@ -88,11 +121,11 @@ def test_a_driver_killed_midway_resumes(
     nothing_but_timings_differs(alone, store)
 
 
-def test_all_nodes_lost(images: Path, tmp_path: Path) -> None:
+def test_all_nodes_lost(start: Start, tmp_path: Path) -> None:
     store = tmp_path / "store"
     with cluster(cpus=0) as head:
         node = head.join()
-        running = _start(images, store, head)
+        running = start(store, head)
         _wait_for_some(store, running)
         node.kill()
         _, err = running.communicate(timeout=SECONDS)
@@ -102,10 +135,10 @@ def test_all_nodes_lost(images: Path, tmp_path: Path) -> None:
 
 
 def test_an_interrupted_driver_leaves_no_worker(
-    images: Path, tmp_path: Path, join: Join, head: Cluster
+    start: Start, tmp_path: Path, join: Join, head: Cluster
 ) -> None:
     node = join()
-    running = _start(images, tmp_path / "store", head)
+    running = start(tmp_path / "store", head)
     _wait_for_some(tmp_path / "store", running)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=SECONDS)
@@ -171,17 +204,6 @@ def test_models_that_fail_are_reported_and_the_others_finish(
     assert "(on the machine " in failed["broken"]
     for name, reason in failed.items():
         assert f"model {name!r} failed, skipped: {reason}" in done.err
-
-
-def _start(images: Path, store: Path, head: Cluster) -> subprocess.Popen[str]:
-    command = [*program(), "extract", images, "--zoo", "demo", "--store", store]
-    return subprocess.Popen(
-        [*map(str, command), *ray_options(head)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=head.environment,
-    )
 
 
 def _wait_for_some(store: Path, running: subprocess.Popen[str]) -> int:
