@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import pairwise
+from itertools import islice, pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -336,3 +336,37 @@ def test_a_budget_that_is_spent_is_an_error() -> None:
     policy = Policy.of(Costs(dict.fromkeys(_names(3), 1.0)), 1000, 100.0)
     with pytest.raises(InputError, match="too small for one round"):
         policy.decide(_ranking(_names(3)), 30, 90.0)
+
+
+def test_clearly_worse_models_are_finished_if_all_better_ones_are_too_slow() -> None:
+    slow = {f"slow{at}": 0.02 for at in range(POOL)}
+    costs = Costs({**slow, "fast": 0.004})
+    policy = Policy.of(costs, 1000, 10.0)
+    decision = policy.decide(_ranking([*slow, "fast"], width=0), 20, costs.total(costs.seconds, 20))
+    assert policy.references == ()
+    assert decision.kept == ("fast",)
+    assert decision.dropped.keys() == slow.keys()
+    assert decision.images == 1000
+
+
+def test_the_fastest_model_of_a_later_round_is_finished_if_all_have_become_too_slow() -> None:
+    costs = Costs({"slow": 0.02, "slower": 0.03, "dropped": 0.001})
+    policy = Policy.of(costs, 1000, 25.0)
+    decision = policy.decide(_ranking(["slower", "slow"]), 100, 15.0)
+    assert decision.kept == ("slow",)
+    assert decision.images == 1000
+
+
+def test_a_race_ends_if_the_sample_cannot_grow() -> None:
+    costs = Costs({"a": 0.1, "b": 0.9, "c": 0.9, "d": 1.1, "e": 1.1, "f": 1.0})
+    policy = Policy.of(costs, 10_000, None)
+    rounds = race_rounds(
+        policy,
+        list(costs.seconds),
+        first_sample(SHARE, 10_000, 20),
+        lambda models, n: _ranking(models),
+        lambda n: n if n >= 10_000 else min(n, 100),  # the others have no labels
+    )
+    played = list(islice(rounds, 20))
+    assert [each.images for each in played] == [100]
+    assert played[-1].decision.images == 10_000

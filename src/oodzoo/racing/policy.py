@@ -9,7 +9,8 @@ images and B the budget, the rule is:
   about :math:`\log_2 (C / B)` rounds are needed. So the first one gets
   :math:`\frac{B}{3} / (1 + \frac12 \log_2 \frac{C}{B})`.
 - **Clearly worse.** A model is dropped if at least :data:`POOL` models are clearly better (its
-  :mod:`rank interval <oodzoo.ranking.intervals>` begins below them), whatever time is left.
+  :mod:`rank interval <oodzoo.ranking.intervals>` begins below them), whatever time is left,
+  unless these are too slow to be finished.
 - **Time.** Of the others, the models that can be finished in the time that is left are chosen in
   the order of rank × time, the first model before all: the chance to be the best falls about as
   1 / rank, so this is the order of the chance per second. One that does not fit is passed over.
@@ -199,7 +200,9 @@ class Policy:
                 "the features computed so far are kept"
             )
 
-    def decide(self, ranking: Ranking, images: int, spent: float) -> Decision:
+    def decide(
+        self, ranking: Ranking, images: int, spent: float, larger: int | None = None
+    ) -> Decision:
         """Choose the models of the next round.
 
         Parameters
@@ -210,27 +213,33 @@ class Policy:
             Size of the sample.
         spent : float
             Seconds planned so far.
+        larger : int, optional
+            Size of the next sample, if there is one; by default twice that of this one.
         """
+        larger = 2 * images if larger is None else larger
         rest, left = self.n_images - images, self.budget - spent
         reasons = {row.model: self._reason(row, rest, left) for row in ranking.rows}
         order = [row.model for row in ranking.rows if reasons[row.model] is None]
         half = self._speed(reasons) / 2
-        finished = self._fitting(order, rest, left)
-        raced = self._fitting(order, images, SAMPLES * self.budget - spent, half)
-        is_last = 2 * images >= self.n_images or self._speed(raced) <= self._speed(finished)
+        # If all better models are too slow, clearly worse ones are finished.
+        finished = self._fitting(order, rest, left) or self._fitting(list(reasons), rest, left)
+        raced = self._fitting(order, larger - images, SAMPLES * self.budget - spent, half)
+        can_grow = images < larger < self.n_images
+        is_last = not can_grow or self._speed(raced) <= self._speed(finished)
         chosen = set(finished if is_last else raced)
         for row in ranking.rows:
             if len(chosen) < self.least:
                 chosen.add(row.model)
         if not chosen:
             self.require_round(images)
+            chosen.add(min(reasons, key=self.costs.seconds.__getitem__))
         kept = tuple(model for model in reasons if model in chosen)
         dropped = {
             row.model: reasons[row.model] or f"rank {row.rank}, too low for the time left"
             for row in ranking.rows
             if row.model not in chosen
         }
-        return Decision(kept, dropped, self.n_images if is_last else 2 * images)
+        return Decision(kept, dropped, self.n_images if is_last else larger)
 
     def _reason(self, row: Row, rest: int, left: float) -> str | None:
         """The reason to drop a model, whatever the others cost."""
@@ -290,15 +299,15 @@ def race_rounds(
     rank_sample : callable
         Ranks some models on a sample of so many images. It may leave out models that fail.
     sample_size : callable
-        Size of the sample if so many images are wanted: groups that stay whole can make it larger.
+        Size of the sample if so many images are wanted: groups that stay whole can make it larger,
+        and images without labels are in no sample. The size of the data set if it has all images.
     """
     number, images = 0, sample_size(images)
     planned = policy.before + policy.costs.total(models, images)
     while images < policy.n_images:
         number += 1
         ranking = rank_sample(models, images)
-        decision = policy.decide(ranking, images, planned)
+        decision = policy.decide(ranking, images, planned, sample_size(2 * images))
         yield Round(number, images, ranking, decision, planned)
-        models, before = decision.kept, images
-        images = sample_size(decision.images)
+        models, before, images = decision.kept, images, decision.images
         planned += policy.costs.total(models, images - before)

@@ -196,10 +196,8 @@ def run_race(
     require_usable(extractor.extraction, len(extractor.models))
     store = FeatureStore(path)
     dropped = {m: d for m, d in _dropped(rounds).items() if m not in store.models}
-    extraction = extractor.extraction
-    extraction.outdated = [name for name in extraction.outdated if name not in dropped]
     seconds = time.perf_counter() - started
-    return Race(store, tuple(rounds), dropped, budget, share, seconds, extraction)
+    return Race(store, tuple(rounds), dropped, budget, share, seconds, extractor.extraction)
 
 
 def _dropped(rounds: Sequence[Round]) -> dict[str, Dropped]:
