@@ -106,7 +106,7 @@ def evaluate(
         Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
         Several devices and clusters need a store, which all machines must see.
     address : str, optional
-        Of an existing Ray cluster, `host:port`.
+        Of an existing Ray cluster, see :func:`oodzoo.extract`.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "evaluation", see :mod:`oodzoo.events`.
 

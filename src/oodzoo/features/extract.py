@@ -71,7 +71,9 @@ def extract(
         Where models run: in processes of this machine, or on a Ray cluster. All machines must see
         the data, the models and the store under the same paths.
     address : str, optional
-        Of an existing Ray cluster, `host:port`; see :class:`~oodzoo.engine.cluster.RayCluster`.
+        `host:port` of an existing Ray cluster, or "auto" for the one on this machine. By default
+        the one named by the environment variable RAY_ADDRESS; without it, one is started on this
+        machine and ends with the call.
     listener : Listener or sequence of Listener, optional
         Called as the extraction proceeds.
 
