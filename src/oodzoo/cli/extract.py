@@ -261,8 +261,6 @@ class _Bars(_Lines):
 
 
 def _batch_size(text: str) -> int | None:
-    from oodzoo.errors import InputError
-
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit()):

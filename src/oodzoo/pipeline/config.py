@@ -69,4 +69,4 @@ class RunConfig:
     def evaluation_device(self) -> str | None:
         """Where to evaluate: as above, or on several devices."""
         device = self.extraction.device
-        return device if device.startswith(("cuda", "all")) or "," in device else None
+        return device if device.startswith("cuda") or "," in device else None

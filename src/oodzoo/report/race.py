@@ -16,7 +16,7 @@ def race_section(dropped: Mapping[str, Dropped]) -> Section:
         Column("Round", "round", 0),
         Column("Images", "images", 0),
         Column("Rank", "rank", 0),
-        Column("95 % interval", "rank_interval", 0, interval=True),
+        Column("90 % interval", "rank_interval", 0, interval=True),
         Column("Expected accuracy, %", "expected_accuracy", 1),
         Column("Reason", "reason", text=True),
     ]
@@ -36,8 +36,8 @@ def race_section(dropped: Mapping[str, Dropped]) -> Section:
     lead = (
         f"Dropped after a look at a sample of the images: {count(len(rows), 'model')}. Rank and "
         "expected accuracy are those on this sample. No other table lists these models. The sample "
-        "has images of every domain, so the accuracies of the models that are left, on test "
-        "domains, too, are somewhat too high."
+        "has images of every domain, so the accuracies of the models that are left, also those on "
+        "test domains, are somewhat too high."
     )
     table = Table("race", "Dropped models", columns, rows)
     return Section("race", "Race", lead, [Figure("Dropped models", table, folded=False)])
