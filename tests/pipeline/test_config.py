@@ -19,6 +19,8 @@ from oodzoo.pipeline.config import RunConfig
         ({"score": "zodo"}, "unknown score 'zodo'"),
         ({"seed": -1}, "seed must be 0 or more, got -1"),
         ({"budget": "soon"}, "a budget is a duration above 0, such as 30m, .* got 'soon'"),
+        ({"engine": "spark"}, "unknown engine 'spark'; expected one of local, ray"),
+        ({"address": "head:6379"}, "the address 'head:6379' is of a Ray cluster; add the engine"),
     ],
 )
 def test_a_wrong_choice_is_refused_before_the_work(wrong: dict[str, Any], reason: str) -> None:

@@ -320,6 +320,16 @@ def test_a_folder_with_other_files_is_rejected(
     assert (tmp_path / name).read_text() == "{}"
 
 
+def test_nothing_is_written_if_there_is_no_cluster(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    pytest.importorskip("ray")
+    config = RunConfig(engine="ray", address="head")
+    with pytest.raises(InputError, match="must be HOST:PORT or auto, got 'head'"):
+        oodzoo.run(digits, zoo, tmp_path / "job", config=config)
+    assert not (tmp_path / "job").exists()
+
+
 def test_a_folder_inside_the_data_is_rejected(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:

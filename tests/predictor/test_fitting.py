@@ -55,6 +55,13 @@ def test_the_events_of_a_fit_and_of_the_stages_within_it(store: oodzoo.FeatureSt
     assert named.metrics("predictor") == {}
 
 
+def test_an_unknown_engine_is_rejected_even_if_it_has_nothing_to_do(
+    store: oodzoo.FeatureStore,
+) -> None:
+    with pytest.raises(InputError, match="unknown engine 'spark'"):
+        oodzoo.fit(store, choose="single", engine="spark")
+
+
 def test_named_models_and_all_features(store: oodzoo.FeatureStore) -> None:
     fitted = oodzoo.fit(store, models=["mlp_glyphs_augmented"])
     assert [model.name for model in fitted.models] == ["mlp_glyphs_augmented"]

@@ -73,6 +73,14 @@ def array_device(device: str | None) -> str | None:
     return None if len(devices) > 1 and devices[0] == "cpu" else devices[0]
 
 
+def require_engine(engine: str, address: str | None = None) -> None:
+    """Reject an unknown engine, and an address without the engine that uses it."""
+    if engine not in ENGINES:
+        raise InputError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    if engine != "ray" and address is not None:
+        raise InputError(f"the address {address!r} is of a Ray cluster; add the engine ray")
+
+
 @contextmanager
 def open_engine(
     engine: str = "local",
@@ -93,8 +101,7 @@ def open_engine(
     part : Part, optional
         What is done here; only this process can do a part.
     """
-    if engine not in ENGINES:
-        raise InputError(f"unknown engine {engine!r}; expected one of {', '.join(ENGINES)}")
+    require_engine(engine, address)
     devices = parse_devices(device)
     if part is not None and (engine == "ray" or len(devices) > 1):
         how = "the engine ray" if engine == "ray" else f"the devices {device}"
@@ -106,8 +113,6 @@ def open_engine(
         with RayCluster(address, device, __version__) as cluster:
             yield cluster
         return
-    if address is not None:
-        raise InputError(f"the address {address!r} is of a Ray cluster; add the engine ray")
     if len(devices) == 1:
         yield None
         return

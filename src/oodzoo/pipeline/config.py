@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from oodzoo.combination.pool import Limits
-from oodzoo.engine.choice import array_device
+from oodzoo.engine.choice import array_device, require_engine
 from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.racing.budget import parse_budget
@@ -51,6 +51,7 @@ class RunConfig:
         require_score(self.score)
         require_seed(self.seed)
         Limits(self.max_models, self.max_ms)
+        require_engine(self.engine, self.address)
         if self.budget is not None:
             parse_budget(self.budget)
 

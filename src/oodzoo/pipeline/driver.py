@@ -111,15 +111,13 @@ def run(
     if images is not None:
         require_target_score(config.score)
         require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
-    with locked(folder):
+    opened = open_engine(config.engine, address=config.address, device=config.extraction.device)
+    with opened as engine, locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
         recorder = Recorder(folder, command or call, settings)
         with Stage([recorder, Events(listener)], "run", **settings) as whole:
             stages = Stages(recorder.earlier, whole.events)
-            with open_engine(
-                config.engine, address=config.address, device=config.extraction.device
-            ) as engine:
-                _compute(stages, recorder, dataset, images, specs, folder, config, engine)
+            _compute(stages, recorder, dataset, images, specs, folder, config, engine)
             result = recorder.finish()
             whole.events.artifact("run", recorder.path)
             whole.events.artifact("run", write_report(folder, run=result))

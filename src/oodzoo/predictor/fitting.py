@@ -14,7 +14,7 @@ from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.work import compute_heads
-from oodzoo.engine.choice import array_device, open_engine
+from oodzoo.engine.choice import array_device, open_engine, require_engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.options import TOP_K
 from oodzoo.evaluation.protocol import evaluate
@@ -92,7 +92,8 @@ def fit(
         Device for computations: NumPy if None, else PyTorch on this device ("cuda"). Several, as
         "cuda:0,cuda:1", are used by a process each.
     engine, address : str, optional
-        Where heads are trained and test domains are judged, see :func:`oodzoo.evaluate`.
+        Where heads are trained and test domains are judged, see :func:`oodzoo.evaluate`; used for
+        a recommendation and for a pool.
     listener : Listener or sequence of Listener, optional
         Receives the events of the stage "predictor" and, within it, of the evaluation and the
         ranking; see :mod:`oodzoo.events`.
@@ -101,6 +102,7 @@ def fit(
     -------
     Predictor
     """
+    require_engine(engine, address)
     store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
     _require_enough(store)
     options = _options(choose, top_k, models, method, threshold, select, Limits(max_models, max_ms))
