@@ -12,7 +12,7 @@ from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
-    ComputeOption,
+    ComputeDevicesOption,
     EngineOption,
     LogFileOption,
     MaxModelsOption,
@@ -83,7 +83,7 @@ def evaluate(
     ] = False,
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
-    device: ComputeOption = "cpu",
+    device: ComputeDevicesOption = "cpu",
     engine: EngineOption = "local",
     address: AddressOption = None,
     log_file: LogFileOption = None,

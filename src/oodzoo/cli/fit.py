@@ -13,7 +13,7 @@ from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ZOO_HELP,
     AddressOption,
-    ComputeOption,
+    ComputeDevicesOption,
     EngineOption,
     LogFileOption,
     MaxModelsOption,
@@ -83,7 +83,7 @@ def fit(
             f"version 0.1. {ZOO_HELP}"
         ),
     ] = None,
-    device: ComputeOption = "cpu",
+    device: ComputeDevicesOption = "cpu",
     engine: EngineOption = "local",
     address: AddressOption = None,
     log_file: LogFileOption = None,

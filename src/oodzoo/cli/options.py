@@ -57,6 +57,14 @@ ComputeOption = Annotated[
     str,
     typer.Option("--device", help="Compute device: cpu (NumPy) or cuda (PyTorch)."),
 ]
+ComputeDevicesOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all "
+        "(GPUs): a process each.",
+    ),
+]
 PrecisionOption = Annotated[
     str,
     typer.Option(help="Compute precision (PyTorch models): float32, bfloat16 or float16."),
