@@ -357,6 +357,25 @@ def test_the_fastest_model_of_a_later_round_is_finished_if_all_have_become_too_s
     assert decision.images == 1000
 
 
+@pytest.mark.parametrize("size", [lambda n: n + 7, lambda n: n - n // 4], ids=["groups", "twins"])
+def test_models_are_ranked_on_the_samples_that_are_counted(size: Callable[[int], int]) -> None:
+    costs = Costs(dict.fromkeys(_names(40), 1.0))
+    wanted = []
+
+    def rank_sample(models: Sequence[str], n: int) -> Ranking:
+        wanted.append(n)
+        return _ranking(models)
+
+    def sample_size(n: int) -> int:
+        return min(10_000, size(n))
+
+    played = list(
+        race_rounds(Policy.of(costs, 10_000, None), _names(40), 50, rank_sample, sample_size)
+    )
+    assert [sample_size(n) for n in wanted] == [each.images for each in played]
+    assert len(played) > 1
+
+
 def test_a_race_ends_if_the_sample_cannot_grow() -> None:
     costs = Costs({"a": 0.1, "b": 0.9, "c": 0.9, "d": 1.1, "e": 1.1, "f": 1.0})
     policy = Policy.of(costs, 10_000, None)

@@ -295,19 +295,22 @@ def race_rounds(
     policy : Policy
     models : sequence of str
     images : int
-        Size of the first sample; if it has all images there is no round.
+        Images wanted for the first sample; if it has all images there is no round.
     rank_sample : callable
-        Ranks some models on a sample of so many images. It may leave out models that fail.
+        Ranks some models on the sample for so many wanted images. It may leave out models that
+        fail.
     sample_size : callable
         Size of the sample if so many images are wanted: groups that stay whole can make it larger,
-        and images without labels are in no sample. The size of the data set if it has all images.
+        images that occur twice smaller, and images without labels are in no sample. The size of the
+        data set if it has all images.
     """
-    number, images = 0, sample_size(images)
+    number, wanted, images = 0, images, sample_size(images)
     planned = policy.before + policy.costs.total(models, images)
     while images < policy.n_images:
         number += 1
-        ranking = rank_sample(models, images)
-        decision = policy.decide(ranking, images, planned, sample_size(2 * images))
+        ranking = rank_sample(models, wanted)
+        wanted = 2 * max(wanted, images)
+        decision = policy.decide(ranking, images, planned, sample_size(wanted))
         yield Round(number, images, ranking, decision, planned)
         models, before, images = decision.kept, images, decision.images
         planned += policy.costs.total(models, images - before)
