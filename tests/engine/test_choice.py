@@ -65,6 +65,7 @@ def test_arrays_are_on_one_device() -> None:
     assert array_device("cuda:1") == "cuda:1"
     assert array_device("cuda:1,cuda:0") == "cuda:1"
     assert array_device("cpu,cpu") is None
+    assert array_device("cuda", "ray") is None
 
 
 def test_one_device_is_this_process_and_several_are_others(

@@ -65,9 +65,12 @@ def parse_devices(device: str) -> list[str]:
     return [f"cuda:{number}" for number in range(n)]
 
 
-def array_device(device: str | None) -> str | None:
-    """Return the device for arrays in this process: the first of several, NumPy for CPUs."""
-    if device is None:
+def array_device(device: str | None, engine: str = "local") -> str | None:
+    """Return the device for arrays in this process: the first of several, NumPy for CPUs.
+
+    With the engine ray it is NumPy, too: the machine that starts the work need not have a GPU.
+    """
+    if device is None or engine == "ray":
         return None
     devices = parse_devices(device)
     return None if len(devices) > 1 and devices[0] == "cpu" else devices[0]

@@ -113,8 +113,8 @@ class RayCluster:
         ray = self._ray
         nodes = self._nodes()
         if not nodes:
-            what = "GPU" if self._device == "cuda" else "CPU"
-            raise InputError(f"the Ray cluster has no machine with a {what} to run tasks on")
+            what = "a CPU and a GPU" if self._device == "cuda" else "a CPU"
+            raise InputError(f"the Ray cluster has no machine with {what} to run tasks on")
         needs = {"num_cpus": 1}
         if self._device == "cuda":
             cores = min(int(n["Resources"].get("CPU", 0) // n["Resources"]["GPU"]) for n in nodes)
@@ -162,8 +162,12 @@ class RayCluster:
 
     def _nodes(self) -> list[dict[str, Any]]:
         """List the machines that can run tasks."""
-        what = "GPU" if self._device == "cuda" else "CPU"
-        return [n for n in self._ray.nodes() if n["Alive"] and n["Resources"].get(what, 0) >= 1]
+        needed = ("CPU", "GPU") if self._device == "cuda" else ("CPU",)
+        return [
+            node
+            for node in self._ray.nodes()
+            if node["Alive"] and all(node["Resources"].get(what, 0) >= 1 for what in needed)
+        ]
 
     def _check(self, nodes: Iterable[dict[str, Any]], work: Work, shared: Any) -> None:
         """Ask every machine whether it has what the work needs."""

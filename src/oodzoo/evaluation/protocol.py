@@ -126,7 +126,7 @@ def evaluate(
     require_score(score)
     require_seed(seed)
     require_search_space(search_space)
-    here = array_device(device)
+    here = array_device(device, engine)
     backend(here)
     peers = parse_peers(baselines)
     numbers = parse_top_k(top_k)

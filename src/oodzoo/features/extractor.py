@@ -163,18 +163,24 @@ class Extractor:
             self._extract_part(names)
         else:
             self._extract_here(names, images)
+        if images is not None:
+            self._save_timings()
 
     def finish(self) -> None:
         """Write the manifest of all models that have features of all images."""
-        names = [name for name in self.models if name not in self.extraction.failed]
-        registered = [name for name in names if self._writer.is_registered(name)]
-        for name in registered:
-            self._timings.save(name, self._members[name])
-        self._writer.adopt(registered)
+        self._writer.adopt(self._save_timings())
         self._writer.finish()
         lost = self._before - self._writer.manifest.models.keys() - self._members.keys()
         self.extraction.outdated = sorted(lost)
         self._is_finished = True
+
+    def _save_timings(self) -> list[str]:
+        """Write the timings of the models in the store; return their names."""
+        names = [name for name in self.models if name not in self.extraction.failed]
+        registered = [name for name in names if self._writer.is_registered(name)]
+        for name in registered:
+            self._timings.save(name, self._members[name])
+        return registered
 
     def view(self, models: Sequence[str], images: Collection[str]) -> StoreSource:
         """Return the features of some models for some images with labels."""

@@ -64,7 +64,7 @@ class RunConfig:
     def compute_device(self) -> str | None:
         """Where to compute on moments: NumPy, unless a CUDA device was named."""
         device = self.extraction.device
-        return array_device(device) if device.startswith("cuda") else None
+        return array_device(device, self.engine) if device.startswith("cuda") else None
 
     @property
     def evaluation_device(self) -> str | None:

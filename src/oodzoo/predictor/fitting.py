@@ -132,7 +132,7 @@ def fit(
             with open_engine(engine, address=address, device=device or "cpu") as opened:
                 if opened is not None:
                     compute_heads(source, opened, stage.progress)
-        here = array_device(device)
+        here = array_device(device, engine)
         made = _make(source, options, recommended, score, target, here, stage.events)
         columns = made.final.columns
         found = [find_model(store, name, specs) for name in columns.models]

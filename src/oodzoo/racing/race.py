@@ -317,7 +317,7 @@ class _Runner:
             }
 
         view = self.extractor.view(models, self.images(n))
-        found = view.cached("race", models, measured, settings=f"costs, {n} images")
+        found = view.cached("race", models, measured, settings=f"costs, {n}, {self.workers}")
         return Costs(
             dict(zip(models, found["seconds"].tolist(), strict=True)),
             float(found["decoding"]),
