@@ -35,7 +35,7 @@ from tests.store.data import (
 import oodzoo
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
-from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 from oodzoo.store.shards import Shard, list_file, read_record, record_files, write_list
 from oodzoo.store.writer import writing
 
@@ -616,7 +616,9 @@ def test_a_store_without_a_finished_model(tmp_path: Path) -> None:
     with writing(tmp_path) as writer:
         writer.set_table(letters(day="ab"))
         writer.add_images()
-    with pytest.raises(InputError, match="has no finished model yet; run oodzoo extract to finish"):
+    with pytest.raises(
+        UnfinishedStoreError, match="has no finished model yet; run oodzoo extract to finish"
+    ):
         FeatureStore(tmp_path)
 
 

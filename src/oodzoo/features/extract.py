@@ -17,8 +17,7 @@ from oodzoo.events import Listeners
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.extractor import Extractor
 from oodzoo.features.members import Zoo
-from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.manifest import read_manifest
+from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
 
 Unlabelled = str | Path | UnlabelledImages | Sequence[str | Path | UnlabelledImages]
 """A folder of images without labels, or several."""
@@ -159,8 +158,10 @@ def extract_part(
     ) as extractor:
         extractor.extract()
     require_usable(extractor.extraction, len(extractor.models))
-    finished = read_manifest(path).models
-    return FeatureStore(path) if finished else None, extractor.extraction
+    try:
+        return FeatureStore(path), extractor.extraction
+    except UnfinishedStoreError:
+        return None, extractor.extraction
 
 
 def require_usable(extraction: Extraction, n_models: int) -> None:

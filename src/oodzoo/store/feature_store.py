@@ -29,6 +29,10 @@ Array = NDArray[Any]
 BLOCK_ROWS = 4096
 
 
+class UnfinishedStoreError(InputError):
+    """The store has no finished model yet."""
+
+
 class FeatureStore:
     """A feature store, opened for reading.
 
@@ -95,7 +99,7 @@ class FeatureStore:
         self.manifest, self.table, self.index = manifest, table, index
         self._lists = shards
         if not self.manifest.models:
-            raise InputError(
+            raise UnfinishedStoreError(
                 f"the store {str(self.path)!r} has no finished model yet; run oodzoo extract "
                 "to finish one"
             )
