@@ -211,12 +211,15 @@ def test_one_of_them_is_killed(
     tmp_path: Path,
     moment: int,
 ) -> None:
-    store = tmp_path / "store"
-    outcomes = processes.run(
-        extraction(data, "ab", store, moment=moment),
-        extraction(data, "bc", store),
-        extraction(data, "d", store),
-    )
+    for attempt in range(5):
+        store = tmp_path / f"store{attempt}"
+        outcomes = processes.run(
+            extraction(data, "ab", store, moment=moment),
+            extraction(data, "bc", store),
+            extraction(data, "d", store),
+        )
+        if outcomes[0].code != 0:  # else another process was faster, and it had less to write
+            break
     assert [outcome.code for outcome in outcomes] == [-9, 0, 0], outcomes
     seen, whole = content(store), alone("a", "b", "c", "d")
     assert set(seen["models"]) >= {"b", "c", "d"}
@@ -236,7 +239,8 @@ def held(
     store, go = tmp_path / "store", tmp_path / "go"
     tiny.extract(data, ["a", "b"], store)
     processes.start(extraction(data, "c", store, wait_for=go))
-    wait_until(lambda: (store / "models/c/model.json").exists())
+    folder = store / "models/c"
+    wait_until(lambda: (folder / "model.json").exists() and not list(folder.glob(".tmp-*")))
 
     def release() -> None:
         go.touch()
