@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 from oodzoo.events.facts import plain_facts
 from oodzoo.events.listener import Listener
 
 
-class Tracker(Listener):
+class Tracker(Listener, ABC):
     """Opens a run when a stage starts, and closes it when that stage ends.
 
     Stages within it are part of the same run. Of a start, the facts are parameters; if a stage
@@ -41,17 +42,21 @@ class Tracker(Listener):
             if not self._open:
                 self._close_run(failed=facts["status"] == "failed")
 
+    @abstractmethod
     def _open_run(self, stage: str) -> None:
-        raise NotImplementedError
+        """A run begins with this stage."""
 
+    @abstractmethod
     def _parameters(self, values: dict[str, str]) -> None:
-        raise NotImplementedError
+        """Add parameters to the run."""
 
+    @abstractmethod
     def _tag(self, name: str, value: str) -> None:
-        raise NotImplementedError
+        """Set a tag of the run."""
 
+    @abstractmethod
     def _close_run(self, *, failed: bool) -> None:
-        raise NotImplementedError
+        """The run ends."""
 
 
 def _text(value: Any) -> str:
