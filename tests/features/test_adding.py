@@ -17,8 +17,8 @@ from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.features.adding import add_unlabelled
 from oodzoo.features.config import Extraction
+from oodzoo.store.contents import read_model
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.writer import read_model
 from oodzoo.zoo import ModelSpec
 
 NAMES = ("mlp_glyphs_augmented", "separable_shapes")

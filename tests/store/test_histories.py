@@ -17,13 +17,13 @@ from tests.store.tiny import CLASSES, content
 
 from oodzoo.errors import InputError
 from oodzoo.store.checking import check_store
+from oodzoo.store.contents import registered_models
 from oodzoo.store.manifest import read_manifest
 from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import Pruned, prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.shards import read_record
 from oodzoo.store.upgrade import upgrade_store
-from oodzoo.store.writer import registered_models
 
 # set the variable to try more histories
 EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "25"))

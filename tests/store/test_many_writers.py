@@ -17,6 +17,7 @@ from tests.store.tiny import content
 from oodzoo._io import is_temporary
 from oodzoo.store import writer as store_writer
 from oodzoo.store.checking import check_store
+from oodzoo.store.contents import registered_models
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import Manifest
 from oodzoo.store.removal import remove_models
@@ -188,10 +189,10 @@ def test_a_model_removed_at_the_critical_moment(
     """Another process removes a model after this one has listed it."""
     store = tmp_path / "store"
     tiny.extract(data, ["a", "b"], store)
-    registered, calls = store_writer.registered_models, []
+    calls: list[Path] = []
 
     def early(path: Path) -> list[str]:
-        listed = registered(path)
+        listed = registered_models(path)
         calls.append(path)
         if len(calls) == 1:
             remove_models(store, ["b"])

@@ -46,20 +46,14 @@ from tests.store.data import (
 import oodzoo
 from oodzoo._io import locked
 from oodzoo.errors import InputError
+from oodzoo.store.contents import newest_table, old_tables, registered_models
 from oodzoo.store.documents import sealed
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
 from oodzoo.store.manifest import Manifest, read_manifest
 from oodzoo.store.shards import record_files
 from oodzoo.store.table import SampleTable, add_table, read_table, table_numbers
-from oodzoo.store.writer import (
-    as_stored,
-    newest_table,
-    old_tables,
-    registered_models,
-    require_store,
-    writing,
-)
+from oodzoo.store.writer import as_stored, writing
 from oodzoo.zoo import ModelSpec
 
 # --- growing ---------------------------------------------------------------------------------
@@ -890,30 +884,6 @@ def test_a_table_newer_than_the_manifest_is_used(small: Path) -> None:
     assert read_manifest(small).table == "00001"
 
 
-@pytest.mark.parametrize("damage", ["flip", "nested", "missing"])
-def test_a_damaged_table(small: Path, damage: str) -> None:
-    path = small / "samples/00000.json"
-    if damage == "flip":  # of a letter in a path: only the checksum shows it
-        flip(path, 8 * path.read_bytes().index(b"a.png"))
-    elif damage == "nested":
-        path.write_text(nested())
-    else:
-        path.unlink()
-    manifest = read_manifest(small)
-    for attempt in (lambda: newest_table(small, manifest), lambda: fill(small, letters(day="a"))):
-        with pytest.raises(InputError, match=rf"`oodzoo store sync {small} DATA`") as caught:
-            attempt()
-        assert "\n" not in str(caught.value)
-    assert newest_table(small, manifest, lost=True) == ("00000", None)
-    with writing(small, without_table=True) as writer:
-        assert writer.table_lost
-        assert writer.table == SampleTable([])
-        writer.set_table(letters(day="abcde", night="fghi"))
-        writer.finish()
-    assert read_manifest(small).table == "00001"
-    assert require_right(small).models == ("m1", "m2")
-
-
 def test_a_manifest_is_written_without_a_new_table(small: Path) -> None:
     with writing(small) as writer:
         record_files(small / "models/m2")[0].unlink()
@@ -921,19 +891,6 @@ def test_a_manifest_is_written_without_a_new_table(small: Path) -> None:
     assert list(written.models) == ["m1"]
     assert written == read_manifest(small)
     assert table_numbers(small) == ["00000"]
-
-
-def test_a_store_that_lost_its_manifest_is_not_begun_anew(small: Path) -> None:
-    (small / "manifest.json").unlink()
-    for attempt in (lambda: fill(small, letters(day="ab"), "m1"), lambda: require_store(small)):
-        with pytest.raises(InputError) as caught:
-            attempt()
-        assert str(caught.value) == (
-            f"the store '{small}' has lost its manifest.json; remove damaged files with "
-            f"`oodzoo store check {small} --repair`, then rerun `oodzoo extract`"
-        )
-    require_store(small, without_manifest=True)
-    assert not (small / "manifest.json").exists()
 
 
 # --- writers and readers ---------------------------------------------------------------------
@@ -1076,17 +1033,6 @@ def test_an_empty_folder_is_taken(
     (tmp_path / "empty").mkdir()
     extract(data, [make_model()], tmp_path / "empty")
     assert FeatureStore(tmp_path / "empty").n_images == 45
-
-
-def test_a_store_is_required(small: Path, tmp_path: Path, photos: Path) -> None:
-    require_store(small)
-    with pytest.raises(InputError, match="no such feature store"):
-        require_store(tmp_path / "nowhere")
-    with pytest.raises(InputError, match="is neither empty nor a feature store"):
-        require_store(photos)
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"is not a feature store: it has no manifest\.json"):
-        require_store(tmp_path / "empty")
 
 
 def test_a_file_where_the_store_is_due(

@@ -10,6 +10,7 @@ from pathlib import Path
 from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
+from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.first_form import index_matches, is_first_form
 from oodzoo.store.index import ImageIndex, segment_file, segment_names
@@ -24,7 +25,7 @@ from oodzoo.store.shards import (
     record_files,
 )
 from oodzoo.store.table import read_table, table_file, table_numbers
-from oodzoo.store.writer import read_model, registered_models, require_store, writing
+from oodzoo.store.writer import writing
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from oodzoo._io import explaining_disk_errors
 from oodzoo.errors import InputError
+from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.coverage import Coverage
 from oodzoo.store.first_form import first_form_files
@@ -23,13 +24,7 @@ from oodzoo.store.places import (
 )
 from oodzoo.store.rows import gather_rows
 from oodzoo.store.shards import Array, list_file, read_record, record_file
-from oodzoo.store.writer import (
-    StoreWriter,
-    old_tables,
-    registered_models,
-    require_store,
-    writing,
-)
+from oodzoo.store.writer import StoreWriter, writing
 
 
 @dataclass(frozen=True)

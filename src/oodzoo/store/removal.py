@@ -10,8 +10,9 @@ from pathlib import Path
 from oodzoo._io import explaining_disk_errors, locked
 from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
+from oodzoo.store.contents import require_store
 from oodzoo.store.places import MODELS, folder_size, model_folder, require_no_links
-from oodzoo.store.writer import require_store, writing
+from oodzoo.store.writer import writing
 
 
 def remove_models(store: str | Path, models: Sequence[str]) -> int:

@@ -12,8 +12,9 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.listing import Sample, list_images
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
+from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.table import SampleTable, TableDomain
-from oodzoo.store.writer import StoreWriter, old_tables, registered_models, require_store, writing
+from oodzoo.store.writer import StoreWriter, writing
 
 
 @dataclass(frozen=True)

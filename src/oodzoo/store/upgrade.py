@@ -25,6 +25,7 @@ from oodzoo._io import (
     write_new,
 )
 from oodzoo.errors import InputError
+from oodzoo.store.contents import require_store
 from oodzoo.store.first_form import (
     FirstModel,
     first_form_files,
@@ -38,7 +39,7 @@ from oodzoo.store.manifest import Manifest, read_manifest
 from oodzoo.store.places import IMAGES, MANIFEST, MODELS, SAMPLES, file_name, model_folder
 from oodzoo.store.shards import Shard, ShardFile, checksum, record_file
 from oodzoo.store.table import add_table
-from oodzoo.store.writer import StoreWriter, require_store
+from oodzoo.store.writer import StoreWriter
 
 
 @dataclass(frozen=True)

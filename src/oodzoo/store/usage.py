@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from oodzoo.store.contents import newest_table, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import segment_of
@@ -13,7 +14,7 @@ from oodzoo.store.local import read_local
 from oodzoo.store.manifest import ModelRecord, read_manifest
 from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, folder_size, model_folder
 from oodzoo.store.prune import outdated_segments, unused_files
-from oodzoo.store.writer import StoreWriter, newest_table, registered_models, require_store
+from oodzoo.store.writer import StoreWriter
 
 
 @dataclass(frozen=True)

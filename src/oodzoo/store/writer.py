@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from oodzoo._io import (
     explaining_disk_errors,
     file_digest,
-    is_temporary,
     json_bytes,
     locked,
-    read_json,
     remove_temporaries,
     structured,
     write_bytes,
@@ -34,13 +32,18 @@ from oodzoo._io import (
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.store import shards
+from oodzoo.store.contents import (
+    newest_table,
+    read_model,
+    registered_models,
+    require_store_or_empty,
+)
 from oodzoo.store.coverage import Coverage, Coverages
-from oodzoo.store.first_form import is_first_form
-from oodzoo.store.index import ImageIndex, cut, has_lost_manifest, segment_of
+from oodzoo.store.index import ImageIndex, cut, segment_of
 from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
-from oodzoo.store.places import MANIFEST, MODELS, model_folder, repair_advice, require_no_links
+from oodzoo.store.places import MANIFEST, model_folder, require_no_links
 from oodzoo.store.shards import Shard
-from oodzoo.store.table import SampleTable, add_table, read_table, table_file, table_numbers
+from oodzoo.store.table import SampleTable, add_table, table_file, table_numbers
 
 DTYPES = ("float32", "float16")
 
@@ -55,7 +58,7 @@ def writing(
     With `without_table`, a damaged table of samples counts as empty.
     """
     with explaining_disk_errors(path):
-        _require_store_or_empty(path)  # before the lock file is created
+        require_store_or_empty(path)  # before the lock file is created
     with locked(path, shared=not exclusive), ExitStack() as locks:
         if not (path / MANIFEST).exists():
             Manifest().create(path)
@@ -63,37 +66,6 @@ def writing(
         number, table = newest_table(path, manifest, lost=without_table)
         remove_temporaries(path)
         yield StoreWriter(path, manifest, number, table, locks)
-
-
-def require_store(path: Path, *, without_manifest: bool = False) -> None:
-    """Reject a path that is not a store of the second form."""
-    if not path.is_dir():
-        raise InputError(f"no such feature store: {str(path)!r}")
-    if without_manifest and has_lost_manifest(path):
-        return
-    _require_store_or_empty(path)
-    if not (path / MANIFEST).is_file():
-        raise InputError(f"{str(path)!r} is not a feature store: it has no manifest.json")
-
-
-def newest_table(
-    path: Path, manifest: Manifest, *, lost: bool = False
-) -> tuple[str | None, SampleTable | None]:
-    """Read the newest table and its number; with `lost`, None instead of a damaged one.
-
-    The manifest has another one if a writer was killed before it wrote the manifest.
-    """
-    numbers = table_numbers(path)
-    number = numbers[-1] if numbers else manifest.table
-    if number is None:
-        return None, SampleTable([])
-    try:
-        sha256 = manifest.samples if number == manifest.table else None
-        return number, read_table(path, number, sha256)
-    except InputError:
-        if not lost:
-            raise
-        return number, None
 
 
 class PlannedShard(NamedTuple):
@@ -436,24 +408,6 @@ class StoreWriter:
 _ROUNDS = 10
 
 
-def old_tables(store: Path, manifest: Manifest) -> list[Path]:
-    """List the tables before that of the manifest."""
-    numbers = [number for number in table_numbers(store) if number < (manifest.table or "")]
-    return [table_file(store, number) for number in numbers]
-
-
-def registered_models(store: Path) -> list[str]:
-    """List the models of a store, finished or not."""
-    folder = require_no_links(store, store / MODELS)
-    return sorted(path.parent.name for path in folder.glob("*/model.json"))
-
-
-def read_model(store: Path, name: str) -> ModelRecord:
-    path = require_no_links(store, model_folder(store, name) / "model.json")
-    what = "the record of a model"
-    return structured(read_json(path, what), ModelRecord, f"{what} {str(path)!r}")
-
-
 def as_stored(array: NDArray[Any], dtype: str, name: str) -> NDArray[Any]:
     """Convert outputs of a model to the dtype of a store; reject values out of its range."""
     with np.errstate(over="ignore"):
@@ -477,28 +431,3 @@ def _shortened(value: Any) -> str:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def _require_store_or_empty(path: Path) -> None:
-    """Reject a folder with other content than that of a store, and a store of the first form."""
-    if not path.is_dir():
-        return
-    if is_first_form(path):
-        raise InputError(
-            f"the store {str(path)!r} was written by an older version and is read-only; upgrade "
-            f"it with `oodzoo store upgrade {path}`"
-        )
-    if (path / MANIFEST).is_file():
-        return
-    if has_lost_manifest(path):
-        raise InputError(
-            f"the store {str(path)!r} has lost its manifest.json; {repair_advice(path)}"
-        )
-    for entry in sorted(path.iterdir()):
-        if entry.name != ".lock" and not is_temporary(entry.name):
-            if (path / MANIFEST).is_file():
-                return  # another process has just created the store
-            raise InputError(
-                f"{str(path)!r} is neither empty nor a feature store (it contains {entry.name!r}); "
-                "choose another folder"
-            )
