@@ -1,0 +1,519 @@
+"""An S3 server on this machine, and a proxy in front of it whose requests fail as told.
+
+The fixture `s3` is a fresh bucket; the environment of the test, and of processes that it starts,
+leads to it through the proxy::
+
+    def test_a_stall(s3: Bucket) -> None:
+        s3.put("photos/day/cat/1.png", content)
+        s3.proxy.stall(r"^GET .*/1\\.png", seconds=30)
+        oodzoo.ImageDomains(f"{s3.url}/photos")
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from email.message import Message
+from http.client import HTTPConnection, HTTPException
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import quote, unquote, urlsplit
+
+import pytest
+
+PACKAGES = ("moto", "flask", "s3fs")
+# The server wants a signature, whatever it is.
+SIGNED = {"Authorization": "AWS4-HMAC-SHA256 Credential=testing/20200101/us-east-1/s3/aws4_request"}
+
+# It ends with its parent, however that ends: nothing remains to be read from standard input.
+_SERVE = """
+import os, sys
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+os._exit(0)
+"""
+
+
+def environment(endpoint: str) -> dict[str, str]:
+    """The variables that lead clients of S3 to an endpoint, with credentials that it accepts."""
+    return {
+        "AWS_ENDPOINT_URL": endpoint,
+        "AWS_ACCESS_KEY_ID": "testing",
+        "AWS_SECRET_ACCESS_KEY": "testing",
+        "AWS_SESSION_TOKEN": "",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
+    }
+
+
+class _Running:
+    """Something that runs from `with` to its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class S3Server(_Running):
+    """moto's server in a process of its own; it ends with this process.
+
+    Attributes
+    ----------
+    endpoint : str
+        Its address, `http://127.0.0.1:PORT`.
+    environment : dict of str to str
+        The variables that lead clients to it.
+    """
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _SERVE],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        port = self._process.stdout.readline().strip()
+        if not port:
+            self.close()
+            raise RuntimeError("moto's server did not start: python -m moto.server shows why")
+        self.endpoint = f"http://127.0.0.1:{port}"
+        self.environment = environment(self.endpoint)
+
+    def close(self) -> None:
+        """End the server."""
+        self._process.kill()
+        self._process.communicate()
+
+    def create_bucket(self, name: str) -> Bucket:
+        """Create an empty bucket."""
+        self._request("PUT", f"/{name}")
+        return Bucket(self, name)
+
+    def put(self, bucket: str, key: str, content: bytes) -> None:
+        """Write an object."""
+        self._request("PUT", f"/{bucket}/{quote(key)}", content)
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Read an object; KeyError if there is none."""
+        return self._request("GET", f"/{bucket}/{quote(key)}")
+
+    def delete(self, bucket: str, key: str) -> None:
+        """Remove an object."""
+        self._request("DELETE", f"/{bucket}/{quote(key)}")
+
+    def keys(self, bucket: str) -> list[str]:
+        """The keys of all objects of a bucket, sorted."""
+        found: list[str] = []
+        token = ""
+        while True:
+            page = f"/{bucket}?list-type=2&encoding-type=url{token}"
+            listing = ET.fromstring(self._request("GET", page))
+            space = listing.tag.removesuffix("ListBucketResult")
+            found += [unquote(key.text or "") for key in listing.iter(f"{space}Key")]
+            following = listing.findtext(f"{space}NextContinuationToken")
+            if not following:
+                return sorted(found)
+            token = f"&continuation-token={quote(following)}"
+
+    def _request(self, method: str, path: str, content: bytes | None = None) -> bytes:
+        connection = HTTPConnection(urlsplit(self.endpoint).netloc, timeout=60)
+        try:
+            connection.request(method, path, content, SIGNED)
+            answer = connection.getresponse()
+            body = answer.read()
+        finally:
+            connection.close()
+        if answer.status == 404:
+            raise KeyError(path)
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {body.decode(errors='replace')}")
+        return body
+
+
+@dataclass
+class Request:
+    """A request that reached the proxy."""
+
+    line: str
+    """Method and path with query, such as `GET /bucket/key`."""
+    started: float
+    ended: float | None = None
+    """Both as `time.monotonic()`; None while it is under way."""
+    fault: str | None = None
+    """The rule that it met."""
+
+
+@dataclass
+class _Rule:
+    kind: str
+    pattern: re.Pattern[str]
+    left: int | None
+    """How many requests it is for; None: all."""
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+class FaultyProxy(_Running):
+    """A server in this process that forwards requests to another one, but for some rules.
+
+    A rule has a pattern, searched in `METHOD /bucket/key?query`, and `times`: for how many requests
+    it is; None is for all. The oldest rule that matches applies; delays (`slow`) come on top.
+
+    Parameters
+    ----------
+    target : str
+        The address of the server.
+
+    Attributes
+    ----------
+    endpoint, environment
+        As those of a server.
+    requests : list of Request
+        All that it was asked.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = urlsplit(target).netloc
+        self._rules: list[_Rule] = []
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self.requests: list[Request] = []
+        proxy = self
+
+        class Handler(_Handler):
+            owner = proxy
+
+        self._server = _Server(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
+        self._thread.start()
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self.environment = environment(self.endpoint)
+
+    def close(self) -> None:
+        """End the proxy and the requests that are under way."""
+        self._over.set()
+        self._server.shutdown()
+        self._thread.join()
+        self._server.close_connections()
+        self._server.server_close()
+
+    def fail(self, pattern: str, *, status: int = 503, times: int | None = 1) -> None:
+        """Answer with an error of the server: 500 or 503."""
+        self._add("fail", pattern, times, status=status)
+
+    def refuse(self, pattern: str, *, times: int | None = None) -> None:
+        """Answer 403, as for credentials without permission."""
+        self._add("refuse", pattern, times, status=403)
+
+    def drop(self, pattern: str, *, times: int | None = 1) -> None:
+        """Close the connection without an answer."""
+        self._add("drop", pattern, times)
+
+    def stall(self, pattern: str, *, seconds: float = 600, times: int | None = 1) -> None:
+        """Send the headers, then nothing for some seconds, then the body."""
+        self._add("stall", pattern, times, seconds=seconds)
+
+    def truncate(self, pattern: str, *, size: int | None = None, times: int | None = 1) -> None:
+        """Close the connection after some bytes of the body (half of it), whatever was promised."""
+        self._add("truncate", pattern, times, size=size)
+
+    def slow(self, pattern: str, *, seconds: float, times: int | None = None) -> None:
+        """Wait before forwarding the request."""
+        self._add("slow", pattern, times, seconds=seconds)
+
+    def replace(self, pattern: str, body: bytes, *, times: int | None = None) -> None:
+        """Answer with another body; the headers remain, but for length and checksum."""
+        self._add("replace", pattern, times, body=body)
+
+    def forget(self) -> None:
+        """Remove all rules and recorded requests."""
+        with self._lock:
+            self._rules.clear()
+            self.requests.clear()
+
+    def asked(self, pattern: str) -> list[Request]:
+        """Return the recorded requests that match a pattern."""
+        with self._lock:
+            return [request for request in self.requests if re.search(pattern, request.line)]
+
+    def most_at_once(self, pattern: str = "") -> int:
+        """Return how many requests that match a pattern were under way at the same time."""
+        times = [(request.started, request.ended) for request in self.asked(pattern)]
+        changes = sorted(
+            [(start, 1) for start, _ in times] + [(end, -1) for _, end in times if end is not None]
+        )
+        most = now = 0
+        for _, change in changes:
+            now += change
+            most = max(most, now)
+        return most
+
+    def _add(self, kind: str, pattern: str, times: int | None, **settings: Any) -> None:
+        with self._lock:
+            self._rules.append(_Rule(kind, re.compile(pattern), times, settings))
+
+    def begin(self, line: str) -> tuple[Request, float, _Rule | None]:
+        """Record a request; return its delay and its fault."""
+        with self._lock:
+            matching = [r for r in self._rules if r.left != 0 and r.pattern.search(line)]
+            delays = [rule for rule in matching if rule.kind == "slow"]
+            faults = [rule for rule in matching if rule.kind != "slow"][:1]
+            for rule in (*delays, *faults):
+                if rule.left is not None:
+                    rule.left -= 1
+            fault = faults[0] if faults else None
+            kind = fault.kind if fault else "slow" if delays else None
+            request = Request(line, time.monotonic(), fault=kind)
+            self.requests.append(request)
+        return request, sum(rule.settings["seconds"] for rule in delays), fault
+
+    def wait(self, seconds: float) -> None:
+        """Sleep, at most until the proxy is closed."""
+        self._over.wait(seconds)
+
+    def forward(
+        self, method: str, path: str, headers: Message, body: bytes | None
+    ) -> tuple[int, str, list[tuple[str, str]], bytes]:
+        """Send a request on, its Host as received: the signature is of it."""
+        connection = HTTPConnection(self._target, timeout=120)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers.items():
+                if name.lower() not in ("connection", "expect", "content-length", "keep-alive"):
+                    connection.putheader(name, value)
+            if body is not None and "transfer-encoding" not in headers:
+                connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, answer.reason, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+
+class _Server(ThreadingHTTPServer):
+    """A server that can close its connections."""
+
+    daemon_threads = True
+    request_queue_size = 256
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._open: set[socket.socket] = set()
+        self._handlers: list[threading.Thread] = []
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        thread = threading.Thread(
+            target=self.process_request_thread, args=(request, client_address), daemon=True
+        )
+        self._handlers.append(thread)
+        thread.start()
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def close_connections(self) -> None:
+        for connection in list(self._open):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._handlers:
+            thread.join()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), (OSError, HTTPException)):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers for a proxy."""
+
+    owner: FaultyProxy
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Print nothing."""
+
+    def _answer(self) -> None:
+        body = self._body()
+        request, delay, rule = self.owner.begin(f"{self.command} {self.path}")
+        try:
+            self.owner.wait(delay)
+            self._follow(rule, body)
+        finally:
+            request.ended = time.monotonic()
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
+
+    def _body(self) -> bytes | None:
+        if "chunked" in self.headers.get("Transfer-Encoding", ""):
+            read = b""
+            while not read.endswith(b"0\r\n\r\n"):
+                line = self.rfile.readline()
+                read += line + self.rfile.read(int(line, 16) + 2)
+            return read
+        length = self.headers.get("Content-Length")
+        return None if length is None else self.rfile.read(int(length))
+
+    def _follow(self, rule: _Rule | None, body: bytes | None) -> None:
+        kind = rule.kind if rule else None
+        settings = rule.settings if rule else {}
+        if kind == "drop":
+            self.close_connection = True
+            return
+        if "status" in settings:
+            code = {403: "AccessDenied", 500: "InternalError", 503: "SlowDown"}[settings["status"]]
+            content = f"<Error><Code>{code}</Code><Message>as told</Message></Error>".encode()
+            self._send(settings["status"], code, [("Content-Type", "application/xml")], content)
+            return
+        status, reason, headers, content = self.owner.forward(
+            self.command, self.path, self.headers, body
+        )
+        if kind == "replace":
+            headers = [(n, v) for n, v in headers if not n.lower().startswith("x-amz-checksum")]
+            headers = [(n, v) for n, v in headers if n.lower() != "content-length"]
+            content = settings["body"]
+        size = len(content)
+        if kind == "truncate":
+            size = size // 2 if settings["size"] is None else settings["size"]
+            self.close_connection = True
+        stall = settings["seconds"] if kind == "stall" else 0
+        self._send(status, reason, headers, content, size=size, stall=stall)
+
+    def _send(
+        self,
+        status: int,
+        reason: str,
+        headers: Sequence[tuple[str, str]],
+        content: bytes,
+        *,
+        size: int | None = None,
+        stall: float = 0,
+    ) -> None:
+        self.send_response_only(status, reason)
+        bodiless = self.command == "HEAD" or status in (204, 304)
+        for name, value in headers:
+            if name.lower() in ("connection", "transfer-encoding"):
+                continue
+            if name.lower() == "content-length" and not bodiless:
+                continue
+            self.send_header(name, value)
+        if not bodiless:
+            self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.owner.wait(stall)
+        if not bodiless:
+            self.wfile.write(content[:size])
+
+
+@dataclass
+class Bucket:
+    """A bucket; its objects are read and written directly, not through the proxy."""
+
+    server: S3Server
+    name: str
+    proxy: FaultyProxy = field(init=False)
+
+    @property
+    def url(self) -> str:
+        """Its address, `s3://NAME`."""
+        return f"s3://{self.name}"
+
+    def put(self, key: str, content: bytes) -> None:
+        """Write an object."""
+        self.server.put(self.name, key, content)
+
+    def get(self, key: str) -> bytes:
+        """Read an object; KeyError if there is none."""
+        return self.server.get(self.name, key)
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        self.server.delete(self.name, key)
+
+    def keys(self) -> list[str]:
+        """The keys of all objects, sorted."""
+        return self.server.keys(self.name)
+
+    def upload(self, folder: Path, prefix: str) -> str:
+        """Write all files of a folder below a prefix; return the address."""
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                self.put(f"{prefix}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+        return f"{self.url}/{prefix}"
+
+
+def forget_connections() -> None:
+    """Let clients of this process read the environment again; fsspec keeps what it opened."""
+    import s3fs  # type: ignore[import-untyped,unused-ignore]
+
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@contextmanager
+def served(proxied: FaultyProxy | S3Server) -> Iterator[None]:
+    """Lead clients of this process, and of processes that it starts, to a server."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in proxied.environment.items():
+            patch.setenv(name, value)
+        patch.delenv("AWS_PROFILE", raising=False)
+        forget_connections()
+        try:
+            yield
+        finally:
+            forget_connections()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    """One server for all tests of a process."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        pytest.skip(f"an S3 server needs packages that are absent: {', '.join(missing)}")
+    with S3Server() as server:
+        yield server
+
+
+_buckets = count()
+
+
+@pytest.fixture
+def s3(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    """A fresh bucket, through a proxy of its own, with an empty cache of objects."""
+    bucket = s3_server.create_bucket(f"bucket-{next(_buckets)}")
+    monkeypatch.setenv("OODZOO_CACHE", os.fspath(tmp_path / "object-cache"))
+    with FaultyProxy(s3_server.endpoint) as proxy, served(proxy):
+        bucket.proxy = proxy
+        yield bucket
