@@ -368,19 +368,23 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         body = self._body()
-        request, delay, rule = self.owner.begin(f"{self.command} {self.path}")
+        self._request, delay, rule = self.owner.begin(f"{self.command} {self.path}")
         try:
             self.owner.wait(delay)
             self._follow(rule, body)
         finally:
-            request.ended = time.monotonic()
+            self._end()
+
+    def _end(self) -> None:
+        if self._request.ended is None:
+            self._request.ended = time.monotonic()
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _answer
 
     def _body(self) -> bytes | None:
         if "chunked" in self.headers.get("Transfer-Encoding", ""):
-            read = b""
-            while not read.endswith(b"0\r\n\r\n"):
+            read = line = b""
+            while not line or int(line, 16):
                 line = self.rfile.readline()
                 read += line + self.rfile.read(int(line, 16) + 2)
             return read
@@ -432,10 +436,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if not bodiless:
             self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.owner.wait(stall)
-        if not bodiless:
-            self.wfile.write(content[:size])
+        if stall:
+            self.end_headers()
+            self.owner.wait(stall)
+        self._end()  # the client may ask the next one before this thread goes on
+        if not stall:
+            self.end_headers()
+        self.wfile.write(b"" if bodiless else content[:size])
 
 
 @dataclass

@@ -129,10 +129,11 @@ def test_truncate(s3: Bucket) -> None:
 def test_stall(s3: Bucket) -> None:
     s3.put("a/b.png", CONTENT)
     s3.proxy.stall("")
-    connection = HTTPConnection(urlsplit(s3.proxy.endpoint).netloc, timeout=1)
+    connection = HTTPConnection(urlsplit(s3.proxy.endpoint).netloc, timeout=30)
     connection.request("GET", f"/{s3.name}/a/b.png", headers=SIGNED)
     answer = connection.getresponse()
     assert (answer.status, answer.getheader("Content-Length")) == (200, str(len(CONTENT)))
+    connection.sock.settimeout(0.5)
     with pytest.raises(TimeoutError):
         answer.read()
     answer.close()
