@@ -1,0 +1,88 @@
+"""A CSV table with the paths, domains and labels of images."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from oodzoo.data.listing import Listing
+from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.rows import Row, list_rows
+from oodzoo.errors import InputError
+from oodzoo.remote.cache import cached_file
+from oodzoo.remote.location import Url
+from oodzoo.remote.objects import find_file
+
+_NEEDED = ("path", "domain", "label")
+
+
+def list_table(
+    location: Path | Url, root: Path | Url | None, columns: Mapping[str, str] | None = None
+) -> Listing:
+    """List the rows of a CSV table `path,domain,label[,group]`.
+
+    Paths are relative to `root`, by default the folder of the table; see
+    :func:`oodzoo.data.sources.rows.list_rows`.
+    """
+    rows = _rows(_local(location), columns, str(location))
+    return list_rows(str(location), rows, root, location.parent, unit="line")
+
+
+def _local(location: Path | Url) -> Path:
+    if isinstance(location, Path):
+        return location
+    file = find_file(location)
+    if file is None:
+        raise InputError(f"no such file: {str(location)!r}")
+    return cached_file(file)
+
+
+def _rows(table: Path, columns: Mapping[str, str] | None, name: str) -> Iterator[Row]:
+    """Yield the rows of a table, each with the number of its first line."""
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file, strict=True)
+            header = [cell.strip() for cell in next(reader, [])]
+            _require_commas(header, columns, name)
+            found = find_columns(header, columns, _NEEDED, name)
+            positions = {role: header.index(column) for role, column in found.items()}
+            line = reader.line_num + 1
+            for cells in reader:
+                if cells:
+                    where = f"{name!r}, line {line}"
+                    _require_width(cells, len(header), where)
+                    yield _row(line, cells, positions, where)
+                line = reader.line_num + 1
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name!r} is not UTF-8 text; save it as UTF-8") from error
+    except csv.Error as error:
+        raise InputError(f"{name!r} is not a CSV table: {error}") from error
+
+
+def _row(line: int, cells: Sequence[str], positions: Mapping[str, int], where: str) -> Row:
+    values = {role: cells[at].strip() if at < len(cells) else "" for role, at in positions.items()}
+    for role in _NEEDED:
+        if not values[role]:
+            raise InputError(f"{where}: no {role} in {','.join(cells)!r}")
+    group = values.get("group") or None
+    return Row(line, values["path"], values["domain"], values["label"], group)
+
+
+def _require_commas(header: Sequence[str], columns: Mapping[str, str] | None, name: str) -> None:
+    wanted = {(columns or {}).get(role, role) for role in _NEEDED}
+    line = ",".join(header)
+    for separator in (";", "\t"):
+        if wanted <= {cell.strip() for cell in line.split(separator)}:
+            raise InputError(
+                f"{name!r} has other separators than commas, in its first line: {line!r}; "
+                "separate the columns by commas"
+            )
+
+
+def _require_width(cells: Sequence[str], width: int, where: str) -> None:
+    if any(cell.strip() for cell in cells[width:]):
+        raise InputError(
+            f"{where}: {len(cells)} cells, but the header has {width}: {','.join(cells)!r}; "
+            "quote cells that contain a comma"
+        )
