@@ -11,6 +11,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ import oodzoo
 from oodzoo._text import printable
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
+from oodzoo.remote.location import url_of_path
 
 OK, INTERNAL_ERROR, INPUT_ERROR, INTERRUPTED = 0, 1, 2, 130
 
@@ -74,6 +76,7 @@ def command(
             warnings.showwarning = terminal.show_warning
             try:
                 with terminal:
+                    _require_paths(arguments)
                     body(terminal, **arguments)
             except (typer.Exit, BrokenPipeError):
                 raise
@@ -99,6 +102,15 @@ def _with_common_options(body: Callable[..., None]) -> inspect.Signature:
     ]
     own = list(signature.parameters.values())[1:]
     return signature.replace(parameters=[*own, *common])
+
+
+def _require_paths(arguments: dict[str, Any]) -> None:
+    """Reject a URL where only a path is possible; pathlib would make a folder named `s3:` of it."""
+    for value in arguments.values():
+        for path in value if isinstance(value, list) else [value]:
+            url = url_of_path(str(path)) if isinstance(path, Path) else None
+            if url is not None:
+                raise InputError(f"{url!r} is a URL; give a local file or folder here")
 
 
 def _report_error(error: Exception, debug: bool) -> int:

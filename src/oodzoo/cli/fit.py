@@ -30,6 +30,7 @@ from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 from oodzoo.events import Events
+from oodzoo.remote.location import parse_location
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 def fit(
     terminal: Terminal,
     store: StoreArgument,
-    out: Annotated[Path, typer.Option(help="Folder for the predictor.")],
+    out: Annotated[str, typer.Option(help="Folder or URL for the predictor.")],
     choose: Annotated[
         str | None,
         typer.Option(
@@ -92,9 +93,9 @@ def fit(
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
     from oodzoo.predictor import fit as fit_store
-    from oodzoo.predictor.folder import require_free
+    from oodzoo.predictor.remote import require_free_location
 
-    require_free(out)  # before the work
+    require_free_location(out)  # before the work
     if target is not None and models is not None and choose in (None, "ensemble"):
         raise InputError(
             "--target is only used to rank the models and to fit a pool; leave it out with "
@@ -124,11 +125,13 @@ def fit(
             listener=listener,
         )
     predictor.save(out)
-    Events(others).artifact("predictor", out)
-    _show_predictor(terminal, predictor, out)
+    location = parse_location(out)
+    if isinstance(location, Path):
+        Events(others).artifact("predictor", location)
+    _show_predictor(terminal, predictor, str(location))
 
 
-def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> None:
+def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> None:
     provenance = predictor.provenance
     weights = provenance.pool
     terminal.table(
@@ -157,7 +160,7 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: Path) -> N
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
     terminal.document(
         {
-            "model": str(folder),
+            "model": folder,
             "choice": provenance.choice,
             "accuracy": provenance.accuracy,
             "accuracy_interval": provenance.accuracy_interval,

@@ -59,7 +59,7 @@ SCHEMA = 1
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 _OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
-_VERSION = re.compile(r"version-[0-9a-f]{8}")
+_VERSION = re.compile(r"version-(?:[0-9a-f]{8}){1,2}")  # two in a predictor from a URL
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -108,7 +108,7 @@ def write_folder(parts: PredictorParts, folder: Path) -> Path:
             _replace(parts, folder)
         else:
             with new_folder(folder) as temporary:
-                _write(parts, temporary)
+                write_files(parts, temporary)
     return folder
 
 
@@ -120,7 +120,7 @@ def require_free(folder: Path) -> None:
         if not any(folder.iterdir()):
             return
         file = folder / "predictor.json"
-        if file.is_file() and _is_predictor(read_json(file, "the file")):
+        if file.is_file() and is_predictor(read_json(file, "the file")):
             return
     raise InputError(f"{str(folder)!r} exists and is not a predictor; choose another folder")
 
@@ -132,12 +132,12 @@ def _replace(parts: PredictorParts, folder: Path) -> None:
         version = f"version-{secrets.token_hex(4)}"
         (folder / version).mkdir()
         try:
-            _write(parts, folder, f"{version}/")
+            write_files(parts, folder, f"{version}/")
         finally:
             _remove_unused(folder)
 
 
-def _write(parts: PredictorParts, folder: Path, version: str = "") -> None:
+def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
     """Write the files of a predictor, and predictor.json last."""
     head: Tensors = {"weights": parts.head.weights, "bias": parts.head.bias}
     head |= {f"columns.{name}": columns for name, columns in parts.columns.by_model.items()}
@@ -162,9 +162,8 @@ def _write(parts: PredictorParts, folder: Path, version: str = "") -> None:
 def _remove_unused(folder: Path) -> None:
     """Remove the files of predictors that predictor.json does not name."""
     remove_temporaries(folder)
-    content = _upgraded(read_json(folder / "predictor.json", "the predictor"))
-    document = structured(content, _Names, f"the predictor {str(folder)!r}")
-    names = [name for entry in (document, *document.models) for name in entry.files]
+    content = read_json(folder / "predictor.json", "the predictor")
+    names = named_files(content, f"the predictor {str(folder)!r}")
     used = {part for name in names for part in Path(name).parts[:1]}
     for entry in list(folder.iterdir()):
         if entry.name in used or not (entry.name in _OWN or _VERSION.fullmatch(entry.name)):
@@ -174,6 +173,16 @@ def _remove_unused(folder: Path) -> None:
         else:
             with contextlib.suppress(OSError):
                 entry.unlink()
+
+
+def named_files(content: dict[str, Any], what: str) -> dict[str, str]:
+    """The files that predictor.json names: path and SHA-256; `what` begins error messages."""
+    document = structured(_upgraded(content), _Names, what)
+    return {
+        name: sha256
+        for entry in (document, *document.models)
+        for name, sha256 in entry.files.items()
+    }
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:
@@ -223,7 +232,7 @@ def _read_document(folder: Path) -> _Document:
         hint = f"; did you mean {str(inside)!r}?" if (inside / file.name).is_file() else ""
         raise InputError(f"{str(folder)!r} is not a predictor: it has no predictor.json{hint}")
     content = read_json(file, "the predictor")
-    if not _is_predictor(content):
+    if not is_predictor(content):
         raise InputError(
             f"{str(folder)!r} is not a predictor: its predictor.json was not written by oodzoo"
         )
@@ -241,7 +250,8 @@ def _read_document(folder: Path) -> _Document:
     return document
 
 
-def _is_predictor(content: dict[str, Any]) -> bool:
+def is_predictor(content: dict[str, Any]) -> bool:
+    """Whether the content of a file predictor.json was written by oodzoo."""
     return str(content.get("kind")).endswith(" predictor")  # the package had another name
 
 

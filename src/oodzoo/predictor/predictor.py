@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,8 @@ from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
+from oodzoo.predictor.remote import read_url, write_url
+from oodzoo.remote.location import Url, parse_location
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
@@ -260,13 +262,20 @@ class Predictor:
             )
         return float(np.mean([a == b for a, b in zip(labels, truth, strict=True)]))
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the predictor and its models into a folder; :func:`oodzoo.load` reads it.
+    @overload
+    def save(self, folder: os.PathLike[str]) -> Path: ...
+    @overload
+    def save(self, folder: str) -> Path | Url: ...
+    def save(self, folder: str | os.PathLike[str]) -> Path | Url:
+        """Write the predictor and its models to a folder or URL; :func:`oodzoo.load` reads it.
 
-        An existing predictor is replaced: at any moment, the folder has the old one or the new
-        one. Any other existing folder is an error.
+        An existing predictor is replaced: at any moment, there is the old one or the new one. Any
+        other existing folder is an error.
         """
-        written = write_folder(self._parts(), Path(folder))
+        location = parse_location(folder)
+        if isinstance(location, Url):
+            return write_url(self._parts(), location)
+        written = write_folder(self._parts(), location)
         if any(model.spec.folder.resolve() == written for model in self.models):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
@@ -350,13 +359,16 @@ def load(
 
     Parameters
     ----------
-    folder : path
+    folder : path or URL
+        A URL such as "s3://bucket/model" is read through the local cache.
     device : str, default "auto"
         Device of the models: "cpu", "cuda", "cuda:1", "mps"; "auto" takes the fastest available.
     batch_size : int, optional
         Images per forward pass; by default it depends on the device.
     """
-    return Predictor(**vars(read_folder(Path(folder))), device=device, batch_size=batch_size)
+    location = parse_location(folder)
+    parts = read_url(location) if isinstance(location, Url) else read_folder(location)
+    return Predictor(**vars(parts), device=device, batch_size=batch_size)
 
 
 def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:

@@ -6,8 +6,6 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from oodzoo.errors import InputError
 
@@ -82,6 +80,21 @@ def is_url(text: str) -> bool:
     return _URL.fullmatch(text) is not None
 
 
+def url_of_path(path: str) -> str | None:
+    """The URL that pathlib has turned into a path; None if it is a path.
+
+    Examples
+    --------
+    >>> url_of_path("s3:/bucket/pacs"), url_of_path("photos/pacs")
+    ('s3://bucket/pacs', None)
+    """
+    found = _MANGLED.fullmatch(path)
+    if found is None or found["scheme"].lower() not in _SCHEMES:
+        return None
+    rest = (found["rest"] or "").replace("\\", "/")
+    return f"{found['scheme']}://{rest}"
+
+
 def parse_location(given: str | os.PathLike[str]) -> Path | Url:
     """Read a location that a user gives: a URL, or a path; `file://` is a path.
 
@@ -96,12 +109,10 @@ def parse_location(given: str | os.PathLike[str]) -> Path | Url:
     Url(text='s3://bucket/pacs')
     """
     text = os.fspath(given)
-    mangled = _MANGLED.fullmatch(text)
-    if mangled is not None and mangled["scheme"].lower() in _SCHEMES:
-        rest = (mangled["rest"] or "").replace("\\", "/")
+    if url_of_path(text) is not None:
         raise InputError(
-            f"{text!r} is not a URL: it needs two slashes, as {mangled['scheme']}://{rest}; "
-            "in Python give it as text, because pathlib.Path removes one"
+            f"{text!r} is not a URL: it needs two slashes, as {url_of_path(text)}; in Python give "
+            "it as text, because pathlib.Path removes one"
         )
     if isinstance(given, os.PathLike) or not is_url(text):
         return Path(given)
@@ -110,7 +121,9 @@ def parse_location(given: str | os.PathLike[str]) -> Path | Url:
     if url.scheme == "file":
         if parts[0] not in ("", "localhost"):
             raise InputError(f"{text!r} names the host {parts[0]!r}; a local file is file:///…")
-        return Path(url2pathname(urlsplit(text.replace("?", "%3F").replace("#", "%23")).path))
+        from urllib.request import url2pathname
+
+        return Path(url2pathname(f"/{parts[2]}"))
     if url.scheme in _BUCKETS and not parts[0]:
         raise InputError(f"{text!r} names no bucket; expected {url.scheme}://bucket/…")
     if ":" in parts[0].rpartition("@")[0]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
 import random
 import threading
@@ -93,6 +92,8 @@ def call_s3(filesystem: Any, method: str, deadline: float, **parameters: Any) ->
 
 def _on_loop(filesystem: Any, coroutine: Any, deadline: float) -> Any:
     """Run a coroutine on the event loop of a filesystem; it is cancelled after the deadline."""
+    import asyncio
+
     future = asyncio.run_coroutine_threadsafe(
         asyncio.wait_for(coroutine, deadline), filesystem.loop
     )

@@ -1,0 +1,222 @@
+"""A predictor at a URL: the same files as in a folder, each of them a whole object.
+
+The files of each predictor are in URL/version-<time><random>/, and URL/predictor.json names them.
+It is written last and replaced as a whole, so at any moment there is the old predictor or the new
+one, also if several processes write. The files of the old one are removed after that; those that
+a killed process left are removed a day later.
+
+A predictor is read from a local folder, with links to the files of the cache.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from oodzoo._io import (
+    explaining_disk_errors,
+    file_digest,
+    locked,
+    read_json,
+    temporary_name,
+)
+from oodzoo.errors import InputError
+from oodzoo.predictor.folder import (
+    is_predictor,
+    named_files,
+    read_folder,
+    require_free,
+    write_files,
+)
+from oodzoo.predictor.parts import PredictorParts
+from oodzoo.remote.cache import cache_folder, cached_file, drop_cached
+from oodzoo.remote.failures import RemoteError
+from oodzoo.remote.location import Url, parse_location
+from oodzoo.remote.objects import (
+    RemoteFile,
+    find_file,
+    list_files,
+    remove_files,
+    write_file,
+)
+
+_DOCUMENT = "predictor.json"
+_VERSION = re.compile(r"version-(?P<time>[0-9a-f]{8})[0-9a-f]{8}")
+_UNUSED_SECONDS = 24 * 3600
+_READ_ATTEMPTS = 3
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def write_url(parts: PredictorParts, url: Url) -> Url:
+    """Write a predictor to a URL; at any moment it has the old predictor or the new one."""
+    old = require_free_url(url)
+    version = f"version-{int(time.time()):08x}{secrets.token_hex(4)}"
+    with tempfile.TemporaryDirectory(prefix="oodzoo-") as name:
+        folder = Path(name)
+        with explaining_disk_errors(folder):
+            (folder / version).mkdir()
+            write_files(parts, folder, f"{version}/")
+        files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()]
+        paths = [file.as_posix() for file in files if file.name != _DOCUMENT]
+        try:
+            for path in paths:
+                write_file(url / path, (folder / path).read_bytes())
+        except BaseException:  # including KeyboardInterrupt
+            with contextlib.suppress(RemoteError):
+                remove_files(url / path for path in paths)
+            raise
+        write_file(url / _DOCUMENT, (folder / _DOCUMENT).read_bytes())
+    _remove_unused(url, old)
+    return url
+
+
+def require_free_location(given: str) -> None:
+    """Raise InputError if anything but a predictor or an empty folder is there."""
+    location = parse_location(given)
+    if isinstance(location, Url):
+        require_free_url(location)
+    else:
+        require_free(location)
+
+
+def require_free_url(url: Url) -> list[str]:
+    """Raise InputError if anything but a predictor has this URL; return the paths of its files."""
+    file = find_file(url / _DOCUMENT)
+    if file is not None:
+        with contextlib.suppress(InputError):  # damaged
+            content = _read_document(file, url)
+            if is_predictor(content):
+                return list(named_files(content, str(url)))
+    elif find_file(url) is None and not list_files(url):
+        return []
+    raise InputError(f"{str(url)!r} exists and is not a predictor; choose another URL")
+
+
+def _remove_unused(url: Url, old: list[str]) -> None:
+    """Remove the files of the old predictor, and those that killed processes left."""
+    with contextlib.suppress(RemoteError):  # they only take up space
+        paths = [file.url.removeprefix(f"{url}/") for file in list_files(url)]
+        remove_files(url / path for path in paths if path in old or _is_forgotten(path))
+
+
+def _is_forgotten(path: str) -> bool:
+    version = _VERSION.fullmatch(path.partition("/")[0])
+    return version is not None and time.time() - int(version["time"], 16) > _UNUSED_SECONDS
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_url(url: Url) -> PredictorParts:
+    """Read a predictor from a URL, and check every file against its checksum."""
+    folder = _fetched(url)
+    try:
+        return read_folder(folder)
+    except InputError as error:
+        raise InputError(str(error).replace(str(folder), str(url))) from error
+
+
+def _fetched(url: Url) -> Path:
+    """A local folder with the files of a predictor."""
+    for remaining in reversed(range(_READ_ATTEMPTS)):
+        document = find_file(url / _DOCUMENT)
+        if document is None:
+            raise _no_predictor(url)
+        try:
+            return _fetch(url, document)
+        except RemoteError:
+            # it may have been replaced in the meantime, and its files removed
+            if not remaining or find_file(url / _DOCUMENT) == document:
+                raise
+    raise AssertionError
+
+
+def _fetch(url: Url, document: RemoteFile) -> Path:
+    content = _read_document(document, url)
+    what = f"the predictor {str(url)!r}"
+    files = named_files(content, what) if is_predictor(content) else {}
+    folder = _links() / hashlib.sha256(f"{url} {document.version}".encode()).hexdigest()[:32]
+    for path, sha256 in files.items():
+        if PurePosixPath(path).is_absolute() or {"..", "."} & set(path.split("/")) or "\\" in path:
+            raise InputError(f"{what} names {path!r}, which is not inside its folder; fit again")
+        file = find_file(url / path)
+        if file is None:
+            raise RemoteError(f"{what} lacks {path!r}; copy the whole folder, or fit again")
+        _link(_verified(file, sha256), folder / path)
+    _link(cached_file(document), folder / _DOCUMENT)
+    return folder
+
+
+def _read_document(file: RemoteFile, url: Url) -> dict[str, Any]:
+    cached = cached_file(file)
+    try:
+        return read_json(cached, "the predictor")
+    except InputError as error:
+        drop_cached(file)
+        raise InputError(f"{str(error).replace(str(cached), str(url))}; fit again") from error
+
+
+def _verified(file: RemoteFile, sha256: str) -> Path:
+    """A local copy; one that is damaged is fetched again."""
+    cached = cached_file(file)
+    if file_digest(cached) != sha256:
+        drop_cached(file)
+        cached = cached_file(file)
+    return cached
+
+
+def _link(file: Path, target: Path) -> None:
+    """Link a file of the cache, so that it remains if the cache removes it."""
+    with explaining_disk_errors(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary = target.parent / temporary_name()
+        try:
+            os.link(file, temporary)
+        except OSError:  # the disk has no hard links
+            shutil.copyfile(file, temporary)
+        temporary.replace(target)
+
+
+def _links() -> Path:
+    return _process_folder(cache_folder() / "predictors", os.getpid())
+
+
+@functools.cache
+def _process_folder(parent: Path, process: int) -> Path:
+    """A folder of this process, removed at its end; those of killed processes are removed now."""
+    with explaining_disk_errors(parent):
+        parent.mkdir(parents=True, exist_ok=True)
+        for other in list(parent.iterdir()):
+            with contextlib.suppress(InputError), locked(other):  # not if its process runs
+                shutil.rmtree(other, ignore_errors=True)
+    folder = parent / secrets.token_hex(8)
+    held = contextlib.ExitStack()
+    held.enter_context(locked(folder))
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a process that was forked
+            held.close()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder
+
+
+def _no_predictor(url: Url) -> InputError:
+    if find_file(url / "model" / _DOCUMENT) is not None:
+        hint = f"did you mean {str(url / 'model')!r}?"
+    else:
+        hint = "make one with oodzoo fit"
+    return InputError(f"{str(url)!r} is not a predictor: it has no {_DOCUMENT}; {hint}")
