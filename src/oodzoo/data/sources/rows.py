@@ -123,7 +123,7 @@ def _as_path(value: Any, row: int, name: str) -> str:
 def _places(rows: Sequence[Row], folder: Path | Url, name: str, unit: str) -> list[str]:
     """Return the place of each row; each must occur once."""
     address = _address(folder)
-    numbers: dict[str, int] = {}
+    first: dict[str, Row] = {}
     for row in rows:
         place = _place(row.path, address)
         try:
@@ -132,12 +132,12 @@ def _places(rows: Sequence[Row], folder: Path | Url, name: str, unit: str) -> li
             raise InputError(
                 f"{name!r}, {unit} {row.number}: the path is not valid UTF-8: {row.path!r}"
             ) from error
-        if place in numbers:
+        same = first.setdefault(place, row)
+        if same is not row:
             raise InputError(
-                f"{name!r} lists {row.path!r} twice, in {unit}s {numbers[place]} and {row.number}"
+                f"{name!r} lists {same.path!r} twice, in {unit}s {same.number} and {row.number}"
             )
-        numbers[place] = row.number
-    return list(numbers)
+    return list(first)
 
 
 def _address(folder: Path | Url) -> str:
@@ -164,8 +164,9 @@ def _is_absolute(given: str) -> bool:
 
 
 def _outside(rows: Sequence[Row], places: Sequence[str], folder: str) -> list[Row]:
-    start = folder if folder.endswith("/") else f"{folder}/"
-    return [row for row, place in zip(rows, places, strict=True) if not place.startswith(start)]
+    start = folder.rstrip("/") + "/"
+    pairs = zip(rows, places, strict=True)
+    return [row for row, place in pairs if not f"{place}/".startswith(start)]
 
 
 def _common_folder(places: Sequence[str]) -> str | None:
