@@ -26,6 +26,7 @@ from joblib import Parallel, cpu_count, delayed
 
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import ImageFile
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -44,10 +45,10 @@ def seconds(work: Callable[[], object]) -> float:
 def decode_floor(data: ImageDomains) -> float:
     """Read, decode and resize every image once, with all threads."""
 
-    def one(path: Path) -> None:
-        images.read(path).resize((224, 224))
+    def one(file: ImageFile) -> None:
+        images.read(file).resize((224, 224))
 
-    files = [data.file(sample) for sample in data]
+    files = list(data.files)
     pool = Parallel(n_jobs=cpu_count(), prefer="threads")
     return seconds(lambda: pool(delayed(one)(file) for file in files))
 

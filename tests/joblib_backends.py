@@ -43,7 +43,7 @@ with running:
             digest.update(made.features(name, domain).tobytes())
     predictor = oodzoo.fit(made, top_k=2)
     predictor.save(model)
-    files = [dataset.file(sample) for sample in dataset]
+    files = [dataset.root / sample.path for sample in dataset]
     probabilities = oodzoo.load(model, device="cpu").predict_proba(files)
     rng = np.random.default_rng(0)
     labels, domains = np.tile([0, 1], 30), np.repeat([0, 1, 2], 20)

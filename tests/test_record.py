@@ -11,6 +11,7 @@ import pytest
 
 import oodzoo
 from oodzoo import record, testbed
+from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
 from oodzoo.errors import InputError
 from oodzoo.features.source import as_source
 from oodzoo.record import NAME, SCHEMA, DataSummary, Example, ExtractionSummary, Run, read_run
@@ -81,13 +82,14 @@ def test_the_schema_is_written(run: Run) -> None:
     assert run.to_dict()["schema"] == SCHEMA
 
 
-def test_the_folder_of_the_images(tmp_path: Path) -> None:
-    assert record.image_root(tmp_path) is None
-    record.write_local(tmp_path, tmp_path / "photos")
-    assert record.image_root(tmp_path) == (tmp_path / "photos").resolve()
-    for damaged in ("{", '{"root": 3}'):
+def test_the_files_of_the_images(tmp_path: Path) -> None:
+    assert record.image_files(tmp_path) == {}
+    files: dict[str, StoredFile] = {"a.png": LocalFile("photos/a.png"), "b": EmbeddedFile(b"\xff")}
+    record.write_local(tmp_path, files)
+    assert record.image_files(tmp_path) == files
+    for damaged in ("{", '{"files": 3}', '{"root": "photos"}'):
         (tmp_path / record.LOCAL).write_text(damaged)
-        assert record.image_root(tmp_path) is None
+        assert record.image_files(tmp_path) == {}
 
 
 def test_a_record_with_the_folder_of_the_images_can_be_read(run: Run, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from oodzoo._io import read_json, require_schema, structured, write_json
+from oodzoo.data.files import StoredFile
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.racing import Dropped
@@ -207,18 +208,19 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
 
 
-def write_local(folder: Path, root: Path) -> None:
-    """Write the folder of the images to `local.json`, which is not meant to be shared."""
-    write_json(folder / LOCAL, {"root": str(root.resolve())})
+def write_local(folder: Path, files: Mapping[str, StoredFile]) -> None:
+    """Write where the images are that a report shows to `local.json`, not meant to be shared."""
+    write_json(folder / LOCAL, {"files": msgspec.to_builtins(files)})
 
 
-def image_root(folder: Path) -> Path | None:
-    """Return the folder of the images of a run; None if it is not known on this machine."""
+def image_files(folder: Path) -> dict[str, StoredFile]:
+    """Return where the images are that the report of a run shows, as far as it is known here."""
+    what = "the location of the images"
     try:
-        root = read_json(folder / LOCAL, "the location of the images").get("root")
+        found = read_json(folder / LOCAL, what).get("files", {})
+        return structured(found, dict[str, StoredFile], what)
     except InputError:
-        return None
-    return Path(root) if isinstance(root, str) else None
+        return {}
 
 
 def is_run(folder: Path) -> bool:

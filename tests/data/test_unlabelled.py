@@ -49,12 +49,12 @@ def one_printable_line(error: InputError) -> str:
 
 def test_images_nested_in_any_way(new: Path) -> None:
     images = UnlabelledImages(new)
-    assert (images.name, images.root) == ("new", new)
+    assert (images.name, images.location) == ("new", new)
     assert images.paths == ("1.png", "roll/left/2.JPG")
     assert len(images) == 2
     assert repr(images) == f"UnlabelledImages('new', {str(new)!r}: 2 images)"
     assert images.issues == ()
-    assert all(images.file(path).is_file() for path in images.paths)
+    assert all((new / path).is_file() for path in images.paths)
 
 
 def test_paths_are_sorted_as_text(new: Path, write_image: WriteImage) -> None:
@@ -135,7 +135,7 @@ def test_name_of_the_folder_that_is_not_utf8(new: Path) -> None:
 
 def test_digests_are_those_of_the_files(new: Path) -> None:
     images = UnlabelledImages(new)
-    contents = [images.file(path).read_bytes() for path in images.paths]
+    contents = [file.read() for file in images.files.values()]
     assert images.digests == tuple(hashlib.sha256(content).hexdigest() for content in contents)
     assert images.unreadable == {}
 
@@ -214,7 +214,7 @@ def test_folder_without_permission(new: Path, closed: str, mode: int) -> None:
 
 def parsed(text: str | Path) -> tuple[str, Path]:
     images = parse_unlabelled(text)
-    return images.name, images.root
+    return images.name, images.location
 
 
 def test_folder_as_text_or_path(new: Path) -> None:

@@ -30,6 +30,7 @@ from tests.features.data import (
 
 from oodzoo.data import images
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import UnreadableImageError
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.features.config import ExtractionConfig
@@ -289,7 +290,7 @@ def test_an_image_that_can_be_decoded_later_gets_its_row(
 
     def refuse(found: bytes, reserved: ExitStack) -> Image.Image:
         if found == content:
-            raise images.UnreadableImageError("unknown codec")
+            raise UnreadableImageError("unknown codec")
         return decode(found, reserved)
 
     store = tmp_path / "s"

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from oodzoo._io import file_digest
-from oodzoo.data.images import UnreadableImageError
+from oodzoo.data.files import LocalFile, UnreadableImageError
 from oodzoo.features.pixels import Decoding, HashedFile
 from oodzoo.zoo.preprocessing import Geometry, square
 
@@ -55,7 +55,9 @@ def test_unreadable_images_have_no_row(tmp_path: Path) -> None:
 def test_files_that_are_not_as_they_were_listed(tmp_path: Path) -> None:
     """Whether they can be decoded or not: nothing is known of the image that was listed."""
     paths = list(write(tmp_path, 11).values())
-    files = {at: HashedFile(path, file_digest(path)) for at, path in enumerate(paths)}
+    files = {
+        at: HashedFile(LocalFile(str(path)), file_digest(path)) for at, path in enumerate(paths)
+    }
     paths[1].unlink()
     paths[2].write_bytes(paths[3].read_bytes())
     paths[4].write_bytes(b"")

@@ -10,6 +10,7 @@ from tests.features.data import Extract, Zoo, one_of, spoil
 from tests.features.test_progress import Heard
 
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import ImageFile
 from oodzoo.engine.choice import Part
 from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
@@ -20,10 +21,10 @@ from oodzoo.store.writer import writing
 NAMES = ["mlp_glyphs_augmented", "separable_shapes"]
 
 
-def files_of(data: Path) -> dict[str, Path]:
+def files_of(data: Path) -> dict[str, ImageFile]:
     dataset = ImageDomains(data)
-    pairs = zip(dataset.samples, dataset.digests, strict=True)
-    return {str(digest): dataset.file(sample) for sample, digest in pairs}
+    pairs = zip(dataset.files, dataset.digests, strict=True)
+    return {str(digest): file for file, digest in pairs}
 
 
 def test_what_is_missing_and_what_is_done(store: Path, digits: Path) -> None:

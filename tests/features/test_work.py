@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from tests.features.data import Tree, Zoo
 
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import LocalFile
 from oodzoo.engine.task import Work, Worker
 from oodzoo.features import work as features_work
 from oodzoo.features.config import Extraction, ExtractionConfig
@@ -104,8 +105,8 @@ def job(digits: Path, zoo_of_two: list[ModelSpec], tmp_path: Path) -> Work:
 
 def describe(digits: Path, zoo: list[ModelSpec], store: Path) -> Work:
     dataset = ImageDomains(digits)
-    pairs = zip(dataset.samples, dataset.digests, strict=True)
-    files = {str(digest): dataset.file(sample) for sample, digest in pairs}
+    pairs = zip(dataset.files, dataset.digests, strict=True)
+    files = {str(digest): file for file, digest in pairs}
     with writing(store) as writer:
         writer.set_table(SampleTable.of(dataset))
         writer.add_images()
@@ -247,5 +248,8 @@ def test_a_machine_without_the_store(job: Work, made: Path, tmp_path: Path) -> N
 
 
 def test_a_machine_without_the_images(job: Work, tmp_path: Path) -> None:
-    (problem,) = missing_here(changed(job, files={"x": str(tmp_path / "x.png")}))
-    assert problem.startswith(f"cannot read the image {str(tmp_path / 'x.png')!r}; put the data")
+    (problem,) = missing_here(changed(job, files={"x": LocalFile(str(tmp_path / "x.png"))}))
+    assert problem == (
+        f"cannot read the image {str(tmp_path / 'x.png')!r} (No such file or directory); put the "
+        "data on a disk that all share"
+    )

@@ -178,7 +178,7 @@ def test_a_domain_with_an_accent_is_not_extracted_again(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
     folder = tmp_path / "data"
-    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
     (folder / "chalk").rename(folder / "café")
     data = ImageDomains(folder).sample(80)
     for _ in range(2):
@@ -221,7 +221,9 @@ def test_the_predictor_works_when_all_else_has_gone(
     moved = shutil.move(job / "model", tmp_path / "elsewhere")
     shutil.rmtree(job)
     samples = list(digits)[::8]
-    right = oodzoo.load(moved).score([digits.file(s) for s in samples], [s.label for s in samples])
+    right = oodzoo.load(moved).score(
+        [Path(digits.name) / s.path for s in samples], [s.label for s in samples]
+    )
     assert right > 0.8
 
 
@@ -229,7 +231,7 @@ def test_two_domains_have_no_evaluation(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
     folder = tmp_path / "two"
-    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
     run = oodzoo.run(
         ImageDomains(folder).sample(120),
         zoo[:2],
@@ -278,7 +280,7 @@ def test_a_domain_that_cannot_be_read_is_left_out(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
     folder = tmp_path / "data"
-    shutil.copytree(digits.root, folder, ignore=shutil.ignore_patterns("pencil"))
+    shutil.copytree(Path(digits.name), folder, ignore=shutil.ignore_patterns("pencil"))
     for label in "01":
         (folder / "broken" / label).mkdir(parents=True)
         (folder / "broken" / label / "a.png").write_text("no image")
@@ -333,7 +335,7 @@ def test_nothing_is_written_if_there_is_no_cluster(
 def test_a_folder_inside_the_data_is_rejected(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
-    data = shutil.copytree(digits.root, tmp_path / "data")
+    data = shutil.copytree(Path(digits.name), tmp_path / "data")
     for out in (data, data / "paper" / "run"):
         with pytest.raises(InputError, match="is inside the data"):
             oodzoo.run(data, zoo, out)
@@ -381,15 +383,17 @@ def test_another_target_repeats_what_depends_on_it(
 def test_a_target_that_cannot_be_used_is_rejected_first(
     tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
-    shutil.copytree(digits.root / "chalk", tmp_path / "copy")
-    used = {digits.file(sample).name for sample in digits if sample.domain == "chalk"}
+    shutil.copytree(Path(digits.name) / "chalk", tmp_path / "copy")
+    used = {Path(sample.path).name for sample in digits if sample.domain == "chalk"}
     for file in [file for file in (tmp_path / "copy").rglob("*.png") if file.name not in used]:
         file.unlink()
     with pytest.raises(InputError, match=r"all images of the target 'copy' .* \(80 in 'chalk'\)"):
         oodzoo.run(digits, zoo, tmp_path / "run", target=tmp_path / "copy")
     options = config(score="logme")
     with pytest.raises(InputError, match="for the score 'unseen' only, got 'logme'"):
-        oodzoo.run(digits, zoo, tmp_path / "run", target=digits.root / "paper", config=options)
+        oodzoo.run(
+            digits, zoo, tmp_path / "run", target=Path(digits.name) / "paper", config=options
+        )
     assert not (tmp_path / "run").exists()
 
 

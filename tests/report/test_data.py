@@ -13,6 +13,7 @@ from PIL import Image
 from tests.report.example import CLASSES
 from tests.report.reader import Reader
 
+from oodzoo.data.files import LocalFile, StoredFile
 from oodzoo.record import DataSummary, Example, Run
 from oodzoo.report import page
 from oodzoo.report.data import data_section
@@ -33,8 +34,15 @@ def summary(examples: dict[str, list[str]]) -> DataSummary:
     )
 
 
+def files_in(root: Path | None, data: DataSummary) -> dict[str, StoredFile]:
+    """Where the examples of a run are."""
+    paths = [example.path for some in data.examples.values() for example in some]
+    return {} if root is None else {path: LocalFile(str(root / path)) for path in paths}
+
+
 def shown(data: DataSummary, root: Path | None) -> list[str | None]:
-    return [image["alt"] for image in Reader(page(Run("oodzoo run", data=data), root)).images]
+    text = page(Run("oodzoo run", data=data), files_in(root, data))
+    return [image["alt"] for image in Reader(text).images]
 
 
 def test_csv_equals_the_data(run: Run, read: Reader) -> None:
@@ -46,7 +54,7 @@ def test_csv_equals_the_data(run: Run, read: Reader) -> None:
 
 def test_thumbnails_are_small_copies(photos: Path) -> None:
     data = summary({"day": ["day/cat/1.png", "day/dog/1.png"], "night": ["night/cat/2.png"]})
-    images = Reader(page(Run("oodzoo run", data=data), photos)).images
+    images = Reader(page(Run("oodzoo run", data=data), files_in(photos, data))).images
     assert [image["alt"] for image in images] == ["cat, day", "dog, day", "cat, night"]
     url = images[0]["src"]
     assert url is not None

@@ -263,7 +263,7 @@ def test_a_very_long_side_is_averaged() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_lack_of_memory_is_the_images_own_transient_error() -> None:
     program = LITTLE_MEMORY.replace("(1 << 29)", "(1 << 25)").replace(
-        "print(*", "from oodzoo.data.images import UnreadableImageError\ntry: print(*"
+        "print(*", "from oodzoo.data.files import UnreadableImageError\ntry: print(*"
     )
     program += "except UnreadableImageError as error: print(error, error.transient)\n"
     arguments = ["3000", "2000", "cover", "bicubic"]

@@ -15,6 +15,7 @@ from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
+    ColumnsOption,
     DataArgument,
     DeviceOption,
     DtypeOption,
@@ -29,6 +30,7 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     UnlabelledOption,
     ZooOption,
+    open_data,
 )
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
@@ -51,6 +53,7 @@ def extract(
     zoo: ZooOption,
     store: NewStoreOption,
     root: RootOption = None,
+    columns: ColumnsOption = None,
     device: DeviceOption = "auto",
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
     precision: PrecisionOption = "float32",
@@ -77,7 +80,6 @@ def extract(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Extract features of every image with every model; rerun the command to resume."""
-    from oodzoo.data.dataset import ImageDomains
     from oodzoo.engine.choice import open_engine, parse_part
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
@@ -98,7 +100,7 @@ def extract(
         on_error,  # type: ignore[arg-type]
     )
     others = listeners(log_file, mlflow, tensorboard)
-    dataset = ImageDomains(source, root=root)
+    dataset = open_data(source, root, columns)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])

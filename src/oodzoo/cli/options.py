@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oodzoo.errors import InputError
+
+if TYPE_CHECKING:
+    from oodzoo.data.dataset import ImageDomains
 
 ZOO_HELP = (
     "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
@@ -15,14 +18,27 @@ ZOO_HELP = (
 )
 
 DataArgument = Annotated[
-    Path, typer.Argument(metavar="DATA", help="Folder root/domain/class/image, or a CSV table.")
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="Folder root/domain/class/image, table (.csv, .parquet), .tar files, URL, or "
+        "hf://datasets/NAME.",
+    ),
 ]
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a feature store.")]
 PredictorArgument = Annotated[
-    Path, typer.Argument(metavar="MODEL", help="Folder of a predictor, written by oodzoo fit.")
+    str,
+    typer.Argument(metavar="MODEL", help="Folder or URL of a predictor, written by oodzoo fit."),
 ]
 RootOption = Annotated[
-    Path | None, typer.Option(help="Folder that the paths of a CSV table are relative to.")
+    str | None, typer.Option(help="Folder or URL that the paths of a table are relative to.")
+]
+ColumnsOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ROLE=NAME,…",
+        help="Columns of a table that have other names: path=file,label=y,domain=site.",
+    ),
 ]
 UnlabelledOption = Annotated[
     list[str] | None,
@@ -153,6 +169,15 @@ BudgetOption = Annotated[
         metavar="DURATION", help="Race within this time for the extraction, such as 30m or 1h30m."
     ),
 ]
+
+
+def open_data(source: str, root: str | None, columns: str | None) -> ImageDomains:
+    """Open the data set that DATA, --root and --columns name."""
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.sources.names import parse_columns
+
+    mapping = None if columns is None else parse_columns(columns)
+    return ImageDomains(source, root=root, columns=mapping)
 
 
 def compute_device(device: str) -> str | None:

@@ -22,6 +22,7 @@ from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
+    ColumnsOption,
     DataArgument,
     DeviceOption,
     EngineOption,
@@ -37,6 +38,7 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     TotalMsOption,
     ZooOption,
+    open_data,
 )
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.select import show_selection
@@ -60,6 +62,7 @@ def run(
     zoo: ZooOption,
     out: Annotated[Path, typer.Option(help="Folder for all results.")],
     root: RootOption = None,
+    columns: ColumnsOption = None,
     top_k: Annotated[
         str,
         typer.Option(
@@ -91,7 +94,6 @@ def run(
 
     Rerun the same command to resume: only what is missing or has changed is computed.
     """
-    from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.unlabelled import parse_unlabelled
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
@@ -111,7 +113,7 @@ def run(
         race=race,
         budget=budget,
     )
-    dataset = ImageDomains(source, root=root)
+    dataset = open_data(source, root, columns)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)

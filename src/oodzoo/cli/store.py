@@ -10,7 +10,13 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
-from oodzoo.cli.options import DataArgument, RootOption, StoreArgument, UnlabelledOption
+from oodzoo.cli.options import (
+    ColumnsOption,
+    DataArgument,
+    RootOption,
+    StoreArgument,
+    UnlabelledOption,
+)
 from oodzoo.cli.terminal import Terminal
 
 group = typer.Typer(
@@ -121,6 +127,7 @@ def sync(
     store: StoreArgument,
     source: DataArgument,
     root: RootOption = None,
+    columns: ColumnsOption = None,
     unlabelled: UnlabelledOption = None,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
@@ -134,6 +141,7 @@ def sync(
     ] = False,
 ) -> None:
     """Adopt removed, moved and relabelled images, without extracting again."""
+    from oodzoo.data.sources.names import parse_columns
     from oodzoo.features.extract import open_unlabelled
     from oodzoo.store.sync import sync_store
 
@@ -141,6 +149,7 @@ def sync(
         store,
         source,
         root=root,
+        columns=None if columns is None else parse_columns(columns),
         unlabelled=open_unlabelled(unlabelled or []),
         drop=drop or [],
         yes=yes,

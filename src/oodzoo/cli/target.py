@@ -81,7 +81,7 @@ def _is_folder(text: str) -> bool:
 
 def _warn_of_other_images(terminal: Terminal, store: FeatureStore, name: str) -> None:
     """Warn if a folder of the same name has other files than the domain of the store."""
-    from oodzoo.data.listing import list_images
+    from oodzoo.data.sources.folder import list_images
 
     if not _is_folder(name):
         return
@@ -113,5 +113,5 @@ def _add(
     if before is not None and opened.images(images.name) != before:
         terminal.warn(
             f"the unlabelled domain {images.name!r} of the store had other images; its "
-            f"{count(len(before), 'image')} were replaced by those of {str(images.root)!r}"
+            f"{count(len(before), 'image')} were replaced by those of {str(images.location)!r}"
         )

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 from oodzoo._threads import Prefetch
-from oodzoo.data import images
+from oodzoo.data.files import ImageFile, UnreadableImageError, reading
+from oodzoo.data.images import ImageFacts, examine
 from oodzoo.events import Progress
 
 _IMAGES_PER_CALL = 16
 """Images per call of a thread, to reduce the overhead of dispatching."""
 
+REMOTE_READERS = 32
+"""Threads that read remote images: almost all of them wait for an answer."""
+
 
 class Content(NamedTuple):
-    """SHA-256 of an image file, None if it cannot be read; why it cannot be read or decoded."""
+    """What the bytes of an image file show."""
 
     digest: str | None
+    """SHA-256; None if the file cannot be read."""
     problem: str | None
+    """Why the file cannot be read or decoded."""
+    n_bytes: int | None = None
+    """Size of the file; None if it cannot be read."""
+    facts: ImageFacts | None = None
+    """What decoding shows; None if the file was not decoded."""
 
 
 class Hashes(NamedTuple):
@@ -34,7 +44,7 @@ class ImageFiles(ABC):
     """Image files that are hashed once, when a digest is first needed."""
 
     @abstractmethod
-    def _files(self) -> dict[str, Path]:
+    def _files(self) -> dict[str, ImageFile]:
         """Return the image files by path, in order."""
 
     @property
@@ -63,32 +73,42 @@ def hashes(contents: dict[str, Content]) -> Hashes:
 
 
 def inspect(
-    files: dict[str, Path], *, decode: bool = False, progress: Progress | None = None
+    files: Mapping[str, ImageFile], *, decode: bool = False, progress: Progress | None = None
 ) -> dict[str, Content]:
     """Hash image files, given by path, and also try to decode them if `decode`."""
+    found = read_contents(list(files.values()), decode=decode, progress=progress)
+    return dict(zip(files, found, strict=True))
+
+
+def read_contents(
+    files: Sequence[ImageFile], *, decode: bool = False, progress: Progress | None = None
+) -> Iterator[Content]:
+    """Hash image files, and also try to decode them if `decode`; yield their contents in order."""
     from joblib import cpu_count
 
-    listed = list(files.values())
-    starts = range(0, len(listed), _IMAGES_PER_CALL)
-    calls = [(listed[start : start + _IMAGES_PER_CALL], decode) for start in starts]
-    contents: list[Content] = []
-    for part in Prefetch(_inspect, calls, n_threads=cpu_count()):
-        contents += part
+    is_remote = any(file.is_remote for file in files)
+    size = 1 if is_remote else _IMAGES_PER_CALL
+    calls = ((files[at : at + size], decode) for at in range(0, len(files), size))
+    threads = REMOTE_READERS if is_remote else cpu_count()
+    done = 0
+    for part in Prefetch(_inspect, calls, n_threads=threads):
+        done += len(part)
         if progress is not None:
-            progress(len(contents), len(listed))
-    return dict(zip(files, contents, strict=True))
+            progress(done, len(files))
+        yield from part
 
 
-def _inspect(files: list[Path], decode: bool) -> list[Content]:
-    contents = []
-    for file in files:
-        digest = problem = None
-        try:
-            with images.reading(file) as content:
-                digest = hashlib.sha256(content).hexdigest()
-                if decode:
-                    images.decode(content)
-        except images.UnreadableImageError as error:
-            problem = str(error)
-        contents.append(Content(digest, problem))
-    return contents
+def _inspect(files: Sequence[ImageFile], decode: bool) -> list[Content]:
+    return [_content(file, decode) for file in files]
+
+
+def _content(file: ImageFile, decode: bool) -> Content:
+    digest = n_bytes = facts = None
+    try:
+        with reading(file) as content:
+            digest, n_bytes = hashlib.sha256(content).hexdigest(), len(content)
+            if decode:
+                facts = examine(content)
+    except UnreadableImageError as error:
+        return Content(digest, str(error), n_bytes)
+    return Content(digest, None, n_bytes, facts)

@@ -1,25 +1,21 @@
-"""Multi-domain image data sets from folders `root/domain/class/image` or CSV tables."""
+"""Multi-domain image data sets, whatever source their images come from."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 from oodzoo._text import count
 from oodzoo.data.contents import ImageFiles, hashes, inspect
-from oodzoo.data.listing import (
-    Issue,
-    Listing,
-    Sample,
-    explaining_errors,
-    list_folder,
-    list_table,
-)
+from oodzoo.data.files import ImageFile, read_bytes
+from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sampling import stratified_sample
+from oodzoo.data.sources.choice import Options, open_source
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
@@ -30,19 +26,42 @@ class ImageDomains(ImageFiles):
 
     Parameters
     ----------
-    source : path
-        A folder `root/domain/class/image` (images may be nested in further folders; hidden files
-        and files next to the domain folders are ignored), or a CSV table with the columns
-        `path,domain,label` and optionally `group`.
-    root : path, optional
+    source : path, URL or object
+        One of
+
+        - a folder `root/domain/class/image` (images may be nested in further folders; hidden files
+          and files next to the domain folders are ignored), local or as a URL such as
+          `s3://bucket/photos`;
+        - a table with the columns `path,domain,label` and optionally `group`: a CSV file or a
+          DataFrame of pandas or polars;
+        - a Parquet file, or a folder of them, with the columns `image,domain,label`;
+        - WebDataset archives: a .tar file, a folder of them, or a pattern `photos-{000..003}.tar`;
+        - a data set of Hugging Face `datasets`: loaded, saved to disk, or by name as
+          `hf://datasets/owner/name`;
+        - a data set of PyTorch, or a dict of them by domain;
+        - a sequence of images (files, bytes, Pillow images, NumPy arrays) with `labels` and
+          `domains`;
+        - any other object with `samples` and `open(i)`, see
+          :class:`oodzoo.data.sources.base.ImageSource`.
+    root : path or URL, optional
         The folder that the paths of a table are relative to; by default the folder of the table.
+    columns : dict of str to str, optional
+        The column for `path`, `image`, `label`, `domain` or `group`, where its name is another.
+    labels, domains, groups : sequence, optional
+        Those of a source that has none of its own.
 
     Attributes
     ----------
+    name : str
+        What messages call the source: its path or URL, or what kind of object it is.
+    root : Path or None
+        The local folder that the paths of the samples are relative to, where there is one.
     samples : tuple of Sample
-        `path` (relative to `root`, with forward slashes), `domain`, `label`, `group`; sorted by
-        domain, label and path. Samples of one group (a patient, a video, a burst of photos) must
-        stay on the same side of any split.
+        `path` (with forward slashes), `domain`, `label`, `group`; sorted by domain, label and
+        path. Samples of one group (a patient, a video, a burst of photos) must stay on the same
+        side of any split.
+    files : tuple of ImageFile
+        Where the bytes of each sample are.
     domains, classes : tuple of str
         Sorted. All domains share the classes, even if some have no image of a class.
 
@@ -60,18 +79,27 @@ class ImageDomains(ImageFiles):
     (1797, 6, ('0', '1', '2'))
     """
 
-    def __init__(self, source: str | Path, *, root: str | Path | None = None) -> None:
-        self.source = Path(source)
-        with explaining_errors(source):
-            listing = _list(self.source, Path(root) if root is not None else None)
+    def __init__(
+        self,
+        source: Any,
+        *,
+        root: str | Path | None = None,
+        columns: Mapping[str, str] | None = None,
+        labels: Sequence[Any] | None = None,
+        domains: Sequence[Any] | None = None,
+        groups: Sequence[Any] | None = None,
+    ) -> None:
+        listing = open_source(source, Options(root, columns, labels, domains, groups))
+        self.name = listing.name
         self.root = listing.root
-        self.samples: tuple[Sample, ...] = tuple(
-            sorted(listing.samples, key=lambda s: (s.domain, s.label, s.path))
-        )
+        order = sorted(range(len(listing.samples)), key=lambda i: _position(listing.samples[i]))
+        self.samples: tuple[Sample, ...] = tuple(listing.samples[i] for i in order)
+        self.files: tuple[ImageFile, ...] = tuple(listing.files[i] for i in order)
         self.domains = tuple(sorted({s.domain for s in self.samples}))
         self.classes = tuple(sorted({s.label for s in self.samples}))
         self._listing_issues = listing.issues
-        _require_two(self.source, self.domains, self.classes)
+        _require_unique(self.samples, self.name)
+        _require_two(self.name, self.domains, self.classes)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -81,13 +109,19 @@ class ImageDomains(ImageFiles):
 
     def __repr__(self) -> str:
         return (
-            f"ImageDomains({str(self.source)!r}: {count(len(self), 'image')}, "
+            f"ImageDomains({self.name!r}: {count(len(self), 'image')}, "
             f"{len(self.domains)} domains, {len(self.classes)} classes)"
         )
 
-    def file(self, sample: Sample) -> Path:
-        """Return the path of the image file of a sample."""
-        return self.root / sample.path
+    @property
+    def short_name(self) -> str:
+        """The last part of the name, without the folders above it."""
+        name = self.name if self.root is None else str(Path(self.name).resolve())
+        return PurePath(name.rstrip("/")).name or name
+
+    def open(self, i: int) -> bytes:
+        """Return the bytes of the image file of a sample."""
+        return read_bytes(self.files[i])
 
     def counts(self) -> dict[str, dict[str, int]]:
         """Count the images by domain and class, zeros included."""
@@ -153,42 +187,39 @@ class ImageDomains(ImageFiles):
         A larger n gives a superset; groups are kept whole, so with groups there may be more.
         """
         part = copy.copy(self)
-        part.samples = tuple(self.samples[at] for at in stratified_sample(self.samples, n, seed))
+        chosen = stratified_sample(self.samples, n, seed)
+        part.samples = tuple(self.samples[at] for at in chosen)
+        part.files = tuple(self.files[at] for at in chosen)
         part._forget_hashes()
         return part
 
-    def _files(self) -> dict[str, Path]:
-        return {sample.path: self.file(sample) for sample in self.samples}
+    def _files(self) -> dict[str, ImageFile]:
+        return {s.path: file for s, file in zip(self.samples, self.files, strict=True)}
 
     def _forget_hashes(self) -> None:
         for cached in ("_hashes", "fingerprint"):
             self.__dict__.pop(cached, None)
 
 
-def _list(source: Path, root: Path | None) -> Listing:
-    if not source.exists():
-        raise InputError(
-            f"no such file or folder: {str(source)!r}; give a folder of domains or a CSV table"
-        )
-    if source.is_dir():
-        if root is not None:
-            raise InputError(
-                f"root ({str(root)!r}) is only used with a table; {str(source)!r} is a folder"
-            )
-        return list_folder(source)
-    if source.suffix.lower() != ".csv":
-        raise InputError(
-            f"{str(source)!r} is a file; give a folder root/domain/class/image "
-            "or a .csv table with the columns path,domain,label"
-        )
-    return list_table(source, root if root is not None else source.parent)
+def _position(sample: Sample) -> tuple[str, str, str]:
+    return sample.domain, sample.label, sample.path
 
 
-def _require_two(source: Path, domains: Sequence[str], classes: Sequence[str]) -> None:
+def _require_unique(samples: Sequence[Sample], name: str) -> None:
+    seen: set[str] = set()
+    for sample in samples:
+        if sample.path in seen:
+            raise InputError(f"{name!r} lists {sample.path!r} twice; give each image once")
+        seen.add(sample.path)
+
+
+def _require_two(source: str, domains: Sequence[str], classes: Sequence[str]) -> None:
     for what, names in (("domain", domains), ("class", classes)):
+        if not names:
+            raise InputError(f"{source!r} has no samples")
         if len(names) < 2:
             raise InputError(
-                f"{str(source)!r} has one {what}, {names[0]!r}; at least two are needed"
+                f"{source!r} has one {what}, {names[0]!r}; at least two are needed"
                 + (": expected root/domain/class/image" if what == "domain" else "")
             )
 

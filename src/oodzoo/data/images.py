@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
 
 from oodzoo._text import one_line
 from oodzoo._threads import Budget
+from oodzoo.data.files import ImageFile, UnreadableImageError, reading
 
 # fmt: off
 # Accepted content, whatever the suffix. Pillow has more formats, for some of which it runs other
@@ -22,12 +23,11 @@ _FORMATS = frozenset({
 })
 # fmt: on
 
-MAX_FILE_BYTES = 1 << 30
-"""Largest image file that is read. The most pixels that Pillow decodes need less, uncompressed."""
-
 # What all threads together hold at the same time; the largest image fits in.
-_BYTES = Budget(MAX_FILE_BYTES)
 _PIXELS = Budget(1 << 28)
+
+_GRID = 32
+"""Pixels in each direction of the grid that tells greyscale from colour."""
 
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -38,22 +38,6 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-
-
-class UnreadableImageError(Exception):
-    """The image cannot be read or decoded; the message is the reason, without the path.
-
-    Attributes
-    ----------
-    transient : bool
-        True if the file could not be read now: it is missing, not a regular file or may not be
-        read, there was an I/O error, or not enough memory. A transient error is not a property of
-        the image, which may be readable later. False if the content of the file cannot be decoded.
-    """
-
-    def __init__(self, reason: str, *, transient: bool = False) -> None:
-        super().__init__(reason)
-        self.transient = transient
 
 
 @contextmanager
@@ -70,8 +54,6 @@ def decoding(content: bytes) -> Iterator[Image.Image]:
     UnreadableImageError
         For an empty, truncated, oversized or undecodable file; transient for lack of memory.
     """
-    if not content:
-        raise UnreadableImageError("the file is empty (0 bytes)")
     with ExitStack() as reserved:
         yield _decode(content, reserved)
 
@@ -82,7 +64,40 @@ def decode(content: bytes) -> Image.Image:
         return image
 
 
+class ImageFacts(NamedTuple):
+    """What decoding an image file shows."""
+
+    width: int
+    """Pixels of the upright image."""
+    height: int
+    format: str
+    """Pillow's name of the file format, such as "JPEG"."""
+    mode: str
+    """Pillow's name of the kind of pixels in the file, such as "RGB" or "L"."""
+    is_grey: bool
+    """Red, green and blue are equal in all of a grid of pixels, after decoding to RGB."""
+
+
+def examine(content: bytes) -> ImageFacts:
+    """Decode the bytes of an image file as :func:`decoding` does, and return what this shows."""
+    with ExitStack() as reserved, _opened(content, reserved) as image:
+        rgb = as_rgb(image)
+        grid = (min(rgb.width, _GRID), min(rgb.height, _GRID))
+        pixels = np.asarray(rgb.resize(grid, Image.Resampling.NEAREST))
+        is_grey = bool((pixels == pixels[..., :1]).all())
+        return ImageFacts(*rgb.size, str(image.format), image.mode, is_grey)
+
+
 def _decode(content: bytes, reserved: ExitStack) -> Image.Image:
+    with _opened(content, reserved) as image:
+        return as_rgb(image)
+
+
+@contextmanager
+def _opened(content: bytes, reserved: ExitStack) -> Iterator[Image.Image]:
+    """Open the bytes of an image file, and reserve what decoding them needs."""
+    if not content:
+        raise UnreadableImageError("the file is empty (0 bytes)")
     with explaining_errors(), Image.open(io.BytesIO(content)) as image:
         if image.format not in _FORMATS:
             raise UnreadableImageError(
@@ -93,7 +108,7 @@ def _decode(content: bytes, reserved: ExitStack) -> Image.Image:
             raise Image.DecompressionBombError
         # Pillow has a pointer to each row, as large as two pixels
         reserved.enter_context(_PIXELS.reserve((image.width + 2) * image.height))
-        return as_rgb(image)
+        yield image
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
@@ -124,53 +139,10 @@ def explaining_errors() -> Iterator[None]:
         raise UnreadableImageError(one_line(error)) from error
 
 
-def read(path: str | Path) -> Image.Image:
-    """Read and decode one image file; see :func:`decoding`."""
+def read(path: ImageFile | str | Path) -> Image.Image:
+    """Read and decode one image file; see :func:`reading` and :func:`decoding`."""
     with reading(path) as content:
         return decode(content)
-
-
-@contextmanager
-def reading(path: str | Path) -> Iterator[bytes]:
-    """Read the content of an image file, for use in the with block.
-
-    Threads wait for each other rather than hold more bytes at the same time than a fixed number.
-
-    Raises
-    ------
-    UnreadableImageError
-        If the file has more than `MAX_FILE_BYTES`; transient if it cannot be read.
-    """
-    with ExitStack() as reserved:
-        yield _read_bytes(Path(path), reserved)
-
-
-def read_bytes(path: str | Path) -> bytes:
-    """Read the content of an image file; see :func:`reading`."""
-    with reading(path) as content:
-        return content
-
-
-def _read_bytes(path: Path, reserved: ExitStack) -> bytes:
-    try:
-        found = path.stat()
-        # reading a pipe may block, reading a device may never end
-        if not stat.S_ISREG(found.st_mode):
-            raise UnreadableImageError("not a regular file", transient=True)
-        if found.st_size > MAX_FILE_BYTES:
-            raise UnreadableImageError(
-                f"the file has {found.st_size:,} bytes; the limit is {MAX_FILE_BYTES:,}"
-            )
-        reserved.enter_context(_BYTES.reserve(found.st_size))
-        with path.open("rb") as file:
-            content = file.read(found.st_size + 1)
-    except OSError as error:
-        raise UnreadableImageError(error.strerror or one_line(error), transient=True) from error
-    except MemoryError as error:
-        raise UnreadableImageError("not enough memory", transient=True) from error
-    if len(content) != found.st_size:
-        raise UnreadableImageError("the file changed while it was read", transient=True)
-    return content
 
 
 def _require_known_range(image: Image.Image) -> None:

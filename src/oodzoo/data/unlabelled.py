@@ -1,4 +1,4 @@
-"""Images of one domain without labels, from a folder."""
+"""Images of one domain without labels, from a folder or a URL."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from pathlib import Path
 
 from oodzoo._text import count
 from oodzoo.data.contents import ImageFiles
-from oodzoo.data.listing import Issue, explaining_errors, list_images
+from oodzoo.data.files import ImageFile, LocalFile
+from oodzoo.data.listing import Issue, explaining_errors
+from oodzoo.data.sources.folder import list_images
+from oodzoo.data.sources.remote_folder import list_remote_images
 from oodzoo.errors import InputError
+from oodzoo.remote.location import Url, is_url, parse_location
 
 
 class UnlabelledImages(ImageFiles):
@@ -16,7 +20,7 @@ class UnlabelledImages(ImageFiles):
 
     Parameters
     ----------
-    folder : path
+    folder : path or URL
         Images may be in the folder itself and in folders below it, nested in any way. Hidden files
         are ignored; symbolic links are followed, but not in loops.
     name : str, optional
@@ -26,10 +30,12 @@ class UnlabelledImages(ImageFiles):
     ----------
     name : str
         The name of the domain.
-    root : Path
+    location : Path or Url
         The folder.
+    files : dict of str to ImageFile
+        Where the bytes of each image are, by path.
     paths : tuple of str
-        Relative to `root`, with forward slashes; sorted.
+        Relative to the folder, with forward slashes; sorted.
     issues : tuple of Issue
         Broken links and link loops.
 
@@ -40,29 +46,39 @@ class UnlabelledImages(ImageFiles):
     """
 
     def __init__(self, folder: str | Path, name: str | None = None) -> None:
-        self.root = Path(folder)
+        self.location = parse_location(folder) if str(folder) else Path()
         with explaining_errors(folder):
-            _require_folder(folder)
-            self.name = self.root.resolve().name if name is None else name
-            _require_name(self.name, folder)
-            paths, issues = list_images(self.root)
-        if not paths:
+            if isinstance(self.location, Url):
+                files = list_remote_images(self.location)
+                issues: list[Issue] = []
+                own_name = self.location.name
+            else:
+                _require_folder(folder)
+                files, issues = _local_images(self.location)
+                own_name = self.location.resolve().name
+        self.name = own_name if name is None else name
+        _require_name(self.name, folder)
+        if not files:
             raise InputError(f"no image found in {str(folder)!r} or the folders below it")
-        self.paths = tuple(paths)
-        self.issues: tuple[Issue, ...] = tuple(issues)
+        self.files = files
+        self.paths = tuple(files)
+        self.issues = tuple(issues)
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __repr__(self) -> str:
-        return f"UnlabelledImages({self.name!r}, {str(self.root)!r}: {count(len(self), 'image')})"
+        return (
+            f"UnlabelledImages({self.name!r}, {str(self.location)!r}: {count(len(self), 'image')})"
+        )
 
-    def file(self, path: str) -> Path:
-        """Return the image file of one of `paths`."""
-        return self.root / path
+    def _files(self) -> dict[str, ImageFile]:
+        return self.files
 
-    def _files(self) -> dict[str, Path]:
-        return {path: self.file(path) for path in self.paths}
+
+def _local_images(folder: Path) -> tuple[dict[str, ImageFile], list[Issue]]:
+    paths, issues = list_images(folder)
+    return {path: LocalFile(str(folder / path)) for path in paths}, issues
 
 
 def parse_unlabelled(text: str | Path | UnlabelledImages) -> UnlabelledImages:
@@ -73,7 +89,7 @@ def parse_unlabelled(text: str | Path | UnlabelledImages) -> UnlabelledImages:
     """
     if isinstance(text, UnlabelledImages):
         return text
-    if isinstance(text, Path) or "=" not in text:
+    if isinstance(text, Path) or "=" not in text or is_url(text):
         return UnlabelledImages(text)
     if os.path.isdir(text):  # noqa: PTH112 - Path.is_dir raises on a name too long
         return UnlabelledImages(text)

@@ -59,12 +59,12 @@ def add_unlabelled(
         If all images are also in the labelled domains, or if a model cannot be loaded; features
         that other models have computed are kept.
     """
-    pairs = zip(images.paths, images.digests, strict=True)
-    files = {digest: images.file(path) for path, digest in pairs if digest is not None}
+    pairs = zip(images.files.values(), images.digests, strict=True)
+    files = {digest: file for file, digest in pairs if digest is not None}
     if not files:
         path, reason = next(iter(images.unreadable.items()))
         raise InputError(
-            f"none of the images in {str(images.root)!r} can be read; first error: {path!r}: "
+            f"none of the images in {str(images.location)!r} can be read; first error: {path!r}: "
             f"{reason}"
         )
     training = {domain: store.images(domain) for domain in store.domains}
@@ -106,9 +106,9 @@ def _groups(
     for name in models:
         stored = store.model(name)
         if stored.preprocessing is None or stored.source == "python":
-            what = f"the features of model {name!r} in the store {str(store.path)!r} were imported"
+            what = f"the features of model {name!r} in the store {store.location!r} were imported"
             if stored.source == "python":
-                what = f"model {name!r} of the store {str(store.path)!r} is a Python function"
+                what = f"model {name!r} of the store {store.location!r} is a Python function"
             raise InputError(
                 f"{what}, so it cannot be run on other images; remove it with `oodzoo store rm`, "
                 "or give the features of the target in Python (target={model: array})"

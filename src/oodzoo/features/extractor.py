@@ -11,8 +11,10 @@ from typing import Self
 
 import msgspec
 
+from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import ImageFile, ObjectImage
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.engine.choice import Part
 from oodzoo.engine.task import Engine, Work
@@ -34,6 +36,7 @@ from oodzoo.features.work import (
     describe_job,
 )
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import is_remote, store_folder
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec
@@ -47,7 +50,7 @@ class Extractor:
     dataset : ImageDomains
     zoo : str, path or sequence
         See :func:`oodzoo.extract`.
-    path : path
+    path : path or URL
         Folder of the store.
     config : ExtractionConfig
     listener : Listener or sequence of Listener, optional
@@ -69,7 +72,7 @@ class Extractor:
         self,
         dataset: ImageDomains,
         zoo: Zoo,
-        path: Path,
+        path: str | Path,
         config: ExtractionConfig,
         *,
         listener: Listeners | None = None,
@@ -79,7 +82,7 @@ class Extractor:
     ) -> None:
         self._members = {member_name(member): member for member in resolve_zoo(zoo)}
         self.models = list(self._members)
-        self.path = path
+        self.path = store_folder(path)
         self._config = config
         self._engine = engine
         self._part = part
@@ -87,7 +90,7 @@ class Extractor:
         self._sampled = False
         self._is_finished = False
         self._warned: set[str] = set()
-        self.extraction = Extraction(path)
+        self.extraction = Extraction(self.path)
         self.extraction.unreadable = {
             name: reason
             for some in (dataset, *unlabelled)
@@ -103,6 +106,12 @@ class Extractor:
                         f"model {name!r} is a Python object, which the engine {engine.name} cannot "
                         "send to other processes; give its spec, or extract in this process"
                     )
+            if any(isinstance(file, ObjectImage) for file in self.files.values()):
+                raise InputError(
+                    f"the images of {dataset.name!r} are Python objects, which the engine "
+                    f"{engine.name} cannot send to other processes; save them as files, or extract "
+                    "in this process"
+                )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
@@ -310,6 +319,7 @@ class Extractor:
 
     def _require_seen(self) -> None:
         """Check that what workers have written is here, with the checksums they returned."""
+        self._writer.refresh()
         for name, shards in self.extraction.written.items():
             records = self._writer.records(name)
             for shard, checksum in shards.items():
@@ -317,8 +327,8 @@ class Extractor:
                 if found is None or found.features.sha256 != checksum:
                     raise InputError(
                         f"a worker has written the shard {shard!r} of model {name!r}, but the "
-                        f"store {str(self.path)!r} does not have it here; put the store on a disk "
-                        "that all machines share"
+                        f"store {shown(self.path)!r} does not have it here; put the store on a "
+                        "disk that all machines share, or at a URL"
                     )
 
     # --- planning --------------------------------------------------------------------------------
@@ -349,12 +359,9 @@ class Extractor:
             raise InputError(f"none of the images can be read; first error: {name!r}: {reason}")
 
 
-def _files(dataset: ImageDomains, unlabelled: Sequence[UnlabelledImages]) -> dict[str, Path]:
+def _files(dataset: ImageDomains, unlabelled: Sequence[UnlabelledImages]) -> dict[str, ImageFile]:
     """Return a file of each image, by its SHA-256."""
-    pairs = [
-        (digest, dataset.file(sample))
-        for sample, digest in zip(dataset.samples, dataset.digests, strict=True)
-    ]
+    pairs = list(zip(dataset.digests, dataset.files, strict=True))
     for part in unlabelled:
-        pairs += [(d, part.file(path)) for path, d in zip(part.paths, part.digests, strict=True)]
+        pairs += zip(part.digests, part.files.values(), strict=True)
     return {digest: file for digest, file in reversed(pairs) if digest is not None}

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from oodzoo._text import one_line
+from oodzoo.data.files import ImageFile
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
 from oodzoo.features.members import LoadedModel, member_name
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
 from oodzoo.features.progress import ExtractionProgress
+from oodzoo.store.files import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import available_memory, default_batch_size
@@ -64,7 +64,7 @@ class ExtractionLoop:
 
     Parameters
     ----------
-    files : dict of str to path
+    files : dict of str to ImageFile
         Image files by their SHA-256. Other images of a shard get no row.
     writer : StoreWriter
     config : ExtractionConfig
@@ -76,7 +76,7 @@ class ExtractionLoop:
 
     def __init__(
         self,
-        files: Mapping[str, Path],
+        files: Mapping[str, ImageFile],
         writer: StoreWriter,
         config: ExtractionConfig,
         progress: ExtractionProgress,
@@ -152,10 +152,10 @@ class ExtractionLoop:
     def _require_space(self, plan: list[_Shard]) -> None:
         size = sum(shard.n_values() for shard in plan) * np.dtype(self.config.dtype).itemsize
         path = self.writer.path
-        free = shutil.disk_usage(path).free
+        free = free_space(path)
         if size:
             self.progress.say(f"The store will grow by {size / 1e6:,.1f} MB.")
-        if size > free:
+        if free is not None and size > free:
             raise InputError(
                 f"the features need {size / 1e6:,.2f} MB, the disk of {str(path)!r} has "
                 f"{free / 1e6:,.2f} MB free; choose another disk, fewer models or float16"

@@ -15,6 +15,7 @@ from PIL import Image
 
 from oodzoo._threads import Prefetch
 from oodzoo.data import images
+from oodzoo.data.files import ImageFile, UnreadableImageError, reading
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import Geometry
 
@@ -25,7 +26,7 @@ _IMAGES_PER_CALL = 4
 class HashedFile(NamedTuple):
     """An image file that must still have the SHA-256 it had when it was listed."""
 
-    path: Path
+    file: ImageFile
     sha256: str
 
 
@@ -42,7 +43,7 @@ class Chunk:
 
     positions: list[int]
     pixels: dict[Geometry, Pixels]
-    problems: dict[int, images.UnreadableImageError]
+    problems: dict[int, UnreadableImageError]
 
 
 class Decoding:
@@ -82,7 +83,7 @@ class Decoding:
 
 def _decode(
     sources: Sequence[Source], start: int, pixels: Mapping[Geometry, Pixels]
-) -> dict[int, images.UnreadableImageError]:
+) -> dict[int, UnreadableImageError]:
     """Decode images into the rows from `start` of each array; return the errors by row."""
     problems = {}
     for row, source in enumerate(sources, start=start):
@@ -90,7 +91,7 @@ def _decode(
             with _opened(source) as image:
                 for geometry, array in pixels.items():
                     array[row] = geometry.apply(image)
-        except images.UnreadableImageError as error:
+        except UnreadableImageError as error:
             problems[row] = error
     return problems
 
@@ -101,12 +102,10 @@ def _opened(source: Source) -> Iterator[Image.Image]:
     if isinstance(source, Image.Image):
         yield images.as_rgb(source)
         return
-    path = source if isinstance(source, Path) else source.path
-    with images.reading(path) as content:
+    file = source if isinstance(source, Path) else source.file
+    with reading(file) as content:
         digest = None if isinstance(source, Path) else source.sha256
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise images.UnreadableImageError(
-                "the file has changed since it was listed", transient=True
-            )
+            raise UnreadableImageError("the file has changed since it was listed", transient=True)
         with images.decoding(content) as image:
             yield image

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from oodzoo.data.contents import inspect
+from oodzoo.data.files import ImageFile
 from oodzoo.engine.choice import Part
 from oodzoo.features.part import planned_part
 from oodzoo.features.progress import ExtractionProgress
@@ -16,7 +16,7 @@ from oodzoo.store.writer import PlannedShard, StoreWriter
 def plan_missing(
     writer: StoreWriter,
     models: Sequence[str],
-    files: Mapping[str, Path],
+    files: Mapping[str, ImageFile],
     progress: ExtractionProgress,
     *,
     again: bool = True,
@@ -29,7 +29,7 @@ def plan_missing(
     ----------
     writer : StoreWriter
     models : sequence of str
-    files : dict of str to path
+    files : dict of str to ImageFile
         The images to have features of, by their SHA-256.
     progress : ExtractionProgress
     again : bool
@@ -53,7 +53,7 @@ def plan_missing(
 
 
 def _readable_again(
-    writer: StoreWriter, models: Sequence[str], files: Mapping[str, Path]
+    writer: StoreWriter, models: Sequence[str], files: Mapping[str, ImageFile]
 ) -> list[str]:
     unreadable = {image for name in models for image in writer.coverage(name).unreadable}
     known = {image: files[image] for image in sorted(unreadable) if image in files}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -16,11 +16,14 @@ from typing import Literal
 import msgspec
 
 from oodzoo._io import file_digest, structured
+from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absolute, reading
 from oodzoo.engine.task import Work, Worker
+from oodzoo.errors import InputError
 from oodzoo.features.config import Extraction, ExtractionConfig, Timing
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import LoadedModel
 from oodzoo.features.progress import ExtractionProgress
+from oodzoo.store.files import location, pulled, store_folder
 from oodzoo.store.index import segment_file
 from oodzoo.store.places import MANIFEST
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
@@ -48,8 +51,8 @@ class Job(msgspec.Struct, frozen=True):
     store : str
     segments : dict of str to str
         Digests of the index of images, which every machine must see.
-    files : dict of str to str
-        Image files by their SHA-256.
+    files : dict of str to StoredFile
+        Image files by their SHA-256; paths are absolute.
     models : dict of str to dict
         The specification of each model, its folder included.
     weights : dict of str to str
@@ -58,7 +61,7 @@ class Job(msgspec.Struct, frozen=True):
 
     store: str
     segments: dict[str, str]
-    files: dict[str, str]
+    files: dict[str, StoredFile]
     models: dict[str, dict[str, object]]
     weights: dict[str, str]
     batch_size: int | None
@@ -103,15 +106,15 @@ class Done(msgspec.Struct, frozen=True):
 
 def describe_job(
     writer: StoreWriter,
-    files: dict[str, Path],
+    files: Mapping[str, ImageFile],
     specs: Sequence[ModelSpec],
     config: ExtractionConfig,
 ) -> Work:
     """Describe the extraction for an engine."""
     job = Job(
-        str(writer.path.resolve()),
+        location(writer.path),
         writer.index.segments,
-        {image: str(file.absolute()) for image, file in files.items()},
+        {image: absolute(file) for image, file in files.items()},
         {spec.name: {**spec.to_dict(), "folder": str(spec.folder.resolve())} for spec in specs},
         {
             spec.name: str(path.absolute())
@@ -161,20 +164,27 @@ def cut_tasks(
 def missing_here(shared: bytes) -> list[str]:
     """List what this machine lacks for an extraction."""
     job = _job(shared)
-    store = Path(job.store)
+    try:
+        store = pulled(job.store)
+    except InputError as error:  # of a URL
+        return [str(error)]
     if not (store / MANIFEST).is_file():
         return [f"cannot see the store {job.store!r}; put it on a disk that all machines share"]
     for name, digest in job.segments.items():
-        file = segment_file(store, name)
-        if not file.is_file() or file_digest(file) != digest:
+        segment = segment_file(store, name)
+        if not segment.is_file() or file_digest(segment) != digest:
             other = f"has another store at {job.store!r}"
             return [f"{other}; put the store on a disk that all machines share"]
     if not os.access(store, os.W_OK):
         return [f"cannot write to the store {job.store!r}"]
-    paths = list(job.files.values())
-    for path in paths[:: max(1, len(paths) // 5)]:
-        if not os.access(path, os.R_OK):
-            return [f"cannot read the image {path!r}; put the data on a disk that all share"]
+    files = list(job.files.values())
+    for file in files[:: max(1, len(files) // 5)]:
+        try:
+            with reading(file):
+                pass
+        except UnreadableImageError as error:
+            where = "" if file.is_remote else "; put the data on a disk that all share"
+            return [f"cannot read the image {str(file)!r} ({error}){where}"]
     for name, path in job.weights.items():
         if not os.access(path, os.R_OK):
             return [f"cannot read {path!r} of model {name!r}; put it on a disk that all share"]
@@ -186,11 +196,11 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     job = _job(shared)
     wanted = msgspec.json.decode(task, type=Task)
     config = ExtractionConfig(worker.device, job.batch_size, job.precision, job.dtype, job.on_error)
-    extraction = Extraction(Path(job.store))
-    with warnings.catch_warnings(record=True) as warned, writing(Path(job.store)) as writer:
+    extraction = Extraction(store_folder(job.store))
+    with warnings.catch_warnings(record=True) as warned, writing(job.store) as writer:
         warnings.simplefilter("always")
         files = {
-            image: Path(job.files[image])
+            image: job.files[image]
             for shard in wanted.shards
             for image in writer.index.shards[shard]
             if image in job.files

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import itertools
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from oodzoo import scores, testbed
@@ -32,6 +31,7 @@ from oodzoo.features.target import (
 )
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.pipeline.config import RunConfig
+from oodzoo.pipeline.examples import choose_examples, example_files
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
@@ -39,7 +39,6 @@ from oodzoo.racing import Dropped, parse_budget, run_race
 from oodzoo.ranking.ranker import rank
 from oodzoo.record import (
     DataSummary,
-    Example,
     ExtractionSummary,
     PredictorSummary,
     Run,
@@ -51,9 +50,6 @@ from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.spec import local_path
-
-EXAMPLES = 12
-"""Images of each domain that the record names; the report shows some of them."""
 
 
 def run(
@@ -101,7 +97,7 @@ def run(
     folder, config = Path(out), config or RunConfig()
     images = None if target is None else parse_unlabelled(target)
     settings = {
-        "data": dataset.source.resolve().name,
+        "data": dataset.short_name,
         "images": len(dataset),
         "zoo": [spec.name for spec in specs],
         **({} if images is None else {"target": images.name, "target_images": len(images)}),
@@ -138,8 +134,9 @@ def _compute(
     """Compute the results of all stages, or reuse them."""
     device = config.compute_device
     store, models = _extract(stages, dataset, images, specs, folder / "store", config, engine)
-    recorder.add("data", _summary(dataset, len(store.skipped)))
-    write_local(folder, dataset.root)
+    summary = _summary(dataset, len(store.skipped))
+    recorder.add("data", summary)
+    write_local(folder, example_files(dataset, summary.examples))
     source = as_source(store, models=models)
     content = [store.fingerprint, list(source.models)]
     ranked_for = None if images is None else as_target(source, images.name)
@@ -214,7 +211,7 @@ def _compute(
     if config.baselines and len(source.models) > 2:
         bed_options: dict[str, Any] = {
             "protocol": "unseen" if len(source.domains) > 2 else "all",
-            "name": dataset.source.resolve().stem,
+            "name": PurePosixPath(dataset.short_name).stem,
             "seed": config.seed,
         }
         stages.stage(
@@ -235,8 +232,8 @@ def _select(source: FeatureSource, device: str | None, listener: Listener) -> Se
 
 def _require_usable(folder: Path, dataset: ImageDomains) -> None:
     """Reject a folder inside the data, or with files that no run has written."""
-    data = dataset.source.resolve()
-    if data.is_dir() and folder.resolve().is_relative_to(data):
+    data = Path(dataset.name).resolve()
+    if dataset.root is not None and data.is_dir() and folder.resolve().is_relative_to(data):
         raise InputError(f"{str(folder)!r} is inside the data {str(data)!r}; choose another folder")
     if not folder.is_dir() or is_run(folder):
         return
@@ -345,24 +342,14 @@ def _fit(predictor: Predictor, folder: Path) -> PredictorSummary:
 
 def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:
     return DataSummary(
-        path=dataset.source.resolve().name,
+        path=dataset.short_name,
         fingerprint=dataset.fingerprint,
         images=len(dataset),
         classes=tuple(dataset.classes),
         domains=dataset.counts(),
         skipped=skipped,
-        examples={domain: _examples(dataset, domain) for domain in dataset.domains},
+        examples=choose_examples(dataset),
     )
-
-
-def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
-    """Some images of a domain, one of each class in turn."""
-    by_class: dict[str, list[Example]] = {}
-    for sample in dataset.samples:
-        if sample.domain == domain:
-            by_class.setdefault(sample.label, []).append(Example(sample.path, sample.label))
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class.values()))
-    return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
 
 
 def _identity(spec: ModelSpec) -> list[Any]:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.data.listing import SUFFIXES, explaining_errors, list_images
+from oodzoo.data.listing import SUFFIXES, explaining_errors
+from oodzoo.data.sources.folder import list_images
 from oodzoo.errors import InputError
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Chunk, Decoding

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import io
-from pathlib import Path
+from collections.abc import Mapping
 
 from PIL import Image, ImageOps
 
 from oodzoo._text import count
-from oodzoo.data.images import UnreadableImageError, read
+from oodzoo.data.files import StoredFile, UnreadableImageError
+from oodzoo.data.images import read
 from oodzoo.record import DataSummary
 from oodzoo.report.blocks import Block, Column, Facts, Figure, Gallery, Section, Table, Thumbnail
 
@@ -19,13 +20,13 @@ SIDE = 72
 """Pixels of a thumbnail."""
 
 
-def data_section(data: DataSummary, root: Path | None = None) -> Section:
-    """The images of a run: how many of each class and domain, and examples from their folder."""
+def data_section(data: DataSummary, files: Mapping[str, StoredFile] | None = None) -> Section:
+    """The images of a run: how many of each class and domain, and examples from their files."""
     lead = f"{count(data.images, 'image')}, {dimensions(data)}."
     if data.skipped:
         lead += f" Skipped as unreadable: {count(data.skipped, 'image')}."
     blocks: list[Block] = []
-    if root is not None and (rows := _thumbnails(data, root)):
+    if files and (rows := _thumbnails(data, files)):
         blocks.append(Gallery(rows))
     blocks.append(Figure("Images by class and domain", table=_counts(data), folded=False))
     blocks.append(Facts([("Path", data.path), ("Fingerprint", data.fingerprint)]))
@@ -51,7 +52,9 @@ def _counts(data: DataSummary) -> Table:
     return Table("counts", "Images by class and domain", columns, rows)
 
 
-def _thumbnails(data: DataSummary, root: Path) -> list[tuple[str, list[Thumbnail]]]:
+def _thumbnails(
+    data: DataSummary, files: Mapping[str, StoredFile]
+) -> list[tuple[str, list[Thumbnail]]]:
     """The first readable examples of each domain; none if the images have been removed."""
     most = max(1, min(PER_DOMAIN, IN_TOTAL // max(len(data.examples), 1)))
     rows = []
@@ -61,8 +64,8 @@ def _thumbnails(data: DataSummary, root: Path) -> list[tuple[str, list[Thumbnail
             if len(thumbnails) == most:
                 break
             try:
-                url = _data_url(root / example.path)
-            except UnreadableImageError:
+                url = thumbnail_url(files[example.path])
+            except (KeyError, UnreadableImageError):
                 continue
             thumbnails.append(Thumbnail(url, f"{example.label}, {domain}"))
         if thumbnails:
@@ -70,8 +73,9 @@ def _thumbnails(data: DataSummary, root: Path) -> list[tuple[str, list[Thumbnail
     return rows
 
 
-def _data_url(path: Path) -> str:
-    image = read(path)
+def thumbnail_url(file: StoredFile) -> str:
+    """Read an image and encode a small square of it as a data URL."""
+    image = read(file)
     # tiny images keep their pixels
     method = Image.Resampling.NEAREST if min(image.size) < SIDE else Image.Resampling.LANCZOS
     small = ImageOps.fit(image, (SIDE, SIDE), method)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Mapping
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from oodzoo._io import write_tidily
-from oodzoo.record import Run, image_root, read_run
+from oodzoo.data.files import StoredFile
+from oodzoo.record import Run, image_files, read_run
 from oodzoo.report.blocks import Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
@@ -28,15 +30,15 @@ _END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
 _RANGE = re.compile(f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?")
 
 
-def page(run: Run, root: Path | None = None) -> str:
+def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
     """The report of a run as one self-contained HTML page.
 
     Parameters
     ----------
     run : Run
         Sections of parts that are None are left out.
-    root : Path, optional
-        The folder of the images, for thumbnails; the page does not contain the path.
+    files : dict of str to StoredFile, optional
+        Where images are, by their paths, for thumbnails; the page does not contain it.
 
     Examples
     --------
@@ -53,7 +55,7 @@ def page(run: Run, root: Path | None = None) -> str:
     template = environment.from_string(_resource("page.html.j2"))
     text = template.render(
         headline=headline(run),
-        sections=_sections(run, root),
+        sections=_sections(run, files or {}),
         version=run.versions.get("oodzoo"),
         script=Markup(script),
         style=Markup(style),
@@ -84,12 +86,12 @@ def write_report(
     folder = Path(folder)
     target = Path(out) if out is not None else folder / "report.html"
     # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
-    content = page(run or read_run(folder), image_root(folder)).encode("utf-8", "replace")
+    content = page(run or read_run(folder), image_files(folder)).encode("utf-8", "replace")
     write_tidily(target, content)
     return target
 
 
-def _sections(run: Run, root: Path | None) -> list[Section]:
+def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
     sections = []
     if run.ranking:
         sections.append(ranking_section(run.ranking))
@@ -104,7 +106,7 @@ def _sections(run: Run, root: Path | None) -> list[Section]:
     if run.extraction and run.extraction.dropped:
         sections.append(race_section(run.extraction.dropped))
     if run.data:
-        sections.append(data_section(run.data, root))
+        sections.append(data_section(run.data, images))
     sections.append(provenance_section(run))
     return sections
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.listing import Sample, list_images
+from oodzoo.data.listing import Sample
+from oodzoo.data.sources.folder import list_images
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
+from oodzoo.remote.location import Url, parse_location
 from oodzoo.store.contents import old_tables, registered_models, require_store
+from oodzoo.store.files import pulled, remove_files
 from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
 
@@ -58,6 +62,7 @@ def sync_store(
     data: ImageDomains | str | Path,
     *,
     root: str | Path | None = None,
+    columns: Mapping[str, str] | None = None,
     unlabelled: Sequence[UnlabelledImages] = (),
     drop: Sequence[str] = (),
     yes: bool = False,
@@ -71,9 +76,9 @@ def sync_store(
 
     Parameters
     ----------
-    store : path
+    store : path or URL
     data : ImageDomains or path
-    root : path, optional
+    root, columns : optional
         See :class:`oodzoo.ImageDomains`.
     unlabelled : sequence of UnlabelledImages
     drop : sequence of str
@@ -82,21 +87,21 @@ def sync_store(
         Go on even if more than half of the images would be removed, or if an image would be in two
         domains.
     """
-    path = Path(store)
+    path = pulled(store)
     require_store(path)
-    dataset = _dataset(data, root, yes=yes)
+    dataset = _dataset(data, root, columns, yes=yes)
     given = SampleTable.of(dataset, unlabelled)
     with writing(path, exclusive=True, without_table=True) as writer:
         names = _complete_models(writer)
         if not names:
             raise InputError(
-                f"the store {str(path)!r} has no finished model; finish it with oodzoo extract"
+                f"the store {shown(path)!r} has no finished model; finish it with oodzoo extract"
             )
         old = writer.table
         if missing := [name for name in drop if name not in {d.name for d in old.unlabelled}]:
             known_names = ", ".join(repr(domain.name) for domain in old.unlabelled) or "none"
             raise InputError(
-                f"the store {str(path)!r} has no unlabelled domain {missing[0]!r}; it has "
+                f"the store {shown(path)!r} has no unlabelled domain {missing[0]!r}; it has "
                 f"{known_names}"
             )
         known = [_known(writer, name) for name in names]
@@ -108,8 +113,8 @@ def sync_store(
         )
         if dataset is not None and not table.labelled:
             raise InputError(
-                f"none of the {count(len(dataset), 'image')} of {str(dataset.source)!r} has "
-                f"features in the store {str(path)!r}; is it another data set?"
+                f"none of the {count(len(dataset), 'image')} of {dataset.name!r} has "
+                f"features in the store {shown(path)!r}; is it another data set?"
             )
         if not yes:
             _require_few_removed(old, table, path)
@@ -125,22 +130,25 @@ def sync_store(
             unlabelled=_changed_targets(old, writer.table),
             table_lost=writer.table_lost,
         )
-        for file in old_tables(path, writer.manifest):
-            file.unlink(missing_ok=True)
+        remove_files(old_tables(path, writer.manifest))
     return changes
 
 
 def _dataset(
-    data: ImageDomains | str | Path, root: str | Path | None, *, yes: bool
+    data: ImageDomains | str | Path,
+    root: str | Path | None,
+    columns: Mapping[str, str] | None,
+    *,
+    yes: bool,
 ) -> ImageDomains | None:
     """Open the data set; None for a folder without any image, if the caller agrees."""
     if isinstance(data, ImageDomains):
         return data
-    source = Path(data)
     try:
-        return ImageDomains(source, root=root)
+        return ImageDomains(data, root=root, columns=columns)
     except InputError:
-        if not source.is_dir() or list_images(source)[0]:
+        source = parse_location(data)
+        if isinstance(source, Url) or not source.is_dir() or list_images(source)[0]:
             raise
     if yes:
         return None
@@ -181,7 +189,7 @@ def _require_few_removed(old: SampleTable, new: SampleTable, store: Path) -> Non
     removed = len(before - after)
     if removed > len(before) / 2:
         raise InputError(
-            f"{removed:,} of the {count(len(before), 'image')} in the store {str(store)!r} are not "
+            f"{removed:,} of the {count(len(before), 'image')} in the store {shown(store)!r} are not "
             "in the data set, or unreadable; if that is right, confirm with --yes"
         )
 

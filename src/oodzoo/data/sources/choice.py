@@ -1,0 +1,202 @@
+"""Which source a user means: a path, a URL or a Python object."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oodzoo.data.files import ObjectImage
+from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
+from oodzoo.data.sources.base import ImageSource
+from oodzoo.data.sources.folder import list_folder
+from oodzoo.errors import InputError
+from oodzoo.remote.location import Url, parse_location
+
+_TARS = (".tar", ".tar.gz", ".tgz")
+
+
+class Options(NamedTuple):
+    """What is known about a source besides the source itself; see :class:`oodzoo.ImageDomains`."""
+
+    root: str | os.PathLike[str] | None = None
+    columns: Mapping[str, str] | None = None
+    labels: Sequence[Any] | None = None
+    domains: Sequence[Any] | None = None
+    groups: Sequence[Any] | None = None
+
+
+def open_source(source: Any, options: Options) -> Listing:
+    """List the samples of whatever :class:`oodzoo.ImageDomains` takes.
+
+    Raises
+    ------
+    InputError
+        If the source is of no known kind, cannot be read, or has no sample.
+    """
+    if isinstance(source, str | os.PathLike):
+        location = parse_location(source)
+        with explaining_errors(str(location)):
+            return _open_location(location, options)
+    return _open_object(source, options)
+
+
+# --- paths and URLs --------------------------------------------------------------------------
+
+
+def _open_location(location: Path | Url, options: Options) -> Listing:
+    kind = _kind(location)
+    _require_used(options, str(location), _USED[kind])
+    if kind == "table":
+        from oodzoo.data.sources.table import list_table
+
+        root = None if options.root is None else parse_location(options.root)
+        return list_table(location, root, options.columns)
+    if kind == "parquet":
+        from oodzoo.data.sources.parquet import list_parquet
+
+        return list_parquet(location, options.columns)
+    if kind == "tar":
+        from oodzoo.data.sources.tar import list_tars
+
+        return list_tars(location, options.columns)
+    if kind == "saved":
+        from oodzoo.data.sources.huggingface import list_saved
+
+        assert isinstance(location, Path)
+        return list_saved(location, options.columns)
+    if kind == "hub":
+        from oodzoo.data.sources.huggingface import list_named
+
+        assert isinstance(location, Url)
+        return list_named(location, options.columns)
+    if isinstance(location, Url):
+        from oodzoo.data.sources.remote_folder import list_remote_folder
+
+        return list_remote_folder(location)
+    return list_folder(location)
+
+
+_USED: dict[str, tuple[str, ...]] = {
+    "table": ("root", "columns"),
+    "parquet": ("columns",),
+    "tar": ("columns",),
+    "saved": ("columns",),
+    "hub": ("columns",),
+    "folder": (),
+}
+
+
+def _kind(location: Path | Url) -> str:
+    """Tell what a path or URL is by its name or, for a local folder, its content."""
+    name = location.name.lower()
+    if isinstance(location, Url) and str(location).startswith("hf://datasets/"):
+        return "hub"
+    by_name = _kind_of_file(name)
+    if isinstance(location, Url):
+        return by_name or "folder"
+    if location.is_dir():
+        return _kind_of_folder(location)
+    pattern = any(sign in location.name for sign in "*?{[")
+    if not location.exists() and not (pattern and by_name):
+        raise InputError(
+            f"no such file or folder: {str(location)!r}; give a folder of domains, a table (.csv, "
+            ".parquet), .tar files or a URL"
+        )
+    if by_name is None:
+        raise InputError(
+            f"{str(location)!r} is a file; give a folder root/domain/class/image, a table (.csv, "
+            ".parquet) with the columns path or image, domain, label, or .tar files"
+        )
+    return by_name
+
+
+def _kind_of_file(name: str) -> str | None:
+    if name.endswith(".csv"):
+        return "table"
+    if name.endswith(".parquet"):
+        return "parquet"
+    return "tar" if name.endswith(_TARS) else None
+
+
+def _kind_of_folder(folder: Path) -> str:
+    """Tell a saved data set of `datasets`, or a folder of .tar or .parquet files, from images."""
+    if (folder / "dataset_dict.json").is_file() or (
+        (folder / "dataset_info.json").is_file() and (folder / "state.json").is_file()
+    ):
+        return "saved"
+    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
+    if not any(entry.is_dir() or entry.suffix.lower() in SUFFIXES for entry in entries):
+        kinds = {_kind_of_file(entry.name.lower()) for entry in entries}
+        for kind in ("parquet", "tar"):
+            if kind in kinds:
+                return kind
+    return "folder"
+
+
+# --- Python objects --------------------------------------------------------------------------
+
+
+def _open_object(source: Any, options: Options) -> Listing:
+    if isinstance(source, ImageSource):
+        _require_used(options, type(source).__name__, ())
+        return _list_protocol(source)
+    package = type(source).__module__.partition(".")[0]
+    if package in ("pandas", "polars"):
+        from oodzoo.data.sources.frame import list_frame
+
+        return list_frame(source, options)
+    if package == "datasets":
+        from oodzoo.data.sources.huggingface import list_datasets
+
+        return list_datasets(source, options)
+    if _is_torch_dataset(source):
+        from oodzoo.data.sources.torch_dataset import list_torch_dataset
+
+        return list_torch_dataset(source, options)
+    if isinstance(source, Mapping):
+        from oodzoo.data.sources.by_domain import list_by_domain
+
+        return list_by_domain(source, options)
+    if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
+        from oodzoo.data.sources.arrays import list_arrays
+
+        return list_arrays(source, options)
+    raise InputError(
+        f"cannot read images from an object of type {type(source).__name__}; give a path, a URL, a "
+        "DataFrame, a data set of datasets or torch, a dict of them by domain, a sequence of "
+        "images with labels= and domains=, or an object with samples and open(i)"
+    )
+
+
+def _is_torch_dataset(source: Any) -> bool:
+    torch = sys.modules.get("torch.utils.data")
+    return torch is not None and isinstance(source, torch.Dataset)
+
+
+def _list_protocol(source: ImageSource) -> Listing:
+    """List a source that somebody else has written."""
+    name = str(getattr(source, "name", type(source).__name__))
+    listing = Listing(name)
+    for i, given in enumerate(source.samples):
+        try:
+            sample = Sample(given.path, given.domain, given.label, getattr(given, "group", None))
+        except AttributeError as error:
+            raise InputError(
+                f"sample {i} of {name} has no {error.name}; it needs path, domain and label: "
+                f"{given!r}"
+            ) from error
+        listing.add(sample, ObjectImage(source, i, sample.path))
+    return listing
+
+
+def _require_used(options: Options, source: str, used: Sequence[str]) -> None:
+    """Reject an option that a kind of source does not use."""
+    for name, value in options._asdict().items():
+        if value is not None and name not in used:
+            raise InputError(
+                f"{name}= is not used with {source!r}; "
+                + (f"it takes {' and '.join(used)}" if used else "leave it out")
+            )

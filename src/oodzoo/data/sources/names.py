@@ -1,0 +1,154 @@
+"""Names of columns, and names of labels, domains and groups, from values of any kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from oodzoo._text import did_you_mean
+from oodzoo.errors import InputError
+
+ROLES = ("path", "image", "label", "domain", "group")
+"""What a column can be used for; `path` names a file, `image` has its bytes."""
+
+
+def parse_columns(text: str) -> dict[str, str]:
+    """Read `path=filepath,label=y,domain=site`: the column for each role.
+
+    Examples
+    --------
+    >>> parse_columns("label=y, domain=site")
+    {'label': 'y', 'domain': 'site'}
+    """
+    columns: dict[str, str] = {}
+    for part in text.split(","):
+        role, equals, name = (piece.strip() for piece in part.partition("="))
+        if not (role and equals and name):
+            raise InputError(f"columns must be ROLE=NAME,…, got {part.strip()!r} in {text!r}")
+        _require_role(role, f"in {text!r}")
+        if role in columns:
+            raise InputError(f"columns name {role!r} twice: {text!r}")
+        columns[role] = name
+    return columns
+
+
+def find_columns(
+    available: Sequence[str],
+    columns: Mapping[str, str] | None,
+    needed: Sequence[str],
+    source: str,
+    *,
+    optional: Sequence[str] = ("group",),
+) -> dict[str, str]:
+    """Find the column of each role: the one that `columns` names, or that of the role's name.
+
+    Parameters
+    ----------
+    available : sequence of str
+        The columns of the source.
+    columns : dict of str to str, optional
+        Names of columns by role.
+    needed, optional : sequence of str
+        Roles; a column that is needed, or named, must be there.
+    source : str
+        What messages call the source.
+
+    Raises
+    ------
+    InputError
+        If a column is missing, with near names; or if there are two of its name.
+    """
+    given = dict(columns or {})
+    for role in given:
+        _require_role(role, f"for {source!r}")
+        if role not in (*needed, *optional):
+            used = ", ".join((*needed, *optional))
+            raise InputError(f"{source!r} has no use for a column {role!r}; it uses {used}")
+    found = {}
+    for role in (*needed, *optional):
+        name = given.get(role, role)
+        if list(available).count(name) > 1:
+            raise InputError(f"{source!r} has the column {name!r} twice: {_listed(available)}")
+        if name in available:
+            found[role] = name
+        elif role in needed or role in given:
+            advice = did_you_mean(name, available) or "which one is it?"
+            raise InputError(
+                f"{source!r} has no column {name!r} for the {role}, it has {_listed(available)}; "
+                f"{advice} Name it with --columns {role}=NAME"
+            )
+    return found
+
+
+def as_names(values: Sequence[Any], role: str, source: str) -> list[str]:
+    """Convert labels or domains to text; all must be strings, or all integers or booleans.
+
+    Raises
+    ------
+    InputError
+        For a missing value, another kind of value, or values of several kinds; with the row.
+    """
+    names: list[str] = []
+    kinds: dict[str, tuple[int, Any]] = {}
+    for row, value in enumerate(values):
+        kind, name = _kind_and_name(value)
+        if kind is None or not name.strip():
+            what = f"is {value!r}" if kind is None and not _is_missing(value) else "is missing"
+            raise InputError(
+                f"{source!r}, row {row}: the {role} {what}; give a string or an integer to each"
+            )
+        kinds.setdefault(kind, (row, value))
+        if len(kinds) > 1:
+            (first, (at, one)), (second, (here, other)) = kinds.items()
+            raise InputError(
+                f"{source!r} has {role}s of mixed kinds: {one!r} ({first}) in row {at} and "
+                f"{other!r} ({second}) in row {here}; give all as strings or all as integers"
+            )
+        names.append(name.strip())
+    return names
+
+
+def as_groups(values: Sequence[Any], source: str) -> list[str | None]:
+    """Convert groups to text; missing ones are None."""
+    known = [row for row, value in enumerate(values) if not _is_missing(value)]
+    names = as_names([values[row] for row in known], "group", source)
+    groups: list[str | None] = [None] * len(values)
+    for row, name in zip(known, names, strict=True):
+        groups[row] = name
+    return groups
+
+
+def _kind_and_name(value: Any) -> tuple[str | None, str]:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, str):
+        return "string", value
+    if isinstance(value, bool):
+        return "boolean", str(value)
+    if isinstance(value, int):
+        return "integer", str(value)
+    # A column of integers with a missing value becomes one of floats in many libraries.
+    if isinstance(value, float) and value.is_integer():
+        return "integer", str(int(value))
+    return None, ""
+
+
+def _is_missing(value: Any) -> bool:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return type(value).__name__ in ("NAType", "NaTType") or value == ""
+
+
+def _require_role(role: str, where: str) -> None:
+    if role not in ROLES:
+        raise InputError(f"unknown role {role!r} {where}; expected one of {', '.join(ROLES)}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:20]))
+    return shown + (", …" if len(names) > 20 else "") or "no columns"

@@ -1,0 +1,65 @@
+"""Example images of a run, which its report shows."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections.abc import Mapping, Sequence
+
+from oodzoo.data import images
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import (
+    EmbeddedFile,
+    ImageFile,
+    ObjectImage,
+    StoredFile,
+    UnreadableImageError,
+    absolute,
+)
+from oodzoo.record import Example
+
+EXAMPLES = 12
+"""Images of each domain that the record names; the report shows some of them."""
+
+_SIDE = 144
+"""Largest side in pixels of an image that is embedded."""
+
+
+def choose_examples(dataset: ImageDomains) -> dict[str, tuple[Example, ...]]:
+    """Choose some images of each domain, one of each class in turn."""
+    return {domain: _examples(dataset, domain) for domain in dataset.domains}
+
+
+def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
+    by_class: dict[str, list[Example]] = {}
+    for sample in dataset.samples:
+        if sample.domain == domain:
+            by_class.setdefault(sample.label, []).append(Example(sample.path, sample.label))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class.values()))
+    return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
+
+
+def example_files(
+    dataset: ImageDomains, examples: Mapping[str, Sequence[Example]]
+) -> dict[str, StoredFile]:
+    """Return where the examples are, by path; images of Python objects are embedded."""
+    wanted = {example.path for some in examples.values() for example in some}
+    found: dict[str, StoredFile] = {}
+    for sample, file in zip(dataset.samples, dataset.files, strict=True):
+        if sample.path in wanted and (stored := stored_file(file)) is not None:
+            found[sample.path] = stored
+    return found
+
+
+def stored_file(file: ImageFile) -> StoredFile | None:
+    """Return a file that can be read later; None if an image in memory cannot be decoded."""
+    if not isinstance(file, ObjectImage):
+        return absolute(file)
+    try:
+        image = images.read(file)
+    except UnreadableImageError:
+        return None
+    image.thumbnail((_SIDE, _SIDE))
+    content = io.BytesIO()
+    image.save(content, "PNG")
+    return EmbeddedFile(content.getvalue())
