@@ -25,7 +25,7 @@ test: $(VENV)/dev  ## run the tests and doctests
 coverage:  ## run the tests and report their coverage
 	$(MAKE) test OPTIONS='--cov=oodzoo --cov-report=term:skip-covered'
 
-adapters: $(VENV)/adapters  ## install PyTorch, model libraries, pandas, MLflow, TensorBoard, Ray
+adapters: $(VENV)/adapters  ## install PyTorch, model and data libraries, MLflow, TensorBoard, Ray
 
 page: $(VENV)/browser  ## test the report in Chromium, which must be installed
 	$(BIN)/python -m pytest tests/report/test_browser.py
@@ -101,8 +101,8 @@ $(VENV)/dev: $(VENV)/core
 	@touch $@
 
 $(VENV)/adapters: $(VENV)/dev
-	@echo "Installing PyTorch and model libraries ..."
-	@$(PIP) -e '.[timm,torchvision,hf,open-clip,pandas,mlflow,tensorboard,ray]'
+	@echo "Installing PyTorch, model and data libraries ..."
+	@$(PIP) -e '.[timm,torchvision,hf,open-clip,sources,mlflow,tensorboard,ray]'
 	@touch $@
 
 $(VENV)/browser: $(VENV)/dev
