@@ -44,11 +44,8 @@ class ImageFile(Protocol):
     """Where the bytes of one image are; as a string, what messages call it."""
 
     @property
-    def is_remote(self) -> bool:
-        """Whether :meth:`fetch` may wait for other machines."""
-
-    def fetch(self) -> None:
-        """Bring what is remote to this machine, so that reading does not wait for it."""
+    def remote(self) -> RemoteFile | None:
+        """What reading fetches into the local cache, unless it is there; None for local files."""
 
     def size(self) -> int | None:
         """Return the number of bytes; None if it is known only after reading."""
@@ -70,17 +67,14 @@ class LocalFile(msgspec.Struct, frozen=True, tag="local"):
     path: str
 
     @property
-    def is_remote(self) -> bool:
-        return False
+    def remote(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return self.path
 
     def local(self) -> Path:
         return Path(self.path)
-
-    def fetch(self) -> None:
-        pass
 
     def size(self) -> int:
         found = Path(self.path).stat()
@@ -100,17 +94,14 @@ class RemoteImage(msgspec.Struct, frozen=True, tag="remote"):
     file: RemoteFile
 
     @property
-    def is_remote(self) -> bool:
-        return True
+    def remote(self) -> RemoteFile:
+        return self.file
 
     def __str__(self) -> str:
         return self.file.url
 
     def local(self) -> Path:
         return cached_file(self.file)
-
-    def fetch(self) -> None:
-        self.local()
 
     def size(self) -> int | None:
         return self.file.size
@@ -128,14 +119,11 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
     name: str
 
     @property
-    def is_remote(self) -> bool:
-        return self.file.is_remote
+    def remote(self) -> RemoteFile | None:
+        return self.file.remote
 
     def __str__(self) -> str:
         return f"{self.file}: {self.name}"
-
-    def fetch(self) -> None:
-        self.file.fetch()
 
     def size(self) -> int:
         return self.length
@@ -152,8 +140,8 @@ class ObjectImage:
     __slots__ = ("name", "opener", "position")
 
     @property
-    def is_remote(self) -> bool:
-        return False
+    def remote(self) -> None:
+        return None
 
     def __init__(self, opener: ImageOpener, position: int, name: str) -> None:
         self.opener = opener
@@ -162,9 +150,6 @@ class ObjectImage:
 
     def __str__(self) -> str:
         return self.name
-
-    def fetch(self) -> None:
-        pass
 
     def size(self) -> None:
         return None
@@ -179,14 +164,11 @@ class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
     content: bytes
 
     @property
-    def is_remote(self) -> bool:
-        return False
+    def remote(self) -> None:
+        return None
 
     def __str__(self) -> str:
         return "an embedded image"
-
-    def fetch(self) -> None:
-        pass
 
     def size(self) -> int:
         return len(self.content)

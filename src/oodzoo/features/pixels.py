@@ -50,10 +50,16 @@ class Decoding:
     """Decodes images in the background from the moment it is created.
 
     `files` has image files, or images in memory, by position in the shard; each is resized to all
-    geometries.
+    geometries. `problems` has the errors of images that are known to be unreadable.
     """
 
-    def __init__(self, files: Mapping[int, Source], geometries: Collection[Geometry]) -> None:
+    def __init__(
+        self,
+        files: Mapping[int, Source],
+        geometries: Collection[Geometry],
+        problems: Mapping[int, UnreadableImageError] | None = None,
+    ) -> None:
+        self._known = dict(problems or {})
         self._positions = list(files)
         self._pixels = {
             geometry: np.empty((len(files), *geometry.crop, 3), np.uint8) for geometry in geometries
@@ -78,7 +84,7 @@ class Decoding:
         pixels = self._pixels
         if problems:
             pixels = {geometry: array[rows] for geometry, array in pixels.items()}
-        return Chunk([self._positions[row] for row in rows], pixels, problems)
+        return Chunk([self._positions[row] for row in rows], pixels, {**self._known, **problems})
 
 
 def _decode(

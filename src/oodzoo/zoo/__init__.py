@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
 
 from oodzoo.errors import InputError
 from oodzoo.zoo import onnx
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
+from oodzoo.zoo.expansion import expand, is_pattern
+from oodzoo.zoo.listing.model import select_models
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.spec import (
@@ -36,14 +38,30 @@ __all__ = [
 ]
 
 
-def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
+def load_zoo(
+    zoo: str | Path | Iterable[str],
+    *,
+    licence: str | Sequence[str] | None = None,
+    max_parameters: float | str | None = None,
+) -> list[ModelSpec]:
     """List the models of a zoo without loading them.
 
     Parameters
     ----------
     zoo : str, path or iterable of str
         A named zoo (`demo`, …), a zoo file (TOML), a model spec `source/name`, or several specs as
-        a list or separated by commas.
+        a list or separated by commas. The name in a spec may have the wildcards `*`, `?` and
+        `[…]`: `timm/vit_small*`; `modern/*dino*` are some models of a named zoo.
+    licence : str or sequence of str, optional
+        Only models with one of these licences: names or wildcards ("cc-by-*"), ignoring case. A
+        string may contain several, separated by commas.
+    max_parameters : float or str, optional
+        Only models of at most this many parameters: 25e6 or "25M".
+
+    Notes
+    -----
+    Models of unknown licence or size are left out by these filters, with a warning. Parameters
+    that the zoo does not state are counted without downloading weights, and remembered.
 
     Examples
     --------
@@ -51,12 +69,16 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     >>> zoo = oodzoo.load_zoo("timm/resnet50.a1_in1k, hf/facebook/dinov2-small")
     >>> [spec.name for spec in zoo]
     ['timm-resnet50.a1_in1k', 'hf-facebook-dinov2-small']
+    >>> [spec.name for spec in oodzoo.load_zoo("modern/*dinov2*", max_parameters="25M")]
+    ['vit_small_patch14_reg4_dinov2.lvd142m']
     """
+    selected = select_models(_load(zoo), licence=licence, max_parameters=max_parameters)
+    return [model.spec for model in selected]
+
+
+def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     if not isinstance(zoo, str | Path):
-        specs = [_parse_spec(text) for text in zoo]
-        remedy = "leave one out, or give them different names in a zoo file (.toml)"
-        require_unique_names((spec.name for spec in specs), "the list of models", remedy)
-        return specs
+        return _load_list(zoo)
     text = os.fspath(zoo).strip()
     if text in zoo_names():
         return named_zoo(text)
@@ -64,12 +86,27 @@ def load_zoo(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
         specs = read_zoo_file(Path(text))
         require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
         return specs
-    if text.partition("/")[0] in SOURCES:
-        return load_zoo([part.strip() for part in text.split(",") if part.strip()])
+    if text.partition("/")[0] in SOURCES or is_pattern(text.partition(",")[0]):
+        return _load_list(part.strip() for part in text.split(",") if part.strip())
     raise InputError(
         f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
-        "or specs such as timm/resnet50.a1_in1k, separated by commas"
+        "or specs such as timm/resnet50.a1_in1k or timm/vit_small*, separated by commas"
     )
+
+
+def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
+    """The models of several specs; one that a pattern matches is listed once."""
+    specs: list[ModelSpec] = []
+    matched: set[str] = set()
+    for text in texts:
+        found = expand(text, _parse_spec) if is_pattern(text) else [_parse_spec(text)]
+        listed = {spec.source for spec in specs} if is_pattern(text) else matched
+        specs += [spec for spec in found if spec.source not in listed]
+        if is_pattern(text):
+            matched |= {spec.source for spec in found}
+    remedy = "leave one out, or give them different names in a zoo file (.toml)"
+    require_unique_names((spec.name for spec in specs), "the list of models", remedy)
+    return specs
 
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:

@@ -38,21 +38,9 @@ _FITS: dict[str, Fit] = {"shortest": "cover", "longest": "contain", "squash": "s
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build an image tower with its pre-trained weights, from the cache or the hub."""
-    purpose = f"model {spec.name!r} (open_clip)"
-    torch = optional_package("torch", extra=_EXTRA, purpose=purpose)
-    import_torchvision(extra=_EXTRA, purpose=purpose)
-    open_clip = optional_package("open_clip", extra=_EXTRA, purpose=purpose)
-    options = _options(open_clip, spec)
-    if spec.input_size is not None:
-        options["force_image_size"] = spec.input_size
-    if not pretrained:
-        current = torch.empty(0).device  # the meta device, if a caller only wants shapes
-        options |= {"pretrained": None, "require_pretrained": False, "device": current}
-    try:
-        with no_unpickling():
-            module = open_clip.create_model(**options).visual
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
+    open_clip = import_open_clip(f"model {spec.name!r} (open_clip)")
+    options = create_options(open_clip, spec)
+    module = build_whole(open_clip, spec, options, pretrained=pretrained).visual
     architecture = spec.identifier.partition(":" if ":" in spec.identifier else "/")[0]
     gelu = ", QuickGELU" if options.get("force_quick_gelu") else ""
     return Built(
@@ -62,6 +50,30 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
         identity=f"open_clip {architecture}{gelu} image embedding",
         pretraining=spec.identifier.rpartition("/")[2],
     )
+
+
+def import_open_clip(purpose: str) -> Any:
+    """Import open_clip, and torchvision before it."""
+    import_torchvision(extra=_EXTRA, purpose=purpose)
+    return optional_package("open_clip", extra=_EXTRA, purpose=purpose)
+
+
+def build_whole(
+    open_clip: Any, spec: ModelSpec, options: dict[str, Any], *, pretrained: bool = True
+) -> Module:
+    """Build a model with both towers."""
+    if spec.input_size is not None:
+        options = {**options, "force_image_size": spec.input_size}
+    if not pretrained:
+        import torch
+
+        current = torch.empty(0).device  # the meta device, if a caller only wants shapes
+        options = {**options, "pretrained": None, "require_pretrained": False, "device": current}
+    try:
+        with no_unpickling():
+            return open_clip.create_model(**options)
+    except Exception as error:
+        raise cannot_load(spec, error, HUB_REMEDY) from error
 
 
 def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
@@ -84,7 +96,7 @@ def _preprocessing(config: dict[str, Any]) -> Preprocessing:
     return Preprocessing(geometry, tuple(config["mean"]), tuple(config["std"]))
 
 
-def _options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
+def create_options(open_clip: Any, spec: ModelSpec) -> dict[str, Any]:
     """Arguments of `open_clip.create_model`."""
     if ":" in spec.identifier:
         refuse_sha256(spec)

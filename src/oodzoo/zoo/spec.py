@@ -12,6 +12,7 @@ from typing import Any
 from oodzoo._io import file_digest, require_folder_name
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
+from oodzoo.zoo.wildcards import has_wildcard
 
 SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip")
 
@@ -107,7 +108,13 @@ def _parse_table(table: object, context: str, folder: Path) -> ModelSpec:
         if key not in table:
             raise InputError(f"{context}: the key {key!r} is missing")
     values = {key: _parse_value(key, value, context) for key, value in table.items()}
-    return check_spec(ModelSpec(**values, folder=folder), context)
+    spec = check_spec(ModelSpec(**values, folder=folder), context)
+    if has_wildcard(spec.identifier) and not ((path := local_path(spec)) and path.exists()):
+        raise InputError(
+            f"{context}: the source {spec.source!r} has a wildcard, but a [[model]] table is one "
+            "model; give a table for each, or the pattern instead of a zoo file"
+        )
+    return spec
 
 
 def _parse_value(key: str, value: Any, context: str) -> Any:

@@ -39,8 +39,8 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     name = local_identifier(spec)
     fixed_size = {}
     if ":" not in name:
-        registered = _registered(timm, name, spec)
-        if spec.input_size is not None and registered.fixed_input_size:
+        known_config = registered(timm, name, spec)
+        if spec.input_size is not None and known_config.fixed_input_size:
             fixed_size["img_size"] = spec.input_size
     try:
         with no_unpickling():
@@ -102,7 +102,7 @@ def _preprocessing(timm: Any, module: Module, spec: ModelSpec) -> Preprocessing:
     return Preprocessing(geometry, mean, std)
 
 
-def _registered(timm: Any, name: str, spec: ModelSpec) -> Any:
+def registered(timm: Any, name: str, spec: ModelSpec) -> Any:
     """Return timm's configuration of a model; reject a name without pre-trained weights."""
     architecture, _, tag = name.partition(".")
     if not timm.is_model(architecture):

@@ -33,7 +33,7 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     refuse_sha256(spec)
     purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
-    name, weights = _weights(torchvision, spec)
+    name, weights = registered(torchvision, spec)
     try:
         with no_unpickling():
             whole = _whole(torchvision, name, weights, pretrained)
@@ -100,7 +100,7 @@ def _preprocessing(weights: Any) -> Preprocessing:
     return Preprocessing(geometry, tuple(preset.mean), tuple(preset.std))
 
 
-def _weights(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
+def registered(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
     """Return the name of the architecture and its weights."""
     models = torchvision.models
     known = models.list_models(module=models)

@@ -1,0 +1,59 @@
+"""Specs with wildcards, and models of named zoos: from a pattern to the models that match it."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.zoo.catalogue import named_zoo, zoo_names
+from oodzoo.zoo.spec import SOURCES, ModelSpec, local_path
+from oodzoo.zoo.wildcards import has_wildcard, matching
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a spec stands for several models: with wildcards, or of a named zoo."""
+    kind, slash, name = text.partition("/")
+    if kind in zoo_names() and slash:
+        return True
+    if kind not in SOURCES or not has_wildcard(name):
+        return False
+    path = local_path(ModelSpec("", text))
+    return path is None or not path.exists()  # the name of a file may have such characters
+
+
+def expand(text: str, parse: Callable[[str], ModelSpec]) -> list[ModelSpec]:
+    """List the models that match a pattern; `parse` makes the spec of a source."""
+    kind, _, pattern = text.partition("/")
+    if kind in zoo_names():
+        specs = {spec.name: spec for spec in named_zoo(kind)}
+        names = matching(pattern, specs, f"the zoo {kind} has no model")
+        return [specs[name] for name in names]
+    if local_path(ModelSpec("", text)) is not None:
+        return [parse(source) for source in _local_sources(text)]
+    known = import_module(f"oodzoo.zoo.listing.{kind}").identifiers(pattern)
+    names = matching(pattern, known, f"{kind} has no pre-trained model")
+    return [parse(f"{kind}/{name}") for name in names]
+
+
+def _local_sources(text: str) -> list[str]:
+    """The sources of the files or folders that a path with wildcards matches."""
+    kind, _, path = text.partition("/")
+    if ":" in path:
+        path = path.partition(":")[2]
+    elif kind == "open_clip":
+        path = path.partition("/")[2]
+    paths = sorted(glob.glob(os.path.expanduser(path), recursive=True))  # noqa: PTH111, PTH207
+    found = [each for each in paths if _is_model(kind, Path(each))]
+    if not found:
+        raise InputError(f"no model matches {text!r}; found {count(len(paths), 'other file')}")
+    return [text.removesuffix(path) + each for each in found]
+
+
+def _is_model(kind: str, path: Path) -> bool:
+    """Whether a path can be one of a source: a file, or a folder with a configuration."""
+    return path.is_file() if kind in ("onnx", "open_clip") else (path / "config.json").is_file()

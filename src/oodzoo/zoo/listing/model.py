@@ -1,0 +1,121 @@
+"""A model of a zoo with what is known about it before it is loaded, and filters of zoos."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any
+
+from oodzoo._constraints import Rule, apply_rules, licence_rule, parameter_rule
+from oodzoo._text import count
+from oodzoo.errors import InputError
+from oodzoo.events import Progress
+from oodzoo.zoo.listing.weights import Measured, Weights
+from oodzoo.zoo.spec import ModelSpec
+
+
+@dataclass(frozen=True)
+class ListedModel:
+    """A model that is not loaded. What is not known is None; it is found out when asked for."""
+
+    spec: ModelSpec
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @cached_property
+    def licence(self) -> str | None:
+        """That of the zoo, or what the source states."""
+        if self.spec.licence is not None:
+            return self.spec.licence
+        found: str | None = self._known("licence")
+        return found
+
+    @property
+    def parameters(self) -> int | None:
+        """Number of parameters of the parts in use."""
+        if self.spec.parameters is not None:
+            return self.spec.parameters
+        return None if self._measured is None else self._measured.parameters
+
+    @property
+    def is_local(self) -> bool | None:
+        """Whether the weights are on this machine."""
+        return None if self._weights is None else self._weights.is_local
+
+    @property
+    def size(self) -> int | None:
+        """Size of the weights in bytes: of the file if it is known, else an estimate."""
+        if self._weights is not None and self._weights.size is not None:
+            return self._weights.size
+        return None if self._measured is None else self._measured.size
+
+    @property
+    def weights(self) -> Weights | None:
+        """Where the weights are, or will be; with the size, if any is known."""
+        if self._weights is None or self._weights.is_local:
+            return self._weights
+        return replace(self._weights, size=self.size)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields of the spec, and what is known; suitable for JSON."""
+        known = {"parameters": self.parameters, "licence": self.licence}
+        return {**self.spec.to_dict(), **known, "size": self.size, "cached": self.is_local}
+
+    @cached_property
+    def _measured(self) -> Measured | None:
+        found: Measured | None = self._known("measure")
+        return found
+
+    @cached_property
+    def _weights(self) -> Weights | None:
+        found: Weights | None = self._known("weights")
+        return found
+
+    def _known(self, question: str) -> Any:
+        """What the source answers; None if it has no answer or lacks a package to find it."""
+        source = import_module(f"oodzoo.zoo.listing.{self.spec.kind}")
+        try:
+            return getattr(source, question)(self.spec)
+        except (InputError, OSError):  # reported when the model is loaded
+            return None
+
+
+def select_models(
+    specs: Sequence[ModelSpec],
+    *,
+    licence: str | Sequence[str] | None = None,
+    max_parameters: float | str | None = None,
+    progress: Progress | None = None,
+) -> list[ListedModel]:
+    """Keep the models that meet the constraints, see :func:`oodzoo.load_zoo`.
+
+    `progress` is called while parameters are counted.
+    """
+    models = {spec.name: ListedModel(spec) for spec in specs}
+    if licence is not None:
+        models = _meeting(licence_rule(licence), models)
+    if max_parameters is not None:
+        rule = parameter_rule(max_parameters)
+        for done, model in enumerate(models.values(), start=1):
+            rule.value(model)
+            if progress is not None:
+                progress(done, len(models))
+        models = _meeting(rule, models)
+    return list(models.values())
+
+
+def _meeting(rule: Rule, models: dict[str, ListedModel]) -> dict[str, ListedModel]:
+    kept, dropped = apply_rules(models, [rule])
+    if unknown := [name for name, reason in dropped.items() if reason == rule.unknown]:
+        more = f" and {len(unknown) - 3:,} more" if len(unknown) > 3 else ""
+        warnings.warn(
+            f"{rule.option} leaves out {count(len(unknown), 'model')} whose {rule.quantity} is "
+            f"unknown: {', '.join(unknown[:3])}{more}",
+            stacklevel=3,
+        )
+    return {name: models[name] for name in kept}

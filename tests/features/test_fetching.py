@@ -1,0 +1,121 @@
+"""Fetching ahead: groups come when they are here, and a slow one does not hold up the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.s3 import Bucket
+
+from oodzoo.features.fetching import AHEAD, Fetching
+from oodzoo.remote.cache import cached_file
+from oodzoo.remote.location import Url
+from oodzoo.remote.objects import RemoteFile, find_file, list_files
+
+Group = tuple[str, list[RemoteFile]]
+
+
+def files_of(group: Group) -> list[RemoteFile]:
+    return group[1]
+
+
+def taken(fetching: Fetching[Group]) -> list[str]:
+    names = []
+    while (group := fetching.take()) is not None:
+        names.append(group[0])
+        for file in group[1]:
+            assert cached_file(file).read_bytes()  # no request any more
+    return names
+
+
+@pytest.fixture
+def groups(s3: Bucket) -> list[Group]:
+    """Twelve groups of three small files."""
+    for i in range(12):
+        for part in "abc":
+            s3.put(f"{i:02d}/{part}", f"{i}{part}".encode())
+    found = list_files(Url(s3.url))
+    return [(f"{i:02d}", [f for f in found if f"/{i:02d}/" in f.url]) for i in range(12)]
+
+
+def test_groups_without_remote_files_come_in_order() -> None:
+    given: list[Group] = [(name, []) for name in "abcdef"]
+    fetching = Fetching(given, files_of)
+    assert taken(fetching) == list("abcdef")
+    assert fetching.take() is None
+
+
+def test_groups_are_taken_from_the_iterator_one_by_one_if_nothing_is_remote() -> None:
+    """Thousands of local shards are not kept in memory."""
+    seen: list[str] = []
+
+    def given() -> object:
+        for name in "abc":
+            seen.append(name)
+            yield name, []
+
+    fetching: Fetching[Group] = Fetching(given(), files_of)  # type: ignore[arg-type]
+    fetching.take()
+    assert seen == ["a"]
+
+
+def test_every_file_is_here_and_fetched_once(s3: Bucket, groups: list[Group]) -> None:
+    twice = [*groups, ("again", groups[0][1])]
+    assert sorted(taken(Fetching(twice, files_of))) == sorted(name for name, _ in twice)
+    assert len(s3.proxy.asked("^GET .*/0[0-9]/[abc]")) == 30
+    assert s3.proxy.most_at_once("^GET .*/[abc]") > 3
+
+
+def test_a_slow_file_does_not_hold_up_the_others(s3: Bucket, groups: list[Group]) -> None:
+    s3.proxy.slow(r"^GET .*/00/b", seconds=2)
+    names = taken(Fetching(groups, files_of))
+    assert names[-1] == "00"
+    assert sorted(names) == [name for name, _ in groups]
+
+
+def test_a_stalled_request_is_repeated(
+    s3: Bucket, groups: list[Group], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oodzoo.remote.requests.FIRST_DEADLINE", 0.5)
+    s3.proxy.stall(r"^GET .*/03/a", seconds=60)
+    fetching = Fetching(groups, files_of)
+    assert sorted(taken(fetching)) == [name for name, _ in groups]
+    assert not fetching.failed
+    assert len(s3.proxy.asked(r"^GET .*/03/a")) == 2
+
+
+def test_what_cannot_be_fetched_is_named(s3: Bucket, groups: list[Group]) -> None:
+    s3.delete("05/c")
+    fetching = Fetching(groups, files_of)
+    names = []
+    while (group := fetching.take()) is not None:
+        names.append(group[0])
+    assert sorted(names) == [name for name, _ in groups]
+    ((file, error),) = fetching.failed.items()
+    assert file.url == f"{s3.url}/05/c"
+    assert file.url in str(error)
+
+
+def test_nothing_has_arrived_yet(s3: Bucket, tmp_path: Path) -> None:
+    s3.put("a", b"1")
+    found = find_file(Url(f"{s3.url}/a"))
+    assert found is not None
+    s3.proxy.slow("^GET .*/a", seconds=1)
+    fetching: Fetching[Group] = Fetching([("a", [found])], files_of)
+    assert fetching.take(wait=False) is None
+    assert fetching.take() == ("a", [found])
+    assert fetching.take() is None
+
+
+def test_the_number_of_groups_under_way_is_limited(s3: Bucket, groups: list[Group]) -> None:
+    s3.proxy.slow("^GET .*/[abc]", seconds=0.2)
+    started: list[str] = []
+
+    def noted(group: Group) -> list[RemoteFile]:
+        started.append(group[0])
+        return group[1]
+
+    fetching = Fetching(groups, noted)
+    fetching.take()
+    assert len(started) == AHEAD
+    fetching.close()
