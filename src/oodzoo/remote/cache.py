@@ -13,6 +13,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from oodzoo._io import explaining_disk_errors, is_stale, is_temporary, temporary_name
@@ -46,11 +47,19 @@ def cached_file(file: RemoteFile) -> Path:
             return path
     try:
         with explaining_disk_errors(path):
-            _fetch(file, path)
+            _write(path, iter_blocks(file))
     except DiskError as error:
         raise DiskError(f"{error}; the variable {FOLDER} sets the folder of the cache") from error
     _limit(path)
     return path
+
+
+def keep_copy(file: RemoteFile, content: bytes) -> None:
+    """Put the content of an object that was just written into the cache."""
+    path = _path(file)
+    with explaining_disk_errors(path):
+        _write(path, [content])
+    _limit(path)
 
 
 def drop_cached(file: RemoteFile) -> None:
@@ -98,12 +107,12 @@ def _is_complete(path: Path, size: int | None) -> bool:
     return size is None or found == size
 
 
-def _fetch(file: RemoteFile, path: Path) -> None:
+def _write(path: Path, blocks: Iterable[bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.parent / temporary_name()
     try:
         with temporary.open("xb") as stream:
-            for block in iter_blocks(file):
+            for block in blocks:
                 stream.write(block)
         temporary.replace(path)
     except BaseException:  # including KeyboardInterrupt

@@ -79,8 +79,6 @@ def explain(error: BaseException, scheme: str) -> str:
         return f"there are no credentials ({one_line(error)}); {_CREDENTIALS.get(scheme, _GIVE)}"
     if names & _UNREACHABLE:
         return f"{one_line(error).rstrip('.')}; check the network, and the address of the endpoint"
-    if isinstance(error, TimeoutError):
-        return f"{one_line(error)}; check the network, and rerun the command"
     if bucket_is_missing(error):
         return "the bucket does not exist; check its name"
     if isinstance(error, FileNotFoundError):
@@ -89,7 +87,9 @@ def explain(error: BaseException, scheme: str) -> str:
         return f"access is denied ({one_line(error)}); check the credentials and their permissions"
     if isinstance(error, NotImplementedError):
         return f"{scheme}:// cannot do this; use another protocol"
-    return one_line(error)
+    if is_permanent(error):
+        return one_line(error)
+    return f"{one_line(error).rstrip('.')}; check the network, and rerun the command"
 
 
 _GIVE = "see the documentation of fsspec"

@@ -90,8 +90,12 @@ def _open(url: Url, cls: Any) -> Any:
     except Exception as error:
         raise RemoteError(f"{str(url)!r} cannot be opened: {one_line(error)}") from error
     if hasattr(filesystem, "config_kwargs"):  # s3fs
-        # Requests are repeated in one place only, with their deadlines: oodzoo.remote.requests.
-        defaults = {"retries": {"max_attempts": 0}, "max_pool_connections": _CONNECTIONS}
+        # Requests are repeated, and have their deadlines, in oodzoo.remote.requests only.
+        defaults = {
+            "retries": {"max_attempts": 0},
+            "read_timeout": 3600,
+            "max_pool_connections": _CONNECTIONS,
+        }
         filesystem.config_kwargs = defaults | filesystem.config_kwargs
         filesystem.retries = 1
         filesystem.max_concurrency = 1  # more would ask for the size before each reading

@@ -234,7 +234,7 @@ def _require_unchanged(file: RemoteFile) -> None:
     found = find_file(Url(file.url))
     if found is None:
         raise _changed(file, "it no longer exists")
-    if found != file:
+    if found.version != file.version:
         raise _changed(file, "it is another version")
 
 
