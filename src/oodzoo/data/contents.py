@@ -86,7 +86,7 @@ def read_contents(
     """Hash image files, and also try to decode them if `decode`; yield their contents in order."""
     from joblib import cpu_count
 
-    is_remote = any(file.is_remote for file in files)
+    is_remote = any(file.remote for file in files)
     size = 1 if is_remote else _IMAGES_PER_CALL
     calls = ((files[at : at + size], decode) for at in range(0, len(files), size))
     threads = REMOTE_READERS if is_remote else cpu_count()

@@ -11,13 +11,15 @@ from typing import NamedTuple
 import numpy as np
 
 from oodzoo._text import one_line
-from oodzoo.data.files import ImageFile
+from oodzoo.data.files import ImageFile, UnreadableImageError
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.fetching import Fetching
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
 from oodzoo.features.members import LoadedModel, member_name
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
 from oodzoo.features.progress import ExtractionProgress
+from oodzoo.remote.objects import RemoteFile
 from oodzoo.store.files import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
@@ -37,6 +39,9 @@ class _Shard:
         """Count the output values of all models."""
         infos = [loaded.model.info for loaded in self.models]
         return len(self.files) * sum(info.feature_dim + (info.n_logits or 0) for info in infos)
+
+    def remote_files(self) -> set[RemoteFile]:
+        return {file.remote for file, _ in self.files.values() if file.remote is not None}
 
     def absent(self, chunk: Chunk) -> dict[int, str | None]:
         """Return the positions without a row: unreadable images, and those not in the data set."""
@@ -167,37 +172,50 @@ class ExtractionLoop:
         With `decode_ahead` the next shard is decoded while the models run. On the CPU that would
         slow down both.
         """
-        todo = iter(plan)
+        todo = Fetching(plan, _Shard.remote_files)
         following = self._start_next(todo)
         try:
             while following is not None:
                 shard, decoding = following
                 chunk = self._finish_decoding(decoding, shard)
-                following = self._start_next(todo) if decode_ahead else None
+                following = self._start_next(todo, wait=False) if decode_ahead else None
                 for loaded in self._active_models(shard):
                     if chunk is None:
                         break
                     pixels = chunk.pixels[loaded.model.info.preprocessing.geometry]
                     task = _Task(loaded, shard, chunk)
                     yield Job(task, loaded.model, pixels, self._batch_size(loaded))
-                if not decode_ahead:
+                if following is None:
                     following = self._start_next(todo)
         finally:
+            todo.close()
             if following is not None:
                 following[1].cancel()
 
-    def _start_next(self, todo: Iterator[_Shard]) -> tuple[_Shard, Decoding] | None:
-        """Start to decode the next shard that has an active model."""
-        for shard in todo:
-            if self._active_models(shard):
-                return shard, self._start_decoding(shard)
-        return None
+    def _start_next(
+        self, todo: Fetching[_Shard], *, wait: bool = True
+    ) -> tuple[_Shard, Decoding] | None:
+        """Start to decode a shard whose images are here and that has an active model."""
+        start = time.perf_counter()
+        try:
+            while (shard := todo.take(wait=wait)) is not None:
+                if self._active_models(shard):
+                    return shard, self._start_decoding(shard, todo.failed)
+            return None
+        finally:
+            self.extraction.waiting += time.perf_counter() - start
 
-    def _start_decoding(self, shard: _Shard) -> Decoding:
+    def _start_decoding(self, shard: _Shard, failed: Mapping[RemoteFile, InputError]) -> Decoding:
+        problems = {
+            position: UnreadableImageError(str(failed[remote]), transient=True)
+            for position, (file, _) in shard.files.items()
+            if (remote := file.remote) is not None and remote in failed
+        }
+        files = {at: hashed for at, hashed in shard.files.items() if at not in problems}
         geometries = dict.fromkeys(
             loaded.model.info.preprocessing.geometry for loaded in self._active_models(shard)
         )
-        return Decoding(shard.files, geometries)
+        return Decoding(files, geometries, problems)
 
     def _active_models(self, shard: _Shard) -> list[LoadedModel]:
         return [loaded for loaded in shard.models if loaded.name not in self.extraction.failed]

@@ -183,7 +183,7 @@ def missing_here(shared: bytes) -> list[str]:
             with reading(file):
                 pass
         except UnreadableImageError as error:
-            where = "" if file.is_remote else "; put the data on a disk that all share"
+            where = "" if file.remote else "; put the data on a disk that all share"
             return [f"cannot read the image {str(file)!r} ({error}){where}"]
     for name, path in job.weights.items():
         if not os.access(path, os.R_OK):
