@@ -34,6 +34,23 @@ _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, er
 T = TypeVar("T")
 
 
+_shown_names: dict[str, str] = {}
+
+
+def name_folder(folder: Path, name: str) -> None:
+    """Let messages show a folder, and the files in it, by another name."""
+    _shown_names[str(folder)] = name
+
+
+def shown(path: Path) -> str:
+    """Return a path as messages show it."""
+    text = str(path)
+    for folder, name in _shown_names.items():
+        if text == folder or text.startswith(folder + os.sep):
+            return name + text.removeprefix(folder).replace(os.sep, "/")
+    return text
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
     with explaining_disk_errors(path), _temporary(path.parent, content) as temporary:
@@ -142,11 +159,11 @@ def read_json(path: Path, what: str) -> dict[str, Any]:
         )
         _require_shallow(document)
     except OSError as error:
-        raise InputError(f"cannot read {what} {str(path)!r}: {error.strerror}") from error
+        raise InputError(f"cannot read {what} {shown(path)!r}: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{what} {str(path)!r} is damaged: {error}") from error
+        raise InputError(f"{what} {shown(path)!r} is damaged: {error}") from error
     if not isinstance(document, dict):
-        raise InputError(f"{what} {str(path)!r} is damaged: it is not a JSON object")
+        raise InputError(f"{what} {shown(path)!r} is damaged: it is not a JSON object")
     return document
 
 
@@ -284,7 +301,7 @@ def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
             file.seek(0)
             owner = re.fullmatch(r"process \d+", file.read(64).decode(errors="replace"))
             raise InputError(
-                f"{str(folder)!r} is being written by another process"
+                f"{shown(folder)!r} is being written by another process"
                 f"{f' ({owner[0]})' if owner else ''}; "
                 "wait until it ends, or choose another folder"
             )

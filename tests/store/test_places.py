@@ -14,7 +14,6 @@ from tests.store.data import image
 from oodzoo.errors import InputError
 from oodzoo.store.places import (
     file_name,
-    folder_size,
     is_file_name,
     model_folder,
     repair_advice,
@@ -118,17 +117,6 @@ def test_a_path_without_links_is_returned(tmp_path: Path) -> None:
 
 
 # --- sizes and advice ------------------------------------------------------------------------
-
-
-def test_the_size_of_a_folder(tmp_path: Path) -> None:
-    for name, size in (("a", 3), ("b/c", 40), ("b/d/e", 500)):
-        (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "x" / name).write_bytes(bytes(size))
-    (tmp_path / "large").write_bytes(bytes(10_000))
-    (tmp_path / "x/link").symlink_to(tmp_path / "large")
-    link = len(str(tmp_path / "large"))
-    assert folder_size(tmp_path / "x") == 543 + link
-    assert folder_size(tmp_path / "nowhere") == 0
 
 
 @pytest.mark.parametrize("name", ["store", "my store", "it's; rm -rf ~"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -84,6 +85,7 @@ def extract(
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
     from oodzoo.racing import Race, parse_budget, run_race
+    from oodzoo.remote.location import parse_location
 
     seconds = None if budget is None else parse_budget(budget)
     if shard is not None and (race or budget is not None):
@@ -140,7 +142,8 @@ def extract(
                 unlabelled=targets,
                 engine=opened_engine,
             )
-    Events(others).artifact("extraction", store)
+    if isinstance(folder := parse_location(store), Path):
+        Events(others).artifact("extraction", folder)
     skipped = {**({} if opened is None else opened.skipped), **done.unreadable}
     for message in [*skipped_lines(skipped), *done.warnings()]:
         terminal.warn(message)
@@ -163,7 +166,7 @@ def extract(
         )
     terminal.document(
         {
-            "store": str(store),
+            "store": store,
             "models": [] if opened is None else list(opened.models),
             "failed": done.failed,
             "outdated": done.outdated,

@@ -41,7 +41,7 @@ def import_(
     )
     terminal.document(
         {
-            "store": str(store),
+            "store": store,
             "models": list(made.models),
             "rows": made.n_images,
             "domains": list(made.domains),

@@ -25,7 +25,9 @@ DataArgument = Annotated[
         "hf://datasets/NAME.",
     ),
 ]
-StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Folder of a feature store.")]
+StoreArgument = Annotated[
+    str, typer.Argument(metavar="STORE", help="Folder or URL of a feature store.")
+]
 PredictorArgument = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="Folder or URL of a predictor, written by oodzoo fit."),
@@ -50,7 +52,7 @@ UnlabelledOption = Annotated[
 ]
 ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 NewStoreOption = Annotated[
-    Path, typer.Option("--store", help="Folder of the feature store; created if missing.")
+    str, typer.Option("--store", help="Folder or URL of the feature store; created if missing.")
 ]
 DeviceOption = Annotated[
     str,

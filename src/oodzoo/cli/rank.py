@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -113,7 +112,7 @@ def rank(
 
 def ranked(
     terminal: Terminal,
-    store: Path,
+    store: str,
     score: str = "unseen",
     stability: str = "robust",
     device: str = "cpu",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -220,7 +219,7 @@ def check(
         )
     if found.damage and not repair:
         raise InputError(
-            f"{str(store)!r} has {count(len(found.damage), 'damaged file')}; remove them with "
+            f"{store!r} has {count(len(found.damage), 'damaged file')}; remove them with "
             f"`oodzoo store check {store} --repair`, then rerun `oodzoo extract`"
         )
 
@@ -234,9 +233,9 @@ def check(
 def merge(
     terminal: Terminal,
     stores: Annotated[
-        list[Path], typer.Argument(metavar="STORE…", help="Stores of the same images.")
+        list[str], typer.Argument(metavar="STORE…", help="Stores of the same images.")
     ],
-    out: Annotated[Path, typer.Option(help="Folder of the new store.")],
+    out: Annotated[str, typer.Option(help="Folder or URL of the new store.")],
 ) -> None:
     """Copy the models of several stores of the same images into a new store."""
     from oodzoo.store.merge import merge_stores
@@ -246,7 +245,7 @@ def merge(
         f"{count(len(merged.models), 'model')}, {count(merged.n_images, 'image')}, "
         f"{count(len(merged.domains), 'domain')} in {out}"
     )
-    terminal.document({"store": str(out), "models": list(merged.models), "images": merged.n_images})
+    terminal.document({"store": out, "models": list(merged.models), "images": merged.n_images})
 
 
 @command("upgrade", example="oodzoo store upgrade features/", interrupted=STORE_VALID, group=group)

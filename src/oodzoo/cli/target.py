@@ -46,7 +46,7 @@ TargetZooOption = Annotated[
 
 def stored_target(
     terminal: Terminal,
-    path: Path,
+    path: str,
     target: str | None,
     score: str,
     zoo: str | None,

@@ -88,7 +88,7 @@ def compare_scores(
             "device": compute_device(device),
         }
         tracked_by = listeners(log_file, mlflow, tensorboard)
-        _stores(terminal, [Path(path) for path in targets], options, out, plot, tracked_by)
+        _stores(terminal, targets, options, out, plot, tracked_by)
         return
     computed = protocol if protocol != "unseen" else None
     _reject(target, {"--out": out, "--values": values, "--protocol": computed})
@@ -112,7 +112,7 @@ def _reject(target: str, given: dict[str, object]) -> None:
 
 def _stores(
     terminal: Terminal,
-    paths: list[Path],
+    paths: list[str],
     options: dict[str, Any],
     out: Path | None,
     plot: Path | None,
@@ -124,7 +124,7 @@ def _stores(
     stores = [FeatureStore(path) for path in paths]
     beds = []
     for store in stores:
-        with listening(terminal, f"Test bed {store.path.name}", tracked_by) as listener:
+        with listening(terminal, f"Test bed {store.name}", tracked_by) as listener:
             beds.append(run(store, **options, listener=listener))
     if len(beds) == 1:
         show_bed(terminal, beds[0])

@@ -6,7 +6,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 
 import msgspec
 
@@ -18,6 +17,7 @@ from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import is_remote, location
 
 
 class StoreJob(msgspec.Struct, frozen=True):
@@ -36,12 +36,18 @@ def describe_store(source: FeatureSource, engine: Engine) -> StoreJob:
             "processes read the features from disk"
         )
     store = source.store
+    if is_remote(store.path) and engine.name == "ray":
+        raise InputError(
+            f"the engine ray keeps what tasks compute in the cache of the store, which machines do "
+            f"not share for a store at {store.location!r}; leave the engine out, or copy the store "
+            "to a disk that all machines share"
+        )
     if not os.access(store.path, os.W_OK):
         raise InputError(
             f"the engine {engine.name} keeps what tasks compute in the store "
-            f"{str(store.path)!r}, which cannot be written; leave the engine out"
+            f"{store.location!r}, which cannot be written; leave the engine out"
         )
-    return StoreJob(str(store.path.resolve()), store.fingerprint, list(source.models))
+    return StoreJob(location(store.path), store.fingerprint, list(source.models))
 
 
 def compute_heads(source: FeatureSource, engine: Engine, progress: Progress | None = None) -> None:
@@ -111,7 +117,7 @@ def compute_device(worker: Worker) -> str | None:
 def open_source(shared: bytes) -> StoreSource:
     """Open the store of a job; a process keeps the last one open."""
     job = msgspec.json.decode(shared, type=StoreJob)
-    store = FeatureStore(Path(job.store))
+    store = FeatureStore(job.store)
     if store.fingerprint != job.fingerprint:
         raise InputError(f"the store {job.store!r} has changed since the work began; start again")
     return StoreSource(store, job.models)

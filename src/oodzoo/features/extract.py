@@ -50,7 +50,7 @@ def extract(
     zoo : str, path or sequence
         Anything that :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and
         loaded models.
-    store : path
+    store : path or URL
         Folder of the feature store.
     device : str, default "auto"
         "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available. Several, as
@@ -88,7 +88,7 @@ def extract(
         opened, extraction = run_extraction(
             dataset,
             zoo,
-            Path(store),
+            store,
             config,
             listener=listener,
             unlabelled=targets,
@@ -115,7 +115,7 @@ def open_unlabelled(given: Unlabelled) -> list[UnlabelledImages]:
 def run_extraction(
     dataset: ImageDomains,
     zoo: Zoo,
-    path: Path,
+    path: str | Path,
     config: ExtractionConfig,
     *,
     listener: Listeners | None = None,
@@ -142,7 +142,7 @@ def run_extraction(
 def extract_part(
     dataset: ImageDomains,
     zoo: Zoo,
-    path: Path,
+    path: str | Path,
     config: ExtractionConfig,
     part: Part,
     *,

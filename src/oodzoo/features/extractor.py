@@ -36,7 +36,7 @@ from oodzoo.features.work import (
     describe_job,
 )
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.files import is_remote, store_folder
+from oodzoo.store.files import store_folder
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec

@@ -19,10 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import shown
 from oodzoo._text import count, one_line
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import store_folder
 from oodzoo.store.first_form import path_identity
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
@@ -54,7 +56,7 @@ def import_features(
     ----------
     files : sequence of path
         One `.npz` or `.parquet` file, or one or more `.npy` files with a `table`.
-    store : path
+    store : path or URL
         A new store, or one with the same rows.
     table : path, optional
         The CSV table of the rows of `.npy` files.
@@ -65,7 +67,7 @@ def import_features(
         raise InputError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
     imported = read_features([Path(f) for f in files], None if table is None else Path(table))
     _require_storable(imported, dtype)
-    path = Path(store)
+    path = store_folder(store)
     with writing(path) as writer:
         samples = _identified(writer, imported.samples)
         row_of = {image: row for row, (_, image) in enumerate(samples)}
@@ -308,7 +310,7 @@ def _identified(writer: StoreWriter, samples: list[Sample]) -> list[tuple[Sample
         if image in found:
             raise InputError(
                 f"{found[image].path!r} and {sample.path!r} are the same image in the store "
-                f"{str(writer.path)!r}; import into a new store"
+                f"{shown(writer.path)!r}; import into a new store"
             )
         found[image] = sample._replace(group=sample.group or group)
     return [(sample, image) for image, sample in found.items()]

@@ -100,14 +100,14 @@ def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]
     if stored.spec is None:
         if spec is None:
             raise InputError(
-                f"the store {str(store.path)!r} was written by an older version and does not "
+                f"the store {store.location!r} was written by an older version and does not "
                 f"record how model {stored.name!r} is loaded; give the zoo it came from (--zoo, "
                 "or zoo=), or extract again"
             )
         return spec
     spec = spec or _recorded_location(store, stored.name)
     recorded = {**spec.to_dict(), **stored.spec}
-    what = f"the manifest of the store {str(store.path)!r}"
+    what = f"the manifest of the store {store.location!r}"
     return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
 
 
@@ -116,7 +116,7 @@ def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
     source, folder = recorded.get("source"), recorded.get("folder")
     if not isinstance(source, str) or not isinstance(folder, str):
         raise InputError(
-            f"model {name!r}: the store {str(store.path)!r} does not record its location, and no "
+            f"model {name!r}: the store {store.location!r} does not record its location, and no "
             "zoo given has it; give the zoo it came from (--zoo, or zoo=)"
         )
     spec = ModelSpec(name=name, source=source, folder=Path(folder))

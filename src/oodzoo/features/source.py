@@ -169,7 +169,7 @@ class StoreSource:
 
     @property
     def provenance(self) -> dict[str, str]:
-        return {"name": self.store.path.resolve().name, "fingerprint": self.store.fingerprint}
+        return {"name": self.store.name, "fingerprint": self.store.fingerprint}
 
     def cached(
         self,

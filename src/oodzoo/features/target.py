@@ -122,7 +122,7 @@ def _stored_target(source: StoreSource, name: str) -> Target:
     lacking = [model for model in source.models if not store.has_features(model, name)]
     if lacking:
         raise InputError(
-            f"the store {str(store.path)!r} has no features of the target {name!r} with "
+            f"the store {store.location!r} has no features of the target {name!r} with "
             f"{_names(lacking)}; extract them with `{extraction_command(store, name)}`"
         )
 
@@ -139,20 +139,20 @@ def _require_unlabelled(store: FeatureStore, name: str) -> None:
     add = f"add one with `{extraction_command(store, 'NAME')}`"
     if name in store.domains:
         raise InputError(
-            f"{name!r} is a labelled domain of the store {str(store.path)!r}; the target must be a "
+            f"{name!r} is a labelled domain of the store {store.location!r}; the target must be a "
             f"domain without labels: {add}"
         )
     known = f"it has {_names(store.unlabelled)}" if store.unlabelled else f"it has none; {add}"
     hint = did_you_mean(name, store.unlabelled)
     raise InputError(
-        f"the store {str(store.path)!r} has no unlabelled domain {name!r}; {known}"
+        f"the store {store.location!r} has no unlabelled domain {name!r}; {known}"
         + (f"; {hint}" if hint else "")
     )
 
 
 def extraction_command(store: FeatureStore, name: str) -> str:
     """Return the command that adds an unlabelled domain to a store."""
-    path, unlabelled = shlex.quote(str(store.path)), shlex.quote(f"{name}=FOLDER")
+    path, unlabelled = shlex.quote(store.location), shlex.quote(f"{name}=FOLDER")
     return f"oodzoo extract DATA --zoo ZOO --store {path} --unlabelled {unlabelled}"
 
 

@@ -103,7 +103,7 @@ def fit(
     Predictor
     """
     require_engine(engine, address)
-    store = store if isinstance(store, FeatureStore) else FeatureStore(Path(store))
+    store = store if isinstance(store, FeatureStore) else FeatureStore(store)
     _require_enough(store)
     options = _options(choose, top_k, models, method, threshold, select, Limits(max_models, max_ms))
     source = StoreSource(store, _names(store, models))
@@ -310,13 +310,13 @@ def _require_enough(store: FeatureStore) -> None:
     domains = [domain for domain in store.domains if len(store.labels(domain))]
     if len(domains) < 2:
         raise InputError(
-            f"the store {str(store.path)!r} has images of {count(len(domains), 'domain')} "
+            f"the store {store.location!r} has images of {count(len(domains), 'domain')} "
             f"({', '.join(domains)}); a predictor needs two or more domains, because its models "
             "and its regularisation are chosen by leaving one domain out"
         )
     if len(store.classes) < 2:
         raise InputError(
-            f"the store {str(store.path)!r} has one class, {store.classes[0]!r}; a predictor needs "
+            f"the store {store.location!r} has one class, {store.classes[0]!r}; a predictor needs "
             "two or more classes"
         )
 

@@ -161,7 +161,7 @@ def race(
         result = run_race(
             dataset,
             zoo,
-            Path(store),
+            store,
             config,
             budget=seconds,
             seed=seed,
@@ -177,7 +177,7 @@ def race(
 def run_race(
     dataset: ImageDomains,
     zoo: Zoo,
-    path: Path,
+    path: str | Path,
     config: ExtractionConfig,
     *,
     budget: float | None = None,

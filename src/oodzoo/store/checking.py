@@ -7,11 +7,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema
-from oodzoo.errors import InputError
+from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema, shown
+from oodzoo.errors import DiskError, InputError
 from oodzoo.events import Progress
 from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import (
+    each,
+    fetch_records,
+    pull,
+    read_shard_file,
+    remove_files,
+    store_folder,
+)
 from oodzoo.store.first_form import index_matches, is_first_form
 from oodzoo.store.index import ImageIndex, segment_file, segment_names
 from oodzoo.store.manifest import Manifest, read_manifest
@@ -54,12 +62,13 @@ def check_store(
     With `repair`, damaged files are removed and the manifest is written again without the models
     that they belong to; the next extraction computes the missing features.
     """
-    store = Path(path)
+    store = store_folder(path)
+    pull(store, anew=True)
     if store.is_dir() and is_first_form(store):
         if repair:
             raise InputError(
-                f"the store {str(store)!r} was written by an older version; upgrade it with "
-                f"`oodzoo store upgrade {store}`, which leaves damaged files out"
+                f"the store {shown(store)!r} was written by an older version; upgrade it with "
+                f"`oodzoo store upgrade {shown(store)}`, which leaves damaged files out"
             )
         parts = list(_first_form_parts(store))
     else:
@@ -67,8 +76,9 @@ def check_store(
         _require_known_schema(store)
         parts = [*_document_parts(store), *_shard_parts(store)]
     damage = []
-    for number, (file, problem) in enumerate(parts, start=1):
-        if (found := problem()) is not None:
+    problems = each(store, lambda part: part[1](), parts)
+    for number, ((file, _), found) in enumerate(zip(parts, problems, strict=True), start=1):
+        if found is not None:
             damage.append(Damage(file.relative_to(store).as_posix(), found))
         if progress is not None:
             progress(number, len(parts))
@@ -84,7 +94,7 @@ def _require_known_schema(store: Path) -> None:
     except InputError:  # missing or damaged
         return
     if isinstance(document.get("schema"), int):
-        require_schema(document, SCHEMA, f"the store {str(store)!r}", "upgrade it")
+        require_schema(document, SCHEMA, f"the store {shown(store)!r}", "upgrade it")
 
 
 _Part = tuple[Path, Callable[[], str | None]]
@@ -117,7 +127,9 @@ def _shard_parts(store: Path) -> Iterator[_Part]:
     for name in registered_models(store):
         folder = require_no_links(store, model_folder(store, name))
         yield folder / "model.json", _bound(read_model, store, name)
-        for path in record_files(folder):
+        files = record_files(folder)
+        fetch_records(files)
+        for path in files:
             record = read_record(path)
             if record is None:
                 yield path, lambda: "is not the record of a shard"
@@ -140,6 +152,8 @@ def _bound(function: Callable[..., object], *arguments: object) -> Callable[[], 
 def _error(function: Callable[[], object]) -> str | None:
     try:
         function()
+    except DiskError:  # nothing is known of the file
+        raise
     except InputError as error:
         return str(error)
     return None
@@ -148,7 +162,7 @@ def _error(function: Callable[[], object]) -> str | None:
 def _verify(store: Path, path: Path, file: ShardFile) -> None:
     require_no_links(store, path)
     try:
-        content = path.read_bytes()
+        content = read_shard_file(path)
     except FileNotFoundError as error:
         raise InputError("is missing") from error
     except OSError as error:
@@ -182,11 +196,11 @@ def _repair(store: Path, damage: list[Damage]) -> None:
     with locked(store), explaining_disk_errors(store):
         for path in (store / entry.path for entry in damage):
             if path.suffix == ".npy":
-                record_file(path.parent, path.name.partition(".")[0]).unlink(missing_ok=True)
+                remove_files([record_file(path.parent, path.name.partition(".")[0])])
             if path == store / MANIFEST:
                 Manifest().write(store)
             elif path.parent != store / SAMPLES:
-                path.unlink(missing_ok=True)
+                remove_files([path])
     if not any(entry.path.startswith(f"{SAMPLES}/") for entry in damage):  # else `sync` is needed
         with writing(store, exclusive=True) as writer:
             writer.finish(all_models=True)
@@ -200,5 +214,5 @@ def _require_readable(path: Path) -> None:
         pass
     except OSError as error:
         raise InputError(
-            f"cannot read {str(path)!r}: {error.strerror}; nothing was repaired"
+            f"cannot read {shown(path)!r}: {error.strerror}; nothing was repaired"
         ) from error

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from oodzoo._io import is_temporary, read_json, structured
+from oodzoo._io import is_temporary, read_json, shown, structured
 from oodzoo.errors import InputError
+from oodzoo.store.files import is_missing
 from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import has_lost_manifest
 from oodzoo.store.manifest import Manifest, ModelRecord
@@ -15,13 +16,13 @@ from oodzoo.store.table import SampleTable, read_table, table_file, table_number
 
 def require_store(path: Path, *, without_manifest: bool = False) -> None:
     """Reject a path that is not a store of the second form."""
-    if not path.is_dir():
-        raise InputError(f"no such feature store: {str(path)!r}")
+    if is_missing(path):
+        raise InputError(f"no such feature store: {shown(path)!r}")
     if without_manifest and has_lost_manifest(path):
         return
     require_store_or_empty(path)
     if not (path / MANIFEST).is_file():
-        raise InputError(f"{str(path)!r} is not a feature store: it has no manifest.json")
+        raise InputError(f"{shown(path)!r} is not a feature store: it has no manifest.json")
 
 
 def require_store_or_empty(path: Path) -> None:
@@ -30,22 +31,22 @@ def require_store_or_empty(path: Path) -> None:
         return
     if is_first_form(path):
         raise InputError(
-            f"the store {str(path)!r} was written by an older version and is read-only; upgrade "
-            f"it with `oodzoo store upgrade {path}`"
+            f"the store {shown(path)!r} was written by an older version and is read-only; upgrade "
+            f"it with `oodzoo store upgrade {shown(path)}`"
         )
     if (path / MANIFEST).is_file():
         return
     if has_lost_manifest(path):
         raise InputError(
-            f"the store {str(path)!r} has lost its manifest.json; {repair_advice(path)}"
+            f"the store {shown(path)!r} has lost its manifest.json; {repair_advice(path)}"
         )
     for entry in sorted(path.iterdir()):
         if entry.name != ".lock" and not is_temporary(entry.name):
             if (path / MANIFEST).is_file():
                 return  # another process has just created the store
             raise InputError(
-                f"{str(path)!r} is neither empty nor a feature store (it contains {entry.name!r}); "
-                "choose another folder"
+                f"{shown(path)!r} is neither empty nor a feature store (it contains "
+                f"{entry.name!r}); choose another folder"
             )
 
 
@@ -84,4 +85,4 @@ def registered_models(store: Path) -> list[str]:
 def read_model(store: Path, name: str) -> ModelRecord:
     path = require_no_links(store, model_folder(store, name) / "model.json")
     what = "the record of a model"
-    return structured(read_json(path, what), ModelRecord, f"{what} {str(path)!r}")
+    return structured(read_json(path, what), ModelRecord, f"{what} {shown(path)!r}")

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import file_digest, json_bytes, read_json, require_schema
+from oodzoo._io import file_digest, json_bytes, read_json, require_schema, shown
 from oodzoo.errors import InputError
 from oodzoo.store.places import SCHEMA
 
@@ -16,10 +16,10 @@ def read_document(path: Path, what: str, sha256: str | None, advice: str) -> dic
     try:
         document = read_json(path, what)
         if sha256 is not None and file_digest(path) != sha256:
-            raise InputError(f"{what} {str(path)!r} is damaged: its checksum differs")
+            raise InputError(f"{what} {shown(path)!r} is damaged: its checksum differs")
     except InputError as error:
         raise InputError(f"{error}; {advice}") from error
-    require_schema(document, SCHEMA, f"{what} {str(path)!r}", "extract into a new store")
+    require_schema(document, SCHEMA, f"{what} {shown(path)!r}", "extract into a new store")
     return document
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -12,10 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.store import first_form
 from oodzoo.store.coverage import Coverage, Coverages, Places
+from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
 from oodzoo.store.local import read_local
 from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
@@ -38,11 +41,13 @@ class FeatureStore:
 
     Parameters
     ----------
-    path : path
-        A folder written by :func:`oodzoo.extract` or `oodzoo import`.
+    path : path or URL
+        A folder written by :func:`oodzoo.extract` or `oodzoo import`, or its URL (`s3://…`).
 
     Attributes
     ----------
+    path : path
+        The folder; of a store at a URL, that of a local mirror.
     models : tuple of str
         The models with features of all samples with labels.
     domains : tuple of str
@@ -52,8 +57,8 @@ class FeatureStore:
     classes : tuple of str
     """
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = pulled(path)
         _require_store(self.path)
         self.is_first_form = first_form.is_first_form(self.path)
         if self.is_first_form:
@@ -100,7 +105,7 @@ class FeatureStore:
         self._lists = shards
         if not self.manifest.models:
             raise UnfinishedStoreError(
-                f"the store {str(self.path)!r} has no finished model yet; run oodzoo extract "
+                f"the store {shown(self.path)!r} has no finished model yet; run oodzoo extract "
                 "to finish one"
             )
         self.models = tuple(sorted(self.manifest.models))
@@ -121,8 +126,20 @@ class FeatureStore:
 
     def __repr__(self) -> str:
         return (
-            f"FeatureStore({str(self.path)!r}: {count(len(self.models), 'model')}, "
+            f"FeatureStore({shown(self.path)!r}: {count(len(self.models), 'model')}, "
             f"{count(len(self.domains), 'domain')}, {count(self.n_images, 'image')})"
+        )
+
+    @property
+    def location(self) -> str:
+        """The path or the URL of the store."""
+        return shown(self.path)
+
+    @property
+    def name(self) -> str:
+        """The last part of the path or the URL."""
+        return (
+            self.location.rpartition("/")[2] if is_remote(self.path) else self.path.resolve().name
         )
 
     @cached_property
@@ -198,7 +215,9 @@ class FeatureStore:
         """Return the class of each row, as a position in `classes`."""
         labels = self._domain(domain).labels
         if labels is None:
-            raise InputError(f"the domain {domain!r} of the store {str(self.path)!r} has no labels")
+            raise InputError(
+                f"the domain {domain!r} of the store {shown(self.path)!r} has no labels"
+            )
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[label] for label in labels], np.int64)
 
@@ -272,8 +291,8 @@ class FeatureStore:
             image = str(error.args[0])
             domain, path = self.table.places().get(image, ("", image))
             raise InputError(
-                f"the store {str(self.path)!r} has no features of {path!r} ({domain!r}) with model "
-                f"{model!r}; compute them with oodzoo extract"
+                f"the store {shown(self.path)!r} has no features of {path!r} ({domain!r}) with "
+                f"model {model!r}; compute them with oodzoo extract"
             ) from error
 
     def _shards(self, model: str) -> list[Shard]:
@@ -295,7 +314,7 @@ class FeatureStore:
             or not shard.absent.keys() <= set(range(len(images)))
         ):
             raise InputError(
-                f"the store {str(self.path)!r} is damaged: the shard {shard.shard!r} of model "
+                f"the store {shown(self.path)!r} is damaged: the shard {shard.shard!r} of model "
                 f"{stored.name!r} does not match the index; {repair_advice(self.path)}"
             )
 
@@ -309,25 +328,26 @@ class FeatureStore:
 
 
 def _require_store(path: Path) -> None:
-    if not path.is_dir():
+    if is_missing(path):
         raise InputError(
-            f"no such feature store: {str(path)!r}; create one with oodzoo extract or oodzoo import"
+            f"no such feature store: {shown(path)!r}; create one with oodzoo extract or "
+            "oodzoo import"
         )
     if (path / MANIFEST).is_file():
         return
     if (path / "images.json").is_file():
         raise InputError(
-            f"the store {str(path)!r} has no finished model yet; upgrade it with `oodzoo store "
-            f"upgrade {path}`, then rerun oodzoo extract"
+            f"the store {shown(path)!r} has no finished model yet; upgrade it with `oodzoo store "
+            f"upgrade {shown(path)}`, then rerun oodzoo extract"
         )
     if has_lost_manifest(path):
         raise InputError(
-            f"the store {str(path)!r} has lost its manifest.json; {repair_advice(path)}"
+            f"the store {shown(path)!r} has lost its manifest.json; {repair_advice(path)}"
         )
     inside = path / "store"
     is_run = (inside / MANIFEST).is_file()
     raise InputError(
-        f"{str(path)!r} is not a feature store: it has no manifest.json; "
+        f"{shown(path)!r} is not a feature store: it has no manifest.json; "
         + (f"did you mean {str(inside)!r}?" if is_run else "make one with oodzoo extract")
     )
 

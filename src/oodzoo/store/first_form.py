@@ -21,7 +21,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from oodzoo._io import file_digest, read_json, require_folder_name, require_schema, structured
+from oodzoo._io import (
+    file_digest,
+    read_json,
+    require_folder_name,
+    require_schema,
+    shown,
+    structured,
+)
 from oodzoo._text import count
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
@@ -173,7 +180,7 @@ def read_local(store: Path, model: str) -> dict[str, Any]:
 def _read(store: Path, file: str, what: str) -> dict[str, Any]:
     document = read_json(require_no_links(store, store / file), what)
     advice = "extract the features again into a new store"
-    require_schema(document, FIRST_SCHEMA, f"the store {str(store)!r}", advice)
+    require_schema(document, FIRST_SCHEMA, f"the store {shown(store)!r}", advice)
     return document
 
 
@@ -186,7 +193,7 @@ def _read_documents(store: Path) -> tuple[_Manifest, _Index]:
 
 
 def _damaged(store: Path) -> str:
-    return f"the store {str(store)!r}"
+    return f"the store {shown(store)!r}"
 
 
 def _truncated(store: Path, index: _Index, counts: dict[str, int]) -> _Index:
@@ -197,8 +204,8 @@ def _truncated(store: Path, index: _Index, counts: dict[str, int]) -> _Index:
             shards = [len(rows) for rows in domain.ranges() if rows.stop <= n]
             if sum(shards) != n:
                 raise InputError(
-                    f"the store {str(store)!r} is damaged: its manifest has {count(n, 'image')} of "
-                    f"{domain.name!r}, which is not the end of a shard; use a new store"
+                    f"the store {shown(store)!r} is damaged: its manifest has {count(n, 'image')} "
+                    f"of {domain.name!r}, which is not the end of a shard; use a new store"
                 )
             domains.append(
                 _Domain(
@@ -221,7 +228,7 @@ def _read_skipped(store: Path, index: _Index) -> dict[str, dict[int, str]]:
         for number, rows in enumerate(domain.ranges()):
             path = store / "skipped" / folder_name(domain.name) / f"shard-{number:05d}.json"
             if require_no_links(store, path).is_file():
-                what = f"the list of skipped images {str(path)!r}"
+                what = f"the list of skipped images {shown(path)!r}"
                 reasons = structured(read_json(path, what), dict[int, str], what)
                 found[domain.name] |= {rows.start + at: why for at, why in reasons.items()}
     return found
@@ -255,7 +262,7 @@ def _complete(
         n_rows = sum(structured(s.get("rows", 0), int, _damaged(store)) for s in records)
         if n_rows != n_images or len(records) != len(domain.shards):
             raise InputError(
-                f"the store {str(store)!r} is damaged: model {name!r} has {count(n_rows, 'row')} "
+                f"the store {shown(store)!r} is damaged: model {name!r} has {count(n_rows, 'row')} "
                 f"of {domain.name!r}, images.json lists {count(n_images, 'image')}; use a new store"
             )
         for number, (rows, shard) in enumerate(zip(domain.ranges(), records, strict=True)):
@@ -263,7 +270,7 @@ def _complete(
             shards.append(_shard_of(index, absent, at, number, rows, digests, record))
     if unknown := sorted(set(stated) - {domain.name for domain in index.domains}):
         raise InputError(
-            f"the store {str(store)!r} is damaged: model {name!r} has rows of {unknown[0]!r}, "
+            f"the store {shown(store)!r} is damaged: model {name!r} has rows of {unknown[0]!r}, "
             "which images.json does not list; use a new store"
         )
     return shards

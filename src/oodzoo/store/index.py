@@ -12,8 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from oodzoo._io import file_digest, structured, write_new
+from oodzoo._io import file_digest, shown, structured
 from oodzoo.store.documents import read_document
+from oodzoo.store.files import write_new
 from oodzoo.store.places import IMAGES, MANIFEST, SCHEMA, repair_advice, require_no_links
 from oodzoo.store.shards import images_digest
 
@@ -154,7 +155,7 @@ def _read_document(store: Path, name: str, expected: str | None = None) -> _Segm
     path = require_no_links(store, segment_file(store, name))
     what = "the index of images"
     document = read_document(path, what, expected, repair_advice(store))
-    return structured(document, _Segment, f"{what} {str(path)!r}")
+    return structured(document, _Segment, f"{what} {shown(path)!r}")
 
 
 def _named(segment: str, shards: Sequence[list[str]]) -> dict[str, list[str]]:

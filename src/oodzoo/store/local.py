@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from oodzoo._io import read_json, structured, write_json
+from oodzoo._io import read_json, structured
 from oodzoo.errors import InputError
+from oodzoo.store.files import write_json
 from oodzoo.store.places import model_folder, require_no_links
 
 _Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]

@@ -19,12 +19,12 @@ from oodzoo._io import (
     read_json,
     require_folder_name,
     require_schema,
+    shown,
     structured,
-    write_bytes,
-    write_new,
 )
 from oodzoo.errors import InputError
 from oodzoo.store.documents import sealed, unsealed
+from oodzoo.store.files import write_bytes, write_new
 from oodzoo.store.places import MANIFEST, SCHEMA, require_no_links
 
 IDENTITY = ("fingerprint", "feature_dim", "n_logits", "precision", "dtype", "preprocessing")
@@ -141,17 +141,17 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_manifest(store: Path) -> Manifest:
     """Read and verify the manifest of a store of the second form."""
-    what = f"the manifest of the store {str(store)!r}"
+    what = f"the manifest of the store {shown(store)!r}"
     path = require_no_links(store, store / MANIFEST)
-    advice = f"restore it with `oodzoo store check {shlex.quote(str(store))} --repair`"
+    advice = f"restore it with `oodzoo store check {shlex.quote(shown(store))} --repair`"
     try:
         document = read_json(path, "the manifest")
     except InputError as error:
         raise InputError(f"{error}; {advice}") from error
     if "schema" not in document:
-        raise InputError(f"{str(path)!r} is not the manifest of a feature store")
-    upgrade = f"upgrade it with `oodzoo store upgrade {shlex.quote(str(store))}`"
-    require_schema(document, SCHEMA, f"the store {str(store)!r}", upgrade)
+        raise InputError(f"{shown(path)!r} is not the manifest of a feature store")
+    upgrade = f"upgrade it with `oodzoo store upgrade {shlex.quote(shown(store))}`"
+    require_schema(document, SCHEMA, f"the store {shown(store)!r}", upgrade)
     try:
         document = unsealed(document, what)
     except InputError as error:

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
+from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import store_folder
 from oodzoo.store.local import update_local
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
@@ -26,9 +28,9 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
 
     Parameters
     ----------
-    stores : sequence of path
+    stores : sequence of path or URL
         Two or more stores; paths of images are taken from the first.
-    out : path
+    out : path or URL
         A new or empty folder.
     """
     if len(stores) < 2:
@@ -46,10 +48,10 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
     for name, having in holders.items():
         for other in having[1:]:
             _require_same_features(name, having[0], other)
-    path = Path(out)
+    path = store_folder(out)
     with writing(path) as writer:
         if writer.manifest.table is not None:
-            raise InputError(f"the store {str(path)!r} exists already; choose another folder")
+            raise InputError(f"the store {shown(path)!r} exists already; choose another folder")
         writer.set_table(table)
         writer.add_images()
         needed = set(table.images())
@@ -75,7 +77,7 @@ def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
             domain, label, _, image = next(iter(missing))
             path = here.table.places()[image][1]
             raise InputError(
-                f"{str(there.path)!r} differs from {str(here.path)!r} in "
+                f"{shown(there.path)!r} differs from {shown(here.path)!r} in "
                 f"{count(missing.total(), 'sample')}, the first is {path!r} (domain {domain!r}, "
                 f"class {label!r}); stores can be merged if they have the same images and labels"
             )
@@ -96,8 +98,8 @@ def _with_unlabelled(table: SampleTable, first: FeatureStore, other: FeatureStor
         same = next((d for d in table.unlabelled if d.name == domain.name), None)
         if same is not None and sorted(same.images) != sorted(domain.images):
             raise InputError(
-                f"the unlabelled domain {domain.name!r} has other images in {str(first.path)!r} "
-                f"than in {str(other.path)!r}; rename one of them"
+                f"the unlabelled domain {domain.name!r} has other images in {shown(first.path)!r} "
+                f"than in {shown(other.path)!r}; rename one of them"
             )
     return table.keeping_unlabelled(other.table)
 
@@ -115,6 +117,6 @@ def _require_same_features(name: str, first: FeatureStore, other: FeatureStore) 
             )
     if not same:
         raise InputError(
-            f"model {name!r} has other features in {str(first.path)!r} than in "
-            f"{str(other.path)!r}; remove it from one of them with `oodzoo store rm`"
+            f"model {name!r} has other features in {shown(first.path)!r} than in "
+            f"{shown(other.path)!r}; remove it from one of them with `oodzoo store rm`"
         )

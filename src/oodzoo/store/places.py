@@ -20,7 +20,7 @@ import re
 import shlex
 from pathlib import Path
 
-from oodzoo._io import require_folder_name
+from oodzoo._io import require_folder_name, shown
 from oodzoo.errors import InputError
 
 SCHEMA = 2
@@ -35,7 +35,7 @@ _FILE_NAME = re.compile(r"[0-9]{5}-[0-9]{5}\.(features|logits)\.[0-9a-f]{16}\.np
 
 
 def model_folder(store: Path, model: str) -> Path:
-    require_folder_name(model, f"the store {str(store)!r}")
+    require_folder_name(model, f"the store {shown(store)!r}")
     return store / MODELS / model
 
 
@@ -56,21 +56,15 @@ def require_no_links(store: Path, path: Path) -> Path:
         here = here / part
         if os.path.islink(here):  # noqa: PTH114 - faster, called for every shard
             raise InputError(
-                f"{str(here)!r} is a symbolic link; a store contains none: remove it, or extract "
+                f"{shown(here)!r} is a symbolic link; a store contains none: remove it, or extract "
                 "into a new store"
             )
     return path
 
 
-def folder_size(folder: Path) -> int:
-    """Return the number of bytes of the files in a folder and below."""
-    files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sum(file.lstat().st_size for file in files)
-
-
 def repair_advice(store: Path) -> str:
     """Say how damaged or missing shards are repaired."""
     return (
-        f"remove damaged files with `oodzoo store check {shlex.quote(str(store))} --repair`, then "
-        "rerun `oodzoo extract`"
+        f"remove damaged files with `oodzoo store check {shlex.quote(shown(store))} --repair`, "
+        "then rerun `oodzoo extract`"
     )

@@ -8,17 +8,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors
+from oodzoo._io import explaining_disk_errors, shown
 from oodzoo.errors import InputError
 from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.coverage import Coverage
+from oodzoo.store.files import fetch_records, folder_size, pulled, remove_files
 from oodzoo.store.first_form import first_form_files
 from oodzoo.store.index import segment_file, segment_of, segment_table
 from oodzoo.store.places import (
     CACHE,
     MODELS,
-    folder_size,
     model_folder,
     require_no_links,
 )
@@ -43,19 +43,19 @@ def prune_store(store: str | Path, *, unfinished: bool = False, cache: bool = Fa
 
     Parameters
     ----------
-    store : path
+    store : path or URL
     unfinished : bool
         Remove features that an interrupted extraction has computed for new images too.
     cache : bool
         Remove the cache too.
     """
-    path = Path(store)
+    path = pulled(store)
     require_store(path)
     before = folder_size(path)
     with writing(path, exclusive=True) as writer:
         if writer.manifest.table is None:
             raise InputError(
-                f"the store {str(path)!r} has no finished model; finish it with oodzoo extract"
+                f"the store {shown(path)!r} has no finished model; finish it with oodzoo extract"
             )
         writer.finish(all_models=True)  # an interrupted command may have left another manifest
         outdated = outdated_segments(writer, unfinished=unfinished)
@@ -68,10 +68,9 @@ def prune_store(store: str | Path, *, unfinished: bool = False, cache: bool = Fa
             folder = require_no_links(path, path / CACHE)
             files += [file for file in folder.rglob("*") if file.is_file()]
         with explaining_disk_errors(path):
-            for name in outdated:  # first, so that their shards do not count any more
-                segment_file(path, name).unlink(missing_ok=True)
-            for file in files:
-                file.unlink(missing_ok=True)
+            # first, so that their shards do not count any more
+            remove_files([segment_file(path, name) for name in outdated])
+            remove_files(files)
             _remove_empty_folders(path)
     return Pruned(len(removed), before - folder_size(path))
 
@@ -138,6 +137,7 @@ def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
             continue
         used: set[str] = set()
         if folder.name in registered:
+            fetch_records(record_file(folder, shard) for shard in writer.index.shards)
             for shard in writer.index.shards:
                 record = read_record(record_file(folder, shard))
                 if record is not None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from oodzoo._io import explaining_disk_errors, locked
+from oodzoo._io import explaining_disk_errors, locked, shown
 from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.store.contents import require_store
-from oodzoo.store.places import MODELS, folder_size, model_folder, require_no_links
+from oodzoo.store.files import folder_size, pulled, remove_files, remove_folder
+from oodzoo.store.places import MODELS, model_folder, require_no_links
 from oodzoo.store.writer import writing
 
 
@@ -20,14 +20,14 @@ def remove_models(store: str | Path, models: Sequence[str]) -> int:
 
     A model that another process is extracting on this machine is not removed.
     """
-    path = Path(store)
+    path = pulled(store)
     require_store(path)
     # a killed removal leaves a folder without model.json
     known = sorted(folder.name for folder in (path / MODELS).glob("*") if folder.is_dir())
     for name in models:
         if name not in known:
             raise InputError(
-                f"the store {str(path)!r} has no model {name!r}; "
+                f"the store {shown(path)!r} has no model {name!r}; "
                 + (did_you_mean(name, known) or f"it has {', '.join(known) or 'none'}")
             )
     with writing(path) as writer, ExitStack() as locks:
@@ -38,8 +38,8 @@ def remove_models(store: str | Path, models: Sequence[str]) -> int:
             locks.enter_context(locked(folder))
         with explaining_disk_errors(path):
             for folder in folders:  # without it, a model does not count any more
-                (folder / "model.json").unlink(missing_ok=True)
+                remove_files([folder / "model.json"])
             writer.finish()
             for folder in folders:
-                shutil.rmtree(folder)
+                remove_folder(folder)
     return freed

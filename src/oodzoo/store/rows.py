@@ -9,8 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.store.coverage import Places
+from oodzoo.store.files import fetch_shards
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.shards import Array, Shard, open_shard
+
+_AHEAD = 16
+"""Shards of a store at a URL that are fetched together."""
 
 
 def gather_rows(
@@ -26,7 +30,11 @@ def gather_rows(
     array = np.empty((len(places), record.widths[output]), record.dtype)
     order = np.argsort(places[:, 0], kind="stable")  # each shard is opened once
     numbers, starts = np.unique(places[order, 0], return_index=True)
-    for number, positions in zip(numbers.tolist(), np.split(order, starts[1:]), strict=False):
+    used = [folder / shards[number].files[output].file for number in numbers.tolist()]
+    parts = zip(numbers.tolist(), np.split(order, starts[1:]), strict=False)
+    for at, (number, positions) in enumerate(parts):
+        if at % _AHEAD == 0:
+            fetch_shards(used[at : at + _AHEAD])
         shard = shards[number]
         file = shard.files[output]
         shape = (len(index[shard.shard]) - len(shard.absent), record.widths[output])

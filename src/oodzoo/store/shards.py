@@ -22,12 +22,19 @@ from oodzoo._io import (
     file_digest,
     npy_bytes,
     read_json,
+    shown,
     structured,
-    write_bytes,
-    write_new,
 )
 from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document, sealed, unsealed
+from oodzoo.store.files import (
+    drop_copy,
+    fetch_records,
+    open_shard_file,
+    remove_files,
+    write_bytes,
+    write_new,
+)
 from oodzoo.store.places import (
     SCHEMA,
     file_name,
@@ -130,9 +137,7 @@ def write_shard(
     ):
         write_bytes(path, content)
         return record
-    for file in files.values():
-        if file.file not in kept:
-            (folder / file.file).unlink(missing_ok=True)
+    remove_files([folder / file.file for file in files.values() if file.file not in kept])
     return other
 
 
@@ -142,6 +147,7 @@ def record_file(folder: Path, shard: str) -> Path:
 
 def read_record(path: Path) -> Shard | None:
     """Read the record of a shard; None if it is missing or damaged."""
+    fetch_records([path])
     try:
         what = "the record of a shard"
         record = structured(unsealed(read_json(path, what), what), Shard, what)
@@ -167,12 +173,13 @@ def read_list(store: Path, folder: Path, digest: str) -> list[Shard]:
     path = require_no_links(store, list_file(folder, digest))
     what = "the list of shards"
     document = read_document(path, what, digest, repair_advice(store))
-    records = structured(document, _ShardList, f"{what} {str(path)!r}").shards
+    records = structured(document, _ShardList, f"{what} {shown(path)!r}").shards
     for record in records:
         for file in record.files.values():
             if not is_file_name(file.file):
                 raise InputError(
-                    f"{what} {str(path)!r} names {file.file!r} as a file; extract into a new store"
+                    f"{what} {shown(path)!r} names {file.file!r} as a file; extract into a new "
+                    "store"
                 )
     return records
 
@@ -215,27 +222,36 @@ def open_shard(
     """
     require_no_links(store, path)
     try:
-        with path.open("rb") as opened:
-            status = os.fstat(opened.fileno())
-            key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
-            content: Array = np.memmap(opened, np.uint8, "r")
-            if key not in _verified:
-                _verify(content, file)
-                _verified.add(key)
-            opened.seek(0)
-            array = _array(content, opened)
+        try:
+            array = _open(path, file)
+        except ValueError:
+            if not drop_copy(path):  # else the copy of a remote file may be damaged, not the file
+                raise
+            array = _open(path, file)
     except FileNotFoundError as error:
-        raise InputError(f"the shard {str(path)!r} is missing; {repair_advice(store)}") from error
+        raise InputError(f"the shard {shown(path)!r} is missing; {repair_advice(store)}") from error
     except (OSError, ValueError, SyntaxError, tokenize.TokenError) as error:  # of the header
         raise InputError(
-            f"the shard {str(path)!r} is damaged ({error}); {repair_advice(store)}"
+            f"the shard {shown(path)!r} is damaged ({error}); {repair_advice(store)}"
         ) from error
     if array.shape != shape or array.dtype != np.dtype(dtype):
         raise InputError(
-            f"the shard {str(path)!r} contains {array.dtype} {array.shape} instead of "
+            f"the shard {shown(path)!r} contains {array.dtype} {array.shape} instead of "
             f"{dtype} {shape}; {repair_advice(store)}"
         )
     return array
+
+
+def _open(path: Path, file: ShardFile) -> Array:
+    with open_shard_file(path) as opened:
+        status = os.fstat(opened.fileno())
+        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+        content: Array = np.memmap(opened, np.uint8, "r")
+        if key not in _verified:
+            _verify(content, file)
+            _verified.add(key)
+        opened.seek(0)
+        return _array(content, opened)
 
 
 def _verify(content: Array, file: ShardFile) -> None:

@@ -189,8 +189,8 @@ def _require_few_removed(old: SampleTable, new: SampleTable, store: Path) -> Non
     removed = len(before - after)
     if removed > len(before) / 2:
         raise InputError(
-            f"{removed:,} of the {count(len(before), 'image')} in the store {shown(store)!r} are not "
-            "in the data set, or unreadable; if that is right, confirm with --yes"
+            f"{removed:,} of the {count(len(before), 'image')} in the store {shown(store)!r} are "
+            "not in the data set, or unreadable; if that is right, confirm with --yes"
         )
 
 

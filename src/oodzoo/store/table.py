@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from oodzoo._io import structured, write_new
+from oodzoo._io import shown, structured
 from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document
+from oodzoo.store.files import write_new
 from oodzoo.store.places import SAMPLES, SCHEMA, require_no_links
 
 if TYPE_CHECKING:  # a store is read without decoding images
@@ -203,6 +204,6 @@ def read_table(store: Path, number: str, sha256: str | None = None) -> SampleTab
     """Read a table, and verify its checksum if it is known."""
     path = require_no_links(store, table_file(store, number))
     what = "the table of samples"
-    advice = f"restore it with `oodzoo store sync {shlex.quote(str(store))} DATA`"
+    advice = f"restore it with `oodzoo store sync {shlex.quote(shown(store))} DATA`"
     document = read_document(path, what, sha256, advice)
-    return structured(document, SampleTable, f"{what} {str(path)!r}")
+    return structured(document, SampleTable, f"{what} {shown(path)!r}")

@@ -20,12 +20,14 @@ from oodzoo._io import (
     explaining_disk_errors,
     locked,
     remove_temporaries,
+    shown,
     write_bytes,
     write_json,
     write_new,
 )
 from oodzoo.errors import InputError
 from oodzoo.store.contents import require_store
+from oodzoo.store.files import is_remote, pulled, remove_files
 from oodzoo.store.first_form import (
     FirstModel,
     first_form_files,
@@ -64,7 +66,12 @@ def upgrade_store(store: str | Path) -> Upgrade:
     Every checksum is verified; damaged shards are left out and computed again by the next
     extraction. If the upgrade is interrupted, run it again.
     """
-    path = Path(store)
+    path = pulled(store)
+    if is_remote(path) and is_first_form(path):
+        raise InputError(
+            f"the store {shown(path)!r} was written by an older version, and is at a URL; copy it "
+            "to a local folder, upgrade it there, and copy it back"
+        )
     if not path.is_dir() or not is_first_form(path):
         require_store(path)
         read_manifest(path)  # rejects a newer form
@@ -80,7 +87,7 @@ def upgrade_store(store: str | Path) -> Upgrade:
                 continue
             if not marker.exists():  # else left by an interrupted upgrade
                 raise InputError(
-                    f"the store {str(path)!r} contains {folder.name!r}, a name that the second "
+                    f"the store {shown(path)!r} contains {folder.name!r}, a name that the second "
                     "form uses itself; extract into a new store"
                 )
             shutil.rmtree(folder)
@@ -150,8 +157,7 @@ def _link(old: Path, new: Path, shard: Shard) -> list[str]:
 
 def _remove_first_form(path: Path) -> None:
     """Remove the files of the first form; the manifest has the second one already."""
-    for file in first_form_files(path):
-        file.unlink(missing_ok=True)
+    remove_files(first_form_files(path))
     (path / _MARKER).unlink(missing_ok=True)
     for folder, _, _ in os.walk(path, topdown=False):
         if not any(Path(folder).iterdir()):

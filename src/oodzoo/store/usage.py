@@ -8,11 +8,12 @@ from pathlib import Path
 
 from oodzoo.store.contents import newest_table, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.store.files import file_size, folder_size, pulled
 from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import segment_of
 from oodzoo.store.local import read_local
 from oodzoo.store.manifest import ModelRecord, read_manifest
-from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, folder_size, model_folder
+from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, model_folder
 from oodzoo.store.prune import outdated_segments, unused_files
 from oodzoo.store.writer import StoreWriter
 
@@ -68,7 +69,7 @@ class Usage:
 
 def list_contents(store: str | Path) -> Contents:
     """List the models, finished or not, and the domains of a store."""
-    path = Path(store)
+    path = pulled(store)
     if path.is_dir() and is_first_form(path):
         opened = FeatureStore(path)
         entries = [
@@ -112,7 +113,7 @@ def list_contents(store: str | Path) -> Contents:
 
 def disk_usage(store: str | Path) -> Usage:
     """Measure the disk space of the parts of a store of the second form."""
-    path = Path(store)
+    path = pulled(store)
     view = _view(path)
     needed = set(view.table.images())
     segments = outdated_segments(view)
@@ -123,9 +124,9 @@ def disk_usage(store: str | Path) -> Usage:
             images = view.index.shards[shard.shard]
             gone = sum(image not in needed for image in images)
             if gone and segment_of(shard.shard) in segments:
-                files = sum((folder / file.file).stat().st_size for file in shard.files.values())
+                files = sum(file_size(folder / file.file) for file in shard.files.values())
                 outdated += files * gone / len(images)
-    unused = sum(file.lstat().st_size for file in unused_files(path, view))
+    unused = sum(map(file_size, unused_files(path, view)))
     return Usage(
         models={name: folder_size(model_folder(path, name)) for name in registered_models(path)},
         samples=folder_size(path / SAMPLES)

@@ -25,12 +25,11 @@ from oodzoo._io import (
     json_bytes,
     locked,
     remove_temporaries,
+    shown,
     structured,
-    write_bytes,
-    write_new,
 )
 from oodzoo._text import count
-from oodzoo.errors import InputError
+from oodzoo.errors import DiskError, InputError
 from oodzoo.store import shards
 from oodzoo.store.contents import (
     newest_table,
@@ -39,6 +38,7 @@ from oodzoo.store.contents import (
     require_store_or_empty,
 )
 from oodzoo.store.coverage import Coverage, Coverages
+from oodzoo.store.files import fetch_records, pull, push, store_folder, write_bytes, write_new
 from oodzoo.store.index import ImageIndex, cut, segment_of
 from oodzoo.store.manifest import IDENTITY, Manifest, ModelRecord, StoredModel, read_manifest
 from oodzoo.store.places import MANIFEST, model_folder, require_no_links
@@ -50,16 +50,19 @@ DTYPES = ("float32", "float16")
 
 @contextmanager
 def writing(
-    path: Path, *, exclusive: bool = False, without_table: bool = False
+    store: str | Path, *, exclusive: bool = False, without_table: bool = False
 ) -> Iterator[StoreWriter]:
     """Open a store, or a new or empty folder, for writing.
 
     Writers share the lock of the store; with `exclusive`, there is no other writer on this machine.
     With `without_table`, a damaged table of samples counts as empty.
     """
+    path = store_folder(store)
+    pull(path)
     with explaining_disk_errors(path):
         require_store_or_empty(path)  # before the lock file is created
     with locked(path, shared=not exclusive), ExitStack() as locks:
+        push(path)
         if not (path / MANIFEST).exists():
             Manifest().create(path)
         manifest = read_manifest(path)
@@ -131,21 +134,21 @@ class StoreWriter:
             return
         if len(gone) == len(have):
             raise InputError(
-                f"the store {str(self.path)!r} contains features of another data set: none of its "
-                f"{count(len(have), 'image')} is in this one; use another store"
+                f"the store {shown(self.path)!r} contains features of another data set: none of "
+                f"its {count(len(have), 'image')} is in this one; use another store"
             )
         path = self.table.places()[gone[0]][1]
         if path in unreadable:
             raise InputError(
                 f"cannot read {path!r} any more ({unreadable[path]}), but the store has "
                 "features of it; restore the image, or drop it with "
-                f"`oodzoo store sync {self.path} DATA`"
+                f"`oodzoo store sync {shown(self.path)} DATA`"
             )
         paths = {path for domain in table.labelled for path in domain.paths}
         raise InputError(
             f"{len(gone):,} of the {count(len(have), 'image')} in the store have been removed or "
             f"changed, the first is {path!r} ({'changed' if path in paths else 'removed'}); drop "
-            f"them with `oodzoo store sync {self.path} DATA`, or use another store"
+            f"them with `oodzoo store sync {shown(self.path)} DATA`, or use another store"
         )
 
     def add_images(self) -> None:
@@ -187,8 +190,8 @@ class StoreWriter:
                 raise InputError(
                     f"the store contains features of another model under the name {name!r} ({key} "
                     f"{_shortened(getattr(old, key))}, now {_shortened(getattr(record, key))}); "
-                    f"rename the model, or remove the old one with `oodzoo store rm {self.path} "
-                    f"{name}`"
+                    f"rename the model, or remove the old one with `oodzoo store rm "
+                    f"{shown(self.path)} {name}`"
                 )
             else:
                 write_bytes(path, content)
@@ -208,6 +211,10 @@ class StoreWriter:
         """Take models that other processes write for this one to be its own."""
         self._own.update(models)
 
+    def refresh(self) -> None:
+        """Look for what other processes have written; of use for a store at a URL only."""
+        pull(self.path)
+
     def is_registered(self, name: str) -> bool:
         """Whether a model is in the store, finished or not."""
         return (model_folder(self.path, name) / "model.json").is_file()
@@ -220,10 +227,10 @@ class StoreWriter:
         identity = self.record(name).identity
         present = {e.name for e in os.scandir(folder) if e.is_file(follow_symlinks=False)}
         known = self._known_records(name)
+        listed = [shard for shard in self.index.shards if f"{shard}.json" in present]
+        fetch_records(shards.record_file(folder, s) for s in listed if s not in known)
         found = {}
-        for shard in self.index.shards:
-            if f"{shard}.json" not in present:
-                continue
+        for shard in listed:
             images = self.index.digest(shard)
             record = known.get(shard)
             if record is None or record.images != images or not _has_files(record, present):
@@ -328,10 +335,12 @@ class StoreWriter:
         """
         before = set(self.manifest.models)
         for _ in range(_ROUNDS):
+            pull(self.path)
             self._commit_table()
             self.index = ImageIndex.read(self.path).without(self.index.ignored)
             manifest = self.write_manifest(None if all_models else read_manifest(self.path))
             # Another writer may have changed something meanwhile and written its manifest earlier.
+            pull(self.path)
             written = read_manifest(self.path)
             again = self._derive(None if all_models else written)
             if written == manifest == again and not self._is_outdated():
@@ -357,7 +366,7 @@ class StoreWriter:
         table = self._newest[1] or SampleTable([])
         if all(table.labelled != other.labelled for other in before):
             raise InputError(
-                f"the images of the store {str(self.path)!r} were changed by another process; "
+                f"the images of the store {shown(self.path)!r} were changed by another process; "
                 "rerun the command: the features that it computed are kept"
             )
         self.table = self.table.keeping_unlabelled(table)
@@ -385,6 +394,8 @@ class StoreWriter:
                 continue
             try:
                 records = self.records(name)
+            except DiskError:
+                raise
             except (FileNotFoundError, InputError):
                 continue  # removed by another process, or its description is damaged
             coverage = self._coverages.of(self.index.shards, list(records.values()))
