@@ -53,6 +53,8 @@ from oodzoo.remote.objects import (
 _DOCUMENT = "predictor.json"
 _VERSION = re.compile(r"version-(?P<time>[0-9a-f]{8})[0-9a-f]{8}")
 _UNUSED_SECONDS = 24 * 3600
+_NEW_SECONDS = 60
+"""A folder this new may not have its lock yet."""
 _READ_ATTEMPTS = 3
 
 
@@ -199,8 +201,9 @@ def _process_folder(parent: Path, process: int) -> Path:
     with explaining_disk_errors(parent):
         parent.mkdir(parents=True, exist_ok=True)
         for other in list(parent.iterdir()):
-            with contextlib.suppress(InputError), locked(other):  # not if its process runs
-                shutil.rmtree(other, ignore_errors=True)
+            if time.time() - other.stat().st_mtime > _NEW_SECONDS:
+                with contextlib.suppress(InputError), locked(other):  # not if its process runs
+                    shutil.rmtree(other, ignore_errors=True)
     folder = parent / secrets.token_hex(8)
     held = contextlib.ExitStack()
     held.enter_context(locked(folder))

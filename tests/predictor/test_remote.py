@@ -1,0 +1,384 @@
+"""A predictor at a URL."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.killing import needs_fork
+from tests.s3 import Bucket
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.predictor import remote
+from oodzoo.remote import requests
+from oodzoo.remote.cache import cached_file
+from oodzoo.remote.location import Url, parse_location
+from oodzoo.remote.objects import list_files, remove_files, write_file
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of its own, and no long pauses."""
+    folder = tmp_path / "object-cache"
+    monkeypatch.setenv("OODZOO_CACHE", str(folder))
+    monkeypatch.setattr(requests, "FIRST_PAUSE", 0.01)
+    return folder
+
+
+@pytest.fixture
+def in_memory() -> str:
+    """An empty place in memory."""
+    pytest.importorskip("fsspec")
+    return f"memory://{secrets.token_hex(8)}/model"
+
+
+@pytest.fixture(params=["memory", "s3"])
+def place(request: pytest.FixtureRequest) -> str:
+    """An empty place, in memory or on a server."""
+    if request.param == "s3":
+        return f"{request.getfixturevalue('s3').url}/some/model"
+    found: str = request.getfixturevalue("in_memory")
+    return found
+
+
+@pytest.fixture(scope="session")
+def other(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
+    """Another predictor, with one model."""
+    return oodzoo.fit(store, models=["mlp_glyphs_augmented"])
+
+
+def paths(url: str) -> list[str]:
+    return [file.url.removeprefix(f"{url}/") for file in list_files(Url(url))]
+
+
+def models(url: str) -> list[str]:
+    return [model.name for model in oodzoo.load(url, device="cpu").models]
+
+
+def upload(folder: Path, url: str) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            write_file(Url(url) / file.relative_to(folder).as_posix(), file.read_bytes())
+
+
+def test_a_predictor_is_saved_and_loaded(
+    predictor: oodzoo.Predictor, place: str, unseen: list[Path]
+) -> None:
+    assert predictor.save(place) == Url(place)
+    loaded = oodzoo.load(f"{place}/", device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(unseen), predictor.predict_proba(unseen))
+    assert loaded.provenance == predictor.provenance
+    names = paths(place)
+    assert names[0] == "predictor.json"
+    assert {name.partition("/")[0].partition("-")[0] for name in names[1:]} == {"version"}
+
+
+def test_files_are_written_before_the_document_that_names_them(
+    predictor: oodzoo.Predictor, s3: Bucket
+) -> None:
+    predictor.save(f"{s3.url}/model")
+    written = [request.line.rpartition("/")[2] for request in s3.proxy.asked("^PUT")]
+    assert len(written) == len(s3.keys()) == 5
+    assert written[-1] == "predictor.json"
+
+
+def test_a_folder_that_was_copied_to_a_url(saved: Path, in_memory: str, unseen: list[Path]) -> None:
+    upload(saved, in_memory)
+    expected = oodzoo.load(saved, device="cpu").predict_proba(unseen[:3])
+    loaded = oodzoo.load(in_memory, device="cpu")
+    np.testing.assert_array_equal(loaded.predict_proba(unseen[:3]), expected)
+
+
+def test_a_predictor_that_was_copied_from_a_url(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, s3: Bucket, tmp_path: Path
+) -> None:
+    predictor.save(f"{s3.url}/model")
+    folder = tmp_path / "copy"
+    keys = s3.keys()
+    for key in keys:
+        file = tmp_path / "copy" / key.removeprefix("model/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(s3.get(key))
+    assert oodzoo.load(folder).provenance == predictor.provenance
+    other.save(folder)
+    assert oodzoo.load(folder).provenance == other.provenance
+    assert len(list(folder.glob("version-*"))) == 1
+
+
+def test_it_is_fetched_once(predictor: oodzoo.Predictor, s3: Bucket) -> None:
+    url = f"{s3.url}/model"
+    predictor.save(url)
+    s3.proxy.forget()
+    oodzoo.load(url)
+    assert len(s3.proxy.asked("^GET")) == 5
+    oodzoo.load(url)
+    assert len(s3.proxy.asked("^GET")) == 5
+
+
+def test_the_cache_may_lose_its_files(
+    predictor: oodzoo.Predictor, in_memory: str, unseen: list[Path], cache: Path
+) -> None:
+    predictor.save(in_memory)
+    loaded = oodzoo.load(in_memory, device="cpu")
+    shutil.rmtree(cache / "objects")
+    expected = predictor.predict_proba(unseen[:2])
+    np.testing.assert_array_equal(loaded.predict_proba(unseen[:2]), expected)
+    assert loaded.save(in_memory) == Url(in_memory)  # where its models come from
+    again = oodzoo.load(in_memory, device="cpu")
+    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
+
+
+def test_a_damaged_file_of_the_cache_is_fetched_again(
+    predictor: oodzoo.Predictor, in_memory: str, cache: Path
+) -> None:
+    predictor.save(in_memory)
+    oodzoo.load(in_memory)
+    for file in (cache / "objects").rglob("*.safetensors"):
+        content = file.read_bytes()
+        file.unlink()  # it is linked
+        file.write_bytes(bytes(len(content)))
+    assert oodzoo.load(in_memory).provenance == predictor.provenance
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_predictor_is_replaced(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, saved: Path, place: str, copied: bool
+) -> None:
+    if copied:
+        upload(saved, place)
+    else:
+        predictor.save(place)
+    write_file(Url(place) / "notes.txt", b"mine")
+    before = set(paths(place)) - {"predictor.json", "notes.txt"}
+    other.save(place)
+    assert models(place) == ["mlp_glyphs_augmented"]
+    after = set(paths(place))
+    assert not before & after
+    assert len(after) == 5
+    assert "notes.txt" in after
+
+
+@pytest.mark.parametrize("fault", ["gaussian", "onnx", "predictor.json"])
+def test_an_upload_that_fails_leaves_the_old_predictor(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, s3: Bucket, fault: str
+) -> None:
+    url = f"{s3.url}/model"
+    predictor.save(url)
+    before = s3.keys()
+    s3.proxy.fail(f"^PUT .*{fault}", times=None)
+    with pytest.raises(InputError, match=rf"^'{url}/.*{fault}.*': .*as told"):
+        other.save(url)
+    s3.proxy.forget()
+    assert models(url) == [model.name for model in predictor.models]
+    if fault != "predictor.json":  # whose writing may have succeeded
+        assert s3.keys() == before
+    other.save(url)
+    assert models(url) == ["mlp_glyphs_augmented"]
+
+
+SAVE = "import sys, oodzoo; oodzoo.load(sys.argv[1]).save(sys.argv[2])"
+
+
+@needs_fork
+@pytest.mark.parametrize("moment", ["head", "onnx", "predictor.json"])
+def test_a_killed_upload_leaves_the_old_predictor(
+    predictor: oodzoo.Predictor,
+    other: oodzoo.Predictor,
+    s3: Bucket,
+    process: Callable[..., subprocess.Popen[str]],
+    tmp_path: Path,
+    moment: str,
+) -> None:
+    url = f"{s3.url}/model"
+    predictor.save(url)
+    s3.proxy.forget()
+    s3.proxy.slow(f"^PUT .*{moment}", seconds=600)
+    child = process(SAVE, other.save(tmp_path / "other"), url)
+    while not s3.proxy.asked(f"^PUT .*{moment}"):
+        assert child.poll() is None, child.communicate()[1]
+        time.sleep(0.05)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    s3.proxy.forget()
+    assert models(url) == [model.name for model in predictor.models]
+    other.save(url)
+    assert models(url) == ["mlp_glyphs_augmented"]
+
+
+def test_what_killed_processes_left_is_removed_a_day_later(
+    predictor: oodzoo.Predictor, in_memory: str
+) -> None:
+    predictor.save(in_memory)
+    now = f"{int(time.time()):08x}"
+    yesterday = f"{int(time.time()) - 25 * 3600:08x}"
+    for then in (now, yesterday):
+        write_file(Url(in_memory) / f"version-{then}00000000/head.safetensors", b"half")
+    predictor.save(in_memory)
+    left = {path.partition("/")[0] for path in paths(in_memory)}
+    assert f"version-{now}00000000" in left
+    assert f"version-{yesterday}00000000" not in left
+    assert len(left) == 3
+
+
+def test_a_predictor_that_is_replaced_while_it_is_read(
+    predictor: oodzoo.Predictor,
+    other: oodzoo.Predictor,
+    in_memory: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    predictor.save(in_memory)
+    real = remote._verified
+    replaced: list[object] = []
+
+    def verified(*args: Any) -> Path:
+        if not replaced:
+            replaced.append(other.save(in_memory))
+        return real(*args)
+
+    monkeypatch.setattr(remote, "_verified", verified)
+    assert models(in_memory) == ["mlp_glyphs_augmented"]
+    assert replaced
+
+
+def test_something_else_is_refused(predictor: oodzoo.Predictor, place: str) -> None:
+    url = Url(place)
+    refused = rf"^'{place}' exists and is not a predictor; choose another URL$"
+    for name, content in [
+        ("mine.txt", b"mine"),
+        ("predictor.json", b"{}"),
+        ("predictor.json", b"{"),
+        ("predictor.json", b'{"kind": "oodzoo predictor"}'),
+    ]:
+        write_file(url / name, content)
+        with pytest.raises(InputError, match=refused):
+            predictor.save(place)
+        assert paths(place) == [name]
+        remove_files([url / name])
+    write_file(url, b"mine")
+    with pytest.raises(InputError, match=refused):
+        predictor.save(place)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{}", "is not a predictor: its predictor.json was not written by oodzoo"),
+        (b"{", "is damaged: .*; fit again"),
+        (b'{"kind": "oodzoo predictor"}', "is damaged: .*files"),
+        (b'{"kind": "oodzoo predictor", "files": {}, "models": []}', "has the schema None"),
+    ],
+)
+def test_what_is_not_a_predictor(in_memory: str, content: bytes, words: str) -> None:
+    write_file(Url(in_memory) / "predictor.json", content)
+    with pytest.raises(InputError, match=rf"'{in_memory}.*'.* {words}") as error:
+        oodzoo.load(in_memory)
+    assert "object-cache" not in str(error.value)
+
+
+def test_nothing_is_there(predictor: oodzoo.Predictor, place: str) -> None:
+    with pytest.raises(InputError, match=rf"^'{place}' is not a predictor: it has no predictor.j"):
+        oodzoo.load(place)
+    predictor.save(f"{place}/model")
+    with pytest.raises(InputError, match=rf"; did you mean '{place}/model'\?$"):
+        oodzoo.load(place)
+
+
+def test_a_missing_or_changed_file(predictor: oodzoo.Predictor, place: str) -> None:
+    predictor.save(place)
+    for path in paths(place):
+        if path == "predictor.json":
+            continue
+        file = next(f for f in list_files(Url(place)) if f.url.endswith(path))
+        content = cached_file(file).read_bytes()
+        write_file(Url(place) / path, content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(InputError, match=rf"^'{place}/{path}' has the sha256 .* saved with"):
+            oodzoo.load(place)
+        remove_files([Url(place) / path])
+        with pytest.raises(InputError, match=rf"^the predictor '{place}' lacks '{path}'; copy"):
+            oodzoo.load(place)
+        write_file(Url(place) / path, content)
+    assert oodzoo.load(place).provenance == predictor.provenance
+
+
+@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "a\\..\\evil"])
+def test_a_file_outside_the_predictor(
+    predictor: oodzoo.Predictor, in_memory: str, cache: Path, name: str
+) -> None:
+    predictor.save(in_memory)
+    file = next(f for f in list_files(Url(in_memory)) if f.url.endswith("predictor.json"))
+    document = json.loads(cached_file(file).read_bytes())
+    document["files"][name] = "0" * 64
+    write_file(Url(in_memory) / "predictor.json", json.dumps(document).encode())
+    with pytest.raises(InputError, match="which is not inside its folder; fit again"):
+        oodzoo.load(in_memory)
+    assert not list(cache.rglob("evil"))
+
+
+def test_a_bucket_that_does_not_exist(predictor: oodzoo.Predictor, s3: Bucket) -> None:
+    assert s3.keys() == []
+    for action in (predictor.save, oodzoo.load):
+        with pytest.raises(InputError, match="the bucket does not exist; check its name"):
+            action("s3://no-such-bucket/model")
+
+
+def test_a_path_that_was_a_url_is_refused(
+    predictor: oodzoo.Predictor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for action in (predictor.save, oodzoo.load):
+        with pytest.raises(InputError, match="it needs two slashes"):
+            action(Path("s3://bucket/model"))
+    assert not Path("s3:").exists()
+
+
+def test_a_file_url_is_a_folder(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    uri = (tmp_path / "a model").as_uri()
+    assert predictor.save(uri) == tmp_path / "a model" == parse_location(uri)
+    assert oodzoo.load(uri).provenance == predictor.provenance
+
+
+LOAD = """
+import os, sys, oodzoo
+predictor = oodzoo.load(sys.argv[1], device="cpu")
+print(predictor.models[0].spec.folder.parent, flush=True)
+sys.stdin.read()
+os.path.exists(predictor.models[0].spec.file) or sys.exit("its files are gone")
+"""
+
+
+def test_the_folder_of_a_process_ends_with_it(
+    predictor: oodzoo.Predictor,
+    s3: Bucket,
+    process: Callable[..., subprocess.Popen[str]],
+    cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(remote, "_NEW_SECONDS", 0)
+    url = f"{s3.url}/model"
+    predictor.save(url)
+    killed, living = process(LOAD, url), process(LOAD, url)
+    folders = []
+    for child in (killed, living):
+        assert child.stdout is not None
+        folders.append(Path(child.stdout.readline().strip()))
+        assert folders[-1].is_dir()
+        os.utime(folders[-1], (0, 0))
+    killed.kill()
+    killed.wait()
+    oodzoo.load(url)  # in this process, which removes what the killed one left
+    assert not folders[0].exists()
+    assert folders[1].exists()
+    living.communicate()
+    assert living.returncode == 0
+    assert not folders[1].exists()
