@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from tests.s3 import Bucket
 
 import oodzoo
 from oodzoo import InputError
+from oodzoo.data.files import LocalFile
 from oodzoo.predictor.images import (
     compute_features,
     image_files,
@@ -84,7 +86,7 @@ def test_files_images_and_arrays_are_equivalent(
 @pytest.mark.parametrize(
     ("image", "message"),
     [
-        (3, "an image must be a path, a Pillow image or a uint8 array, got int '3'"),
+        (3, "an image must be a path, a URL, a Pillow image or a uint8 array, got int '3'"),
         (np.zeros((4, 4)), r"must be uint8 .*, got float64 \(4, 4\)"),
         (np.zeros((2, 4, 4, 3), np.uint8), r"must be uint8 .*, got uint8 \(2, 4, 4, 3\)"),
     ],
@@ -100,9 +102,10 @@ def test_folders_are_walked_in_order(tmp_path: Path, write_image: Callable[[Path
     for name in ("b/2.png", "b/1.PNG", "a/z/1.jpg", "c.png", ".hidden/1.png", "b/.2.png"):
         write_image(tmp_path / name)
     (tmp_path / "b" / "notes.txt").write_text("no image")
-    found = [p.relative_to(tmp_path).as_posix() for p in image_files([tmp_path])]
+    found = [str(file).removeprefix(f"{tmp_path}/") for file in image_files([tmp_path])]
     assert found == ["a/z/1.jpg", "b/1.PNG", "b/2.png", "c.png"]
-    assert list(image_files([tmp_path / "b" / "notes.txt"])) == [tmp_path / "b" / "notes.txt"]
+    notes = tmp_path / "b" / "notes.txt"
+    assert image_files([notes]) == [LocalFile(str(notes))]
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty' has no images"):
         image_files([tmp_path / "empty"])
@@ -121,11 +124,32 @@ def test_links_are_followed_but_not_in_loops(
     (folder / "broken").symlink_to(tmp_path / "nowhere")
     with pytest.warns(UserWarning, match="ignored") as warned:
         found = image_files([folder])
-    assert found == [folder / "1.png", folder / "linked" / "2.png"]
+    assert list(map(str, found)) == [f"{folder}/1.png", f"{folder}/linked/2.png"]
     assert sorted(str(warning.message) for warning in warned) == [
         f"in {str(folder)!r}: 'broken' is a broken link; ignored",
         f"in {str(folder)!r}: 'loop' links to a folder above it; ignored",
     ]
+
+
+def test_images_of_a_bucket(s3: Bucket, predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
+    """One by one or as a folder, and in order, although many are fetched at the same time."""
+    for at, path in enumerate(unseen):
+        s3.put(f"new/{at:03d}.png", path.read_bytes())
+    s3.proxy.slow(r"^GET .*/000\.png", seconds=0.5)
+    found = image_files([f"{s3.url}/new"])
+    assert [str(file) for file in found] == [
+        f"{s3.url}/new/{at:03d}.png" for at in range(len(unseen))
+    ]
+    expected = predictor.predict_proba(unseen)
+    np.testing.assert_array_equal(predictor.predict_proba(found), expected)
+    one = f"{s3.url}/new/001.png"
+    assert image_files([one]) == found[1:2]
+    np.testing.assert_allclose(predictor.predict_proba([one]), expected[1:2], rtol=1e-5)
+    with pytest.raises(InputError, match=r"no such file: .s3://.*/nothing\.png"):
+        predictor.predict([f"{s3.url}/nothing.png"])
+    s3.put("text/readme.txt", b"text")
+    with pytest.raises(InputError, match=r"text' has no images \("):
+        image_files([f"{s3.url}/text"])
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may read everything")

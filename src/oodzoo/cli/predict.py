@@ -28,7 +28,8 @@ def predict(
     terminal: Terminal,
     model: PredictorArgument,
     images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE|FOLDER...", help="Images, or folders of them.")
+        list[str],
+        typer.Argument(metavar="IMAGE|FOLDER...", help="Images, folders of them, or URLs."),
     ],
     format: Annotated[  # noqa: A002 - the name of the option
         str | None, typer.Option("--format", help="Output format: table, jsonl or csv.")

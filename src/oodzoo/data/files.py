@@ -15,7 +15,8 @@ from oodzoo._text import one_line
 from oodzoo._threads import Budget
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import cached_file
-from oodzoo.remote.objects import RemoteFile
+from oodzoo.remote.location import Url
+from oodzoo.remote.objects import RemoteFile, find_file
 
 MAX_FILE_BYTES = 1 << 30
 """Largest image file that is read. The most pixels that Pillow decodes need less, uncompressed."""
@@ -92,6 +93,14 @@ class RemoteImage(msgspec.Struct, frozen=True, tag="remote"):
     """A remote file; it is read through the local cache."""
 
     file: RemoteFile
+
+    @classmethod
+    def at(cls, url: Url) -> RemoteImage:
+        """Return the image at a URL; InputError if there is none."""
+        found = find_file(url)
+        if found is None:
+            raise InputError(f"no such file: {str(url)!r}")
+        return cls(found)
 
     @property
     def remote(self) -> RemoteFile:

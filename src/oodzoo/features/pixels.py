@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +14,8 @@ from PIL import Image
 
 from oodzoo._threads import Prefetch
 from oodzoo.data import images
-from oodzoo.data.files import ImageFile, UnreadableImageError, reading
+from oodzoo.data.contents import REMOTE_READERS
+from oodzoo.data.files import ImageFile, RemoteImage, UnreadableImageError, reading
 from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import Geometry
 
@@ -30,7 +30,7 @@ class HashedFile(NamedTuple):
     sha256: str
 
 
-Source = HashedFile | Path | Image.Image
+Source = HashedFile | ImageFile | Image.Image
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,10 @@ class Decoding:
             (sources[start : start + _IMAGES_PER_CALL], start, self._pixels)
             for start in range(0, len(sources), _IMAGES_PER_CALL)
         ]
-        self._results = Prefetch(_decode, calls, n_threads=cpu_count())
+        # Files of an extraction have been fetched already; reading another remote one waits.
+        waits = any(isinstance(each, RemoteImage) for each in sources)
+        threads = REMOTE_READERS if waits else cpu_count()
+        self._results = Prefetch(_decode, calls, n_threads=threads)
 
     def cancel(self) -> None:
         """Cancel the decoding of the remaining images."""
@@ -108,9 +111,8 @@ def _opened(source: Source) -> Iterator[Image.Image]:
     if isinstance(source, Image.Image):
         yield images.as_rgb(source)
         return
-    file = source if isinstance(source, Path) else source.file
+    file, digest = source if isinstance(source, HashedFile) else (source, None)
     with reading(file) as content:
-        digest = None if isinstance(source, Path) else source.sha256
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
             raise UnreadableImageError("the file has changed since it was listed", transient=True)
         with images.decoding(content) as image:

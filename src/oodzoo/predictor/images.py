@@ -13,16 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from oodzoo.data.files import ImageFile, LocalFile, RemoteImage, StoredFile
 from oodzoo.data.listing import SUFFIXES, explaining_errors
 from oodzoo.data.sources.folder import list_images
+from oodzoo.data.sources.remote_folder import list_remote_images
 from oodzoo.errors import InputError
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Chunk, Decoding
+from oodzoo.remote.location import Url, parse_location
+from oodzoo.remote.objects import find_file
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.model import Pixels
 
-ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
-"""A file, a Pillow image, or pixels (height, width, 3) or (height, width)."""
+ImageLike = str | os.PathLike[str] | ImageFile | Image.Image | NDArray[np.uint8]
+"""A file or URL, a Pillow image, or pixels (height, width, 3) or (height, width)."""
 
 _CHUNK_SIZE = 64
 """Images per chunk, unless a batch is larger; at most two chunks are in memory."""
@@ -33,7 +37,7 @@ class FeatureChunk:
     """Features of consecutive images, and why some have none."""
 
     paths: list[str | None]
-    """Path of each image; None for an image in memory."""
+    """Path or URL of each image; None for an image in memory."""
     positions: list[int]
     """Position in `paths` of each row of `features`."""
     features: NDArray[np.float32]
@@ -87,26 +91,39 @@ def compute_features(
 
 def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels:
     """Decode and resize images into one array (n, height, width, 3)."""
-    opened = dict(enumerate(_path_or_image(image) for image in images))
+    opened = dict(enumerate(_file_or_image(image) for image in images))
     chunk = Decoding(opened, [geometry]).result()
     for position, error in chunk.problems.items():
         raise InputError(f"cannot read the image {str(opened[position])!r}: {error}") from error
     return chunk.pixels[geometry]
 
 
-def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
-    """List image files: files as given, and all images below a folder, sorted.
+def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[ImageFile]:
+    """List image files: files as given, and all images below a folder or URL, sorted.
 
     Symbolic links are followed, but not in loops. Raises InputError for a path that does not exist,
     a folder that cannot be read, or one without images.
     """
-    files = []
-    for path in map(Path, paths):
+    files: list[ImageFile] = []
+    for path in map(parse_location, paths):
+        if isinstance(path, Url):
+            files += _remote_images(path)
+            continue
         with explaining_errors(path):
             if not path.exists():
                 raise InputError(f"no such file or folder: {str(path)!r}")
-            files += _folder_images(path) if path.is_dir() else [path]
+            found = _folder_images(path) if path.is_dir() else [path]
+            files += [LocalFile(str(file)) for file in found]
     return files
+
+
+def _remote_images(url: Url) -> list[ImageFile]:
+    if (file := find_file(url)) is not None:
+        return [RemoteImage(file)]
+    images = list_remote_images(url)
+    if not images:
+        raise InputError(f"{str(url)!r} has no images ({', '.join(sorted(SUFFIXES))})")
+    return list(images.values())
 
 
 def _folder_images(folder: Path) -> list[Path]:
@@ -124,7 +141,7 @@ def _decode(
     images: Iterable[ImageLike], geometries: Sequence[Geometry], size: int
 ) -> Iterator[tuple[list[str | None], Chunk]]:
     """Decode images in chunks of this size, one chunk ahead."""
-    opened = (_path_or_image(image) for image in images)
+    opened = (_file_or_image(image) for image in images)
     chunks = iter(lambda: list(islice(opened, size)), [])
     started = ((chunk, Decoding(dict(enumerate(chunk)), geometries)) for chunk in chunks)
     following = next(started, None)
@@ -133,20 +150,21 @@ def _decode(
             current, decoding = following
             chunk = decoding.result()
             following = next(started, None)
-            yield [str(x) if isinstance(x, Path) else None for x in current], chunk
+            yield [None if isinstance(x, Image.Image) else str(x) for x in current], chunk
     finally:
         if following is not None:
             following[1].cancel()
 
 
-def _path_or_image(image: ImageLike) -> Path | Image.Image:
-    if isinstance(image, Image.Image):
+def _file_or_image(image: ImageLike) -> ImageFile | Image.Image:
+    if isinstance(image, Image.Image | StoredFile):
         return image
     if isinstance(image, str | os.PathLike):
-        return Path(image)
+        location = parse_location(image)
+        return RemoteImage.at(location) if isinstance(location, Url) else LocalFile(str(location))
     if not isinstance(image, np.ndarray):
         raise InputError(
-            "an image must be a path, a Pillow image or a uint8 array, got "
+            "an image must be a path, a URL, a Pillow image or a uint8 array, got "
             f"{type(image).__name__} {str(image)[:40]!r}"
         )
     if image.dtype != np.uint8 or not (
