@@ -1,0 +1,33 @@
+"""Domains and labels from paths `domain/class/…/image`, of sources that are not folders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oodzoo._text import count
+from oodzoo.data.files import ImageFile
+from oodzoo.data.listing import Listing, Sample
+from oodzoo.errors import InputError
+
+
+def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: str) -> Listing:
+    """List images by their paths, by the rules of a folder; `expected` is for messages."""
+    listing = Listing(name)
+    loose: dict[str, int] = {}
+    for path, file in images:
+        domain, *rest = path.split("/")
+        if len(rest) >= 2:
+            listing.add(Sample(path, domain, rest[0]), file)
+        elif rest:  # else it is beside the domains, and ignored
+            loose[domain] = loose.get(domain, 0) + 1
+    if not listing.samples:
+        level = f"; found {sum(loose.values())} one level too high, as in {expected}/class/image"
+        raise InputError(
+            f"no image found in {name!r}: expected {expected}/domain/class/image"
+            + (level if loose else "")
+        )
+    for domain, n in loose.items():
+        listing.add_issue(
+            "no class", f"{domain!r} has {count(n, 'image')} outside any class folder; ignored"
+        )
+    return listing

@@ -1,0 +1,230 @@
+"""Tar archives: WebDataset's, or of a folder `root/domain/class/image`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple
+
+from oodzoo._text import one_line
+from oodzoo.data.files import FilePart, ImageFile
+from oodzoo.data.listing import SUFFIXES, Listing, Sample
+from oodzoo.data.sources.by_path import list_by_path
+from oodzoo.data.sources.containers import Container, find_containers, read_each
+from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.tar_members import Member, list_members
+from oodzoo.errors import InputError
+from oodzoo.remote.location import Url
+
+_ROLES = ("image", "label", "domain", "group")
+_DEFAULTS = {
+    "label": ("cls", "label", "label.txt", "json.label"),
+    "domain": ("domain", "domain.txt", "json.domain"),
+    "group": ("group", "group.txt", "json.group"),
+}
+_LONGEST = 16 << 20
+"""Bytes of a member that has a label or a domain."""
+
+
+class _Archive(NamedTuple):
+    file: Container
+    members: list[Member]
+
+
+def list_tars(location: Path | Url, columns: Mapping[str, str] | None) -> Listing:
+    """List the images in tar archives.
+
+    In archives of WebDataset, the members `key.jpg`, `key.cls`, `key.json`, … are one sample.
+    `columns` names the member of each role, such as `cls` or `domain.txt`, or a field of a JSON
+    document, as `json.site`. In other archives the members are `domain/class/…/image`, with or
+    without folders above.
+    """
+    roles = dict(columns or {})
+    for role in roles:
+        if role not in _ROLES:
+            raise InputError(
+                f"{str(location)!r} has no use for a column {role!r}; it uses {', '.join(_ROLES)}"
+            )
+    files = find_containers(location, (".tar", ".tar.gz", ".tgz"))
+    archives = list(read_each(_open, files))
+    if not any(_is_image(member.name) for archive in archives for member in archive.members):
+        raise InputError(f"no image found in {str(location)!r}")
+    if roles or any(_has_labels(archive.members) for archive in archives):
+        return _list_keys(str(location), archives, roles)
+    _require_once((m.name, archive) for archive in archives for m in archive.members)
+    return list_by_path(str(location), _without_root(archives), "root")
+
+
+def _open(file: Container) -> _Archive:
+    return _Archive(file, list_members(file.local(), str(file)))
+
+
+def _is_image(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in SUFFIXES
+
+
+def _part(file: Container, member: Member) -> FilePart:
+    return FilePart(file, member.offset, member.size, member.name)
+
+
+def _require_once(names: Iterable[tuple[str, _Archive]]) -> None:
+    first: dict[str, _Archive] = {}
+    for name, archive in names:
+        if first.setdefault(name, archive) is not archive:
+            raise InputError(
+                f"{str(first[name].file)!r} and {str(archive.file)!r} both have {name!r}; give "
+                "each image a name of its own"
+            )
+
+
+# --- a folder in archives ---------------------------------------------------------------------
+
+
+def _without_root(archives: Sequence[_Archive]) -> Iterator[tuple[str, ImageFile]]:
+    """Yield the images without the folders that all of them are in: these are not domains."""
+    images = [(a.file, m) for a in archives for m in a.members if _is_image(m.name)]
+    folders = [os.path.dirname(member.name) for _, member in images]  # noqa: PTH120 - many
+    shared = os.path.commonpath(folders).split("/")
+    deepest = max(folder.count("/") for folder in folders)
+    # a domain and a class remain
+    start = sum(len(part) + 1 for part in shared[: max(deepest - 1, 0)] if part)
+    for file, member in images:
+        yield member.name[start:], _part(file, member)
+
+
+# --- WebDataset -------------------------------------------------------------------------------
+
+
+def _split(name: str) -> tuple[str, str]:
+    """Split the name of a member at the first dot of its last part, as WebDataset does."""
+    folder, slash, last = name.rpartition("/")
+    stem, _, extension = last.partition(".")
+    return folder + slash + stem, extension.lower()
+
+
+def _by_key(members: Iterable[Member]) -> dict[str, dict[str, Member]]:
+    keys: dict[str, dict[str, Member]] = {}
+    for member in members:
+        key, extension = _split(member.name)
+        keys.setdefault(key, {})[extension] = member
+    return keys
+
+
+def _has_labels(members: Iterable[Member]) -> bool:
+    """Whether some image has a member with its label beside it."""
+    return any(
+        {"cls", "json"} & parts.keys() and any(map(_is_image, _names(parts)))
+        for parts in _by_key(members).values()
+    )
+
+
+def _names(parts: Mapping[str, Member]) -> list[str]:
+    return [member.name for member in parts.values()]
+
+
+class _Sample(NamedTuple):
+    image: FilePart
+    values: dict[str, Any]
+
+
+def _list_keys(name: str, archives: Sequence[_Archive], roles: Mapping[str, str]) -> Listing:
+    found: list[_Sample] = []
+    owners: list[tuple[str, _Archive]] = []
+    for archive in archives:
+        keys = _by_key(archive.members)
+        with archive.file.local().open("rb") as stream:
+            for key, parts in keys.items():
+                reader = _Key(str(archive.file), key, parts, stream)
+                image = reader.image(roles.get("image"))
+                if image is None:
+                    reader.require_unlabelled(roles)
+                    continue
+                values = {role: reader.value(role, roles.get(role)) for role in _DEFAULTS}
+                found.append(_Sample(_part(archive.file, image), values))
+                owners.append((key, archive))
+    _require_once(owners)
+    labels = as_names([sample.values["label"] for sample in found], "label", name)
+    domains = as_names([sample.values["domain"] for sample in found], "domain", name)
+    groups = as_groups([sample.values["group"] for sample in found], name)
+    listing = Listing(name)
+    for sample, label, domain, group in zip(found, labels, domains, groups, strict=True):
+        listing.add(Sample(sample.image.name, domain, label, group), sample.image)
+    return listing
+
+
+class _Key:
+    """The members of one key of an archive."""
+
+    def __init__(
+        self, archive: str, key: str, parts: Mapping[str, Member], stream: IO[bytes]
+    ) -> None:
+        self._where = f"{archive!r}, key {key!r}"
+        self._parts = parts
+        self._stream = stream
+
+    def image(self, extension: str | None) -> Member | None:
+        """Find the image; None if there is none."""
+        if extension is not None:
+            return self._parts.get(extension.lower())
+        images = {ext: m for ext, m in self._parts.items() if _is_image(m.name)}
+        plain = [member for ext, member in images.items() if "." not in ext]
+        chosen = plain or list(images.values())
+        if len(chosen) > 1:
+            raise InputError(
+                f"{self._where}: which one is the image, {' or '.join(map(repr, images))}? Name it "
+                "with --columns image=NAME"
+            )
+        return chosen[0] if chosen else None
+
+    def require_unlabelled(self, roles: Mapping[str, str]) -> None:
+        """Reject a label without an image; other files, such as notes, are ignored."""
+        for extension in self._parts:
+            if extension in ("cls", "json") or extension in roles.values():
+                wanted = roles.get("image") or "image, such as .jpg,"
+                raise InputError(
+                    f"{self._where} has no {wanted} beside {self._parts[extension].name!r}"
+                )
+
+    def value(self, role: str, named: str | None) -> Any:
+        """Read the label, domain or group; None for a group that is missing."""
+        choices = _DEFAULTS[role] if named is None else (named,)
+        for choice in choices:
+            extension, fields = _field(choice)
+            member = self._parts.get(extension.lower())
+            if member is not None:
+                value = self._read(member, fields)
+                if value is not None:
+                    return value
+        if role == "group":
+            return None
+        have = ", ".join(repr(extension) for extension in self._parts)
+        raise InputError(
+            f"{self._where} has no {role}: expected {' or '.join(choices)}, and there are {have}; "
+            f"name the member or field with --columns {role}=NAME"
+        )
+
+    def _read(self, member: Member, fields: Sequence[str]) -> Any:
+        if member.size > _LONGEST:
+            raise InputError(f"{self._where}: {member.name!r} has {member.size:,} bytes")
+        try:
+            self._stream.seek(member.offset)
+            text = self._stream.read(member.size).decode("utf-8-sig")
+            value = json.loads(text) if fields else text.strip()
+        except (ValueError, RecursionError) as error:
+            what = "JSON" if fields else "UTF-8 text"
+            raise InputError(
+                f"{self._where}: {member.name!r} is not {what}: {one_line(error)}"
+            ) from error
+        for field in fields:
+            value = value.get(field) if isinstance(value, dict) else None
+        return None if value == "" else value
+
+
+def _field(reference: str) -> tuple[str, list[str]]:
+    """Split `json.site` into a member and the field in it; other members have no fields."""
+    before, json_, field = reference.partition("json.")
+    if json_ and field and (not before or before.endswith(".")):
+        return before + "json", field.split(".")
+    return reference, []
