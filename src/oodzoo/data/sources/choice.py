@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource
 from oodzoo.data.sources.folder import list_folder
+from oodzoo.data.sources.options import Options, require_used
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
 
 _TARS = (".tar", ".tar.gz", ".tgz")
-
-
-class Options(NamedTuple):
-    """What is known about a source besides the source itself; see :class:`oodzoo.ImageDomains`."""
-
-    root: str | os.PathLike[str] | None = None
-    columns: Mapping[str, str] | None = None
-    labels: Sequence[Any] | None = None
-    domains: Sequence[Any] | None = None
-    groups: Sequence[Any] | None = None
 
 
 def open_source(source: Any, options: Options) -> Listing:
@@ -48,7 +39,7 @@ def open_source(source: Any, options: Options) -> Listing:
 
 def _open_location(location: Path | Url, options: Options) -> Listing:
     kind = _kind(location)
-    _require_used(options, str(location), _USED[kind])
+    require_used(options, str(location), _USED[kind])
     if kind == "table":
         from oodzoo.data.sources.table import list_table
 
@@ -66,12 +57,12 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
         from oodzoo.data.sources.huggingface import list_saved
 
         assert isinstance(location, Path)
-        return list_saved(location, options.columns)
+        return list_saved(location, options)
     if kind == "hub":
-        from oodzoo.data.sources.huggingface import list_named
+        from oodzoo.data.sources.hub import list_named
 
         assert isinstance(location, Url)
-        return list_named(location, options.columns)
+        return list_named(location, options)
     if isinstance(location, Url):
         from oodzoo.data.sources.remote_folder import list_remote_folder
 
@@ -83,8 +74,8 @@ _USED: dict[str, tuple[str, ...]] = {
     "table": ("root", "columns"),
     "parquet": ("columns",),
     "tar": ("columns",),
-    "saved": ("columns",),
-    "hub": ("columns",),
+    "saved": ("columns", "labels", "domains", "groups"),
+    "hub": ("columns", "labels", "domains", "groups"),
     "folder": (),
 }
 
@@ -92,7 +83,7 @@ _USED: dict[str, tuple[str, ...]] = {
 def _kind(location: Path | Url) -> str:
     """Tell what a path or URL is by its name or, for a local folder, its content."""
     name = location.name.lower()
-    if isinstance(location, Url) and str(location).startswith("hf://datasets/"):
+    if isinstance(location, Url) and _names_data_set(location):
         return "hub"
     by_name = _kind_of_file(name)
     if isinstance(location, Url):
@@ -111,6 +102,12 @@ def _kind(location: Path | Url) -> str:
             ".parquet) with the columns path or image, domain, label, or .tar files"
         )
     return by_name
+
+
+def _names_data_set(url: Url) -> bool:
+    """Whether a URL is that of a data set of the Hugging Face Hub, not of a file in one."""
+    path = str(url).partition("?")[0]
+    return path.startswith("hf://datasets/") and path.count("/") <= 4
 
 
 def _kind_of_file(name: str) -> str | None:
@@ -141,7 +138,7 @@ def _kind_of_folder(folder: Path) -> str:
 
 def _open_object(source: Any, options: Options) -> Listing:
     if isinstance(source, ImageSource):
-        _require_used(options, type(source).__name__, ())
+        require_used(options, type(source).__name__, ())
         return _list_protocol(source)
     package = type(source).__module__.partition(".")[0]
     if package in ("pandas", "polars"):
@@ -156,10 +153,14 @@ def _open_object(source: Any, options: Options) -> Listing:
         from oodzoo.data.sources.torch_dataset import list_torch_dataset
 
         return list_torch_dataset(source, options)
+    if _is_wilds(source):
+        from oodzoo.data.sources.wilds import list_wilds
+
+        return list_wilds(source, options)
     if isinstance(source, Mapping):
         from oodzoo.data.sources.by_domain import list_by_domain
 
-        return list_by_domain(source, options)
+        return list_by_domain(source, options, open_source)
     if hasattr(source, "__len__") and hasattr(source, "__getitem__"):
         from oodzoo.data.sources.arrays import list_arrays
 
@@ -176,6 +177,11 @@ def _is_torch_dataset(source: Any) -> bool:
     return torch is not None and isinstance(source, torch.Dataset)
 
 
+def _is_wilds(source: Any) -> bool:
+    needed = ("metadata_array", "metadata_fields", "y_array", "get_input")
+    return all(hasattr(source, name) for name in needed)
+
+
 def _list_protocol(source: ImageSource) -> Listing:
     """List a source that somebody else has written."""
     name = str(getattr(source, "name", type(source).__name__))
@@ -190,13 +196,3 @@ def _list_protocol(source: ImageSource) -> Listing:
             ) from error
         listing.add(sample, ObjectImage(source, i, sample.path))
     return listing
-
-
-def _require_used(options: Options, source: str, used: Sequence[str]) -> None:
-    """Reject an option that a kind of source does not use."""
-    for name, value in options._asdict().items():
-        if value is not None and name not in used:
-            raise InputError(
-                f"{name}= is not used with {source!r}; "
-                + (f"it takes {' and '.join(used)}" if used else "leave it out")
-            )

@@ -1,0 +1,112 @@
+"""Sequences of images: files, bytes, Pillow images, arrays of pixels."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from PIL import Image
+
+from oodzoo.data.files import ObjectImage, UnreadableImageError
+from oodzoo.data.listing import Listing
+from oodzoo.data.sources.items import is_item, list_items, split_items
+from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
+from oodzoo.data.sources.options import Options, require_used
+from oodzoo.data.sources.pixels import image_bytes, require_image
+from oodzoo.data.sources.rows import list_columns
+from oodzoo.errors import InputError
+from oodzoo.remote.location import parse_location
+
+
+def list_arrays(images: Any, options: Options) -> Listing:
+    """List a sequence of images, with `labels` and `domains`, or of `(image, label, domain)`.
+
+    Pixels are (height, width), (height, width, 3 or 4) or (3 or 4, height, width), of the same
+    size or of several.
+    """
+    name = type(images).__name__
+    if not len(images) or not is_item(images[0]):
+        require_used(options, name, ("root", "labels", "domains", "groups"))
+        return list_values(name, images, {}, options)
+    if isinstance(images, list | tuple):
+        return list_values(name, *split_items(images, name, options), options)
+    return list_items(images, name, options)
+
+
+def list_values(
+    name: str,
+    images: Any,
+    own: Mapping[str, Sequence[Any]],
+    options: Options,
+    paths: Sequence[str] | None = None,
+) -> Listing:
+    """List images of any kind.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the source.
+    images : sequence
+        Paths and URLs of files, or images in memory.
+    own : dict of str to sequence
+        The label, domain and group of each image, where the source has them.
+    options : Options
+    paths : sequence of str, optional
+        Unique names of images in memory; by default, numbers.
+
+    Raises
+    ------
+    InputError
+        If one of them is not an image, with its position.
+    """
+    shape = getattr(images, "shape", ())
+    if len(shape) < 2:  # not one array of pixels
+        images = list(images)
+        n_paths = sum(isinstance(image, str | os.PathLike) for image in images)
+        if 0 < n_paths == len(images):
+            roles = collect_roles(name, n_paths, options, own)
+            root = None if options.root is None else parse_location(options.root)
+            return list_columns(name, {"path": images, **roles}, root, Path.cwd())
+        if n_paths:
+            raise InputError(f"{name!r} mixes paths and images in memory; give all of one kind")
+    _require_images(images, name)
+    opener = _Images(images)
+    paths = row_names(len(images)) if paths is None else paths
+    files = [ObjectImage(opener, i, f"{name}: {path}") for i, path in enumerate(paths)]
+    return list_labelled(name, paths, files, own, options)
+
+
+def _require_images(images: Any, name: str) -> None:
+    """Reject what is not an image, or has pixels of another range."""
+    shape = tuple(getattr(images, "shape", ()))
+    if len(shape) == 3 and shape[-1] in (1, 3, 4):
+        raise InputError(
+            f"{name!r} of shape {shape} is one image, or several; give (n, height, width, 3)"
+        )
+    same = shape and str(images.dtype).endswith("uint8")  # else the range of each one matters
+    for i in range(min(len(images), 1) if same else len(images)):
+        try:
+            require_image(images[i])
+        except UnreadableImageError as error:
+            raise InputError(f"{name!r}, image {i}: {error}") from error
+
+
+class _Images:
+    """Opens images in memory."""
+
+    def __init__(self, images: Any) -> None:
+        self._images = images
+        # Pillow reads the pixels of an image when they are first used
+        self._locks = {}
+        if isinstance(images, list):
+            self._locks = {id(x): Lock() for x in images if isinstance(x, Image.Image)}
+
+    def open(self, i: int, /) -> bytes:
+        image = self._images[i]
+        if id(image) not in self._locks:
+            return image_bytes(image)
+        with self._locks[id(image)]:
+            return image_bytes(image)

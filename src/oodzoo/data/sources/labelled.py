@@ -1,0 +1,111 @@
+"""Images with their labels and domains, from a source that has them or from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oodzoo._text import count
+from oodzoo.data.files import ImageFile
+from oodzoo.data.listing import Listing, Sample
+from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.options import Options
+from oodzoo.errors import InputError
+
+
+def list_labelled(
+    name: str,
+    paths: Sequence[str],
+    files: Sequence[ImageFile],
+    own: Mapping[str, Sequence[Any]],
+    options: Options,
+) -> Listing:
+    """List images; see :func:`collect_roles`.
+
+    Parameters
+    ----------
+    name : str
+        What messages call the source.
+    paths : sequence of str
+        The path of each image, without the domain where the options name one for all images.
+    files : sequence of ImageFile
+        Where the bytes of each image are.
+    own : dict of str to sequence
+        The label, domain and group of each image, where the source has them.
+    options : Options
+    """
+    if not files:
+        raise InputError(f"{name!r} has no images")
+    roles = collect_roles(name, len(files), options, own)
+    labels = as_names(roles["label"], "label", name)
+    domains = as_names(roles["domain"], "domain", name)
+    groups = as_groups(roles.get("group", [None] * len(files)), name)
+    start = f"{options.domains}/" if isinstance(options.domains, str) else ""
+    listing = Listing(name)
+    paths = [start + path for path in paths]
+    listing.samples = list(map(Sample, paths, domains, labels, groups))
+    listing.files = list(files)
+    return listing
+
+
+def collect_roles(
+    name: str, n: int, options: Options, own: Mapping[str, Sequence[Any]]
+) -> dict[str, Sequence[Any]]:
+    """Return the label, domain and, where there is one, group of each of n images.
+
+    What the options give comes before what the source has.
+
+    Raises
+    ------
+    InputError
+        If there are no labels or domains, or not as many as images.
+    """
+    found: dict[str, Sequence[Any]] = {}
+    for role in ("label", "domain", "group"):
+        given = options.given(role)
+        if given is not None:
+            found[role] = _one_each(given, n, role, name)
+        elif role in own:
+            found[role] = own[role]
+        elif role != "group":
+            other = ", or a dict of data sets by domain" if role == "domain" else ""
+            raise InputError(f"{name!r} has no {role}s; give {role}s=, one for each image{other}")
+    return found
+
+
+def row_names(n: int) -> list[str]:
+    """Return the paths of images without file names: numbers that are sorted as text.
+
+    Examples
+    --------
+    >>> row_names(2)
+    ['000000', '000001']
+    """
+    width = max(6, len(str(n - 1)))
+    return [f"{row:0{width}d}" for row in range(n)]
+
+
+def as_list(values: Any) -> list[Any]:
+    """Convert a sequence, or an array of NumPy, PyTorch or pandas, to a list of Python objects."""
+    to_list = getattr(values, "tolist", None)
+    found = list(values) if to_list is None else to_list()
+    if not isinstance(found, list):
+        raise TypeError(f"{type(values).__name__} is not a sequence")
+    return found
+
+
+def _one_each(given: Any, n: int, role: str, name: str) -> list[Any]:
+    if isinstance(given, str):
+        return [given] * n
+    try:
+        values = as_list(given)
+    except TypeError as error:
+        raise InputError(
+            f"{role}s= must be a sequence, one for each image; got {type(given).__name__}"
+        ) from error
+    if len(values) != n:
+        raise InputError(
+            f"{role}s= has {count(len(values), 'value')}, but {name!r} has {count(n, 'image')}; "
+            "give one for each image"
+        )
+    return values

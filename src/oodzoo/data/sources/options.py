@@ -1,0 +1,40 @@
+"""What is known about a source besides the source itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from oodzoo.errors import InputError
+
+
+class Options(NamedTuple):
+    """What is known about a source besides the source itself; see :class:`oodzoo.ImageDomains`.
+
+    A single string for `labels`, `domains` or `groups` is that of all samples.
+    """
+
+    root: str | os.PathLike[str] | None = None
+    columns: Mapping[str, str] | None = None
+    labels: Sequence[Any] | str | None = None
+    domains: Sequence[Any] | str | None = None
+    groups: Sequence[Any] | str | None = None
+
+    def given(self, role: str) -> Sequence[Any] | str | None:
+        """Return `labels` for the role label, and so on."""
+        return {"label": self.labels, "domain": self.domains, "group": self.groups}[role]
+
+    def missing(self, roles: Sequence[str]) -> tuple[str, ...]:
+        """Return those of the roles label, domain and group that are not given here."""
+        return tuple(role for role in roles if self.given(role) is None)
+
+
+def require_used(options: Options, source: str, used: Sequence[str]) -> None:
+    """Reject an option that a kind of source does not use."""
+    for name, value in options._asdict().items():
+        if value is not None and name not in used:
+            raise InputError(
+                f"{name}= is not used with {source!r}; "
+                + (f"it takes {' and '.join(used)}" if used else "leave it out")
+            )

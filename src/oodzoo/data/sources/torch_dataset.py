@@ -1,0 +1,175 @@
+"""Data sets of PyTorch: folders of classes as torchvision lists them, or any of map style."""
+
+from __future__ import annotations
+
+import os
+import sys
+from bisect import bisect_right
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oodzoo.data.files import ImageFile, LocalFile
+from oodzoo.data.listing import SUFFIXES, Listing
+from oodzoo.data.sources.items import name_classes, read_items
+from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
+from oodzoo.data.sources.options import Options, require_used
+from oodzoo.errors import InputError
+
+
+def list_torch_dataset(dataset: Any, options: Options) -> Listing:
+    """List a data set of PyTorch.
+
+    - torchvision's `ImageFolder` and others with `samples` or `imgs` of `(path, class)`, and
+      `Subset` and `ConcatDataset` of them: the files are read as they are; transforms of images
+      are ignored.
+    - Any other data set of map style: see :func:`oodzoo.data.sources.items.read_items`.
+    - DomainBed's, with a data set for each environment: the domains are the folders of these, or
+      else the names of the environments.
+
+    Raises
+    ------
+    InputError
+        If it cannot be indexed, or has no labels or domains.
+    """
+    name = type(dataset).__name__
+    require_used(options, name, ("columns", "labels", "domains", "groups"))
+    parts = _parts_by_environment(dataset, name, options)
+    if parts is None:
+        parts = _parts(dataset, range(_length(dataset, name)), options)
+    root = _common_root(parts)
+    if root is None:
+        paths = row_names(len(parts))
+    else:
+        paths = [Path(os.path.relpath(str(part.path), root)).as_posix() for part in parts]
+    columns = {role: [getattr(part, role) for part in parts] for role in _ROLES}
+    own = {role: values for role, values in columns.items() if set(values) != {None}}
+    listing = list_labelled(name, paths, [part.file for part in parts], own, options)
+    listing.root = root if options.domains is None else None
+    return listing
+
+
+_ROLES = ("label", "domain", "group")
+
+
+class _Part(NamedTuple):
+    """One sample; `path` and `root` are those of a file."""
+
+    file: ImageFile
+    label: Any = None
+    domain: Any = None
+    group: Any = None
+    path: Path | None = None
+    root: Path | None = None
+
+
+def _parts(dataset: Any, positions: Sequence[int], options: Options) -> list[_Part]:
+    """Return the samples at some positions of a data set."""
+    torch = sys.modules["torch.utils.data"]
+    if _is_plain(dataset, torch.Subset):
+        inner = as_list(dataset.indices)
+        return _parts(dataset.dataset, [inner[i] for i in positions], options)
+    if _is_plain(dataset, torch.ConcatDataset):
+        return _concatenated_parts(dataset, positions, options)
+    found = _folder_parts(dataset)
+    if found is not None:
+        return [found[i] for i in positions]
+    files, own = read_items(dataset, type(dataset).__name__, options, positions)
+    return [_Part(file, **{role: own[role][row] for role in own}) for row, file in enumerate(files)]
+
+
+def _is_plain(dataset: Any, kind: Any) -> bool:
+    """Whether a data set is of a kind, and not of a subclass that gives other samples."""
+    return isinstance(dataset, kind) and type(dataset).__getitem__ is kind.__getitem__
+
+
+def _concatenated_parts(dataset: Any, positions: Sequence[int], options: Options) -> list[_Part]:
+    ends = dataset.cumulative_sizes
+    rows_of: dict[int, list[tuple[int, int]]] = {}
+    for row, position in enumerate(positions):
+        which = bisect_right(ends, position)
+        start = ends[which - 1] if which else 0
+        rows_of.setdefault(which, []).append((row, position - start))
+    found: dict[int, _Part] = {}
+    for which, rows in rows_of.items():
+        parts = _parts(dataset.datasets[which], [inner for _, inner in rows], options)
+        found.update(zip((row for row, _ in rows), parts, strict=True))
+    return [found[row] for row in range(len(positions))]
+
+
+def _folder_parts(dataset: Any) -> list[_Part] | None:
+    """Return the samples of a data set that lists image files; None if it does not."""
+    samples = getattr(dataset, "samples", getattr(dataset, "imgs", None))
+    if not isinstance(samples, list | tuple) or not all(map(_is_file_with_class, samples)):
+        return None
+    labels = [label for _, label in samples]
+    transform = getattr(dataset, "target_transform", None)
+    if transform is None:
+        labels = name_classes(labels, getattr(dataset, "classes", None))
+    else:
+        labels = [transform(label) for label in labels]
+    folder = getattr(dataset, "root", None)
+    paths = [Path(os.path.abspath(path)) for path, _ in samples]  # noqa: PTH100 - keeps links
+    return [
+        _Part(
+            LocalFile(str(path)),
+            label,
+            path=path,
+            root=path.parent if folder is None else Path(os.path.abspath(folder)),  # noqa: PTH100
+        )
+        for path, label in zip(paths, labels, strict=True)
+    ]
+
+
+def _is_file_with_class(sample: Any) -> bool:
+    return (
+        isinstance(sample, tuple | list)
+        and len(sample) == 2
+        and isinstance(sample[0], str | os.PathLike)
+        and Path(sample[0]).suffix.lower() in SUFFIXES
+    )
+
+
+def _parts_by_environment(dataset: Any, name: str, options: Options) -> list[_Part] | None:
+    """Return the samples of a data set of DomainBed; None if it is not one."""
+    environments = getattr(dataset, "datasets", None)
+    names = getattr(dataset, "ENVIRONMENTS", None)
+    if not isinstance(environments, list | tuple) or not isinstance(names, list | tuple):
+        return None
+    folders = [Path(getattr(part, "root", "")).name for part in environments]
+    domains = folders if len({*folders} - {""}) == len(folders) else list(map(str, names))
+    if len(set(domains)) != len(environments):
+        raise InputError(
+            f"{name!r} has {len(environments)} environments, but ENVIRONMENTS names "
+            f"{len(set(domains))}: {', '.join(map(repr, domains))}"
+        )
+    return [
+        part._replace(domain=domain)
+        for domain, environment in zip(domains, environments, strict=True)
+        for part in _parts(
+            environment, range(_length(environment, name)), options._replace(domains=domain)
+        )
+    ]
+
+
+def _length(dataset: Any, name: str) -> int:
+    if isinstance(dataset, sys.modules["torch.utils.data"].IterableDataset):
+        raise InputError(
+            f"{name!r} is an iterable data set, which cannot be read at a position; give one with "
+            "__len__ and __getitem__, or the files that it reads"
+        )
+    try:
+        return len(dataset)
+    except TypeError as error:
+        raise InputError(f"{name!r} has no length; give it __len__") from error
+
+
+def _common_root(parts: Sequence[_Part]) -> Path | None:
+    """Return the folder that the roots of all files are in; None unless all are files."""
+    roots = {part.root for part in parts}
+    if not roots or None in roots:
+        return None
+    try:
+        return Path(os.path.commonpath([str(root) for root in roots]))
+    except ValueError:  # on several drives
+        return None
