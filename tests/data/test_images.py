@@ -205,6 +205,21 @@ def test_recorded_orientation_is_applied(kind: str, mode: str) -> None:
     assert nearly(pixel(upright, 8, 29), BLACK)
 
 
+@pytest.mark.parametrize("mode", ["RGB", "P"])
+def test_a_decoded_image_is_not_turned_again(mode: str) -> None:
+    """Also with a colour that is transparent: it is white."""
+    exif = Image.Exif()
+    exif[0x112] = 6
+    image = Image.new("RGB", (32, 16), BLACK)
+    image.paste((9, 99, 199), (0, 0, 16, 16))
+    options = {"transparency": 0} if mode == "P" else {}
+    upright = decode(encoded(image.convert(mode), "PNG", exif=exif, **options))
+    assert upright.size == as_rgb(upright).size == (16, 32)
+    assert as_rgb(upright).tobytes() == upright.tobytes()
+    white = (np.asarray(upright) == 255).all(axis=2)
+    assert white.any() == (mode == "P")
+
+
 @pytest.mark.parametrize(
     ("orientation", "corner"),
     [*enumerate([(0, 0), (1, 0), (1, 1), (0, 1), (0, 0), (1, 0), (1, 1), (0, 1)], start=1)],

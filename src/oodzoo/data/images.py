@@ -160,7 +160,12 @@ def _upright(image: Image.Image) -> Image.Image:
     except Exception:  # damaged metadata do not affect the pixels
         return image
     method = _UPRIGHT.get(orientation)
-    return image if method is None else image.transpose(method)
+    if method is None:
+        return image
+    turned = image.transpose(method)
+    # Without the orientation: the image may be given to us again.
+    turned.info = {k: v for k, v in image.info.items() if k == "transparency"}
+    return turned
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
