@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -83,8 +84,12 @@ def find_columns(
     return found
 
 
-def as_names(values: Sequence[Any], role: str, source: str) -> list[str]:
+def as_names(
+    values: Iterable[Any], role: str, source: str, rows: Iterable[int] | None = None
+) -> list[str]:
     """Convert labels or domains to text; all must be strings, or all integers or booleans.
+
+    `rows` has the row of each value for messages; by default they are numbered from 0.
 
     Raises
     ------
@@ -93,7 +98,7 @@ def as_names(values: Sequence[Any], role: str, source: str) -> list[str]:
     """
     names: list[str] = []
     kinds: dict[str, tuple[int, Any]] = {}
-    for row, value in enumerate(values):
+    for row, value in zip(count() if rows is None else rows, values, strict=False):
         kind, name = _kind_and_name(value)
         if kind is None or not name.strip():
             what = f"is {value!r}" if kind is None and not _is_missing(value) else "is missing"
@@ -114,7 +119,7 @@ def as_names(values: Sequence[Any], role: str, source: str) -> list[str]:
 def as_groups(values: Sequence[Any], source: str) -> list[str | None]:
     """Convert groups to text; missing ones are None."""
     known = [row for row, value in enumerate(values) if not _is_missing(value)]
-    names = as_names([values[row] for row in known], "group", source)
+    names = as_names([values[row] for row in known], "group", source, known)
     groups: list[str | None] = [None] * len(values)
     for row, name in zip(known, names, strict=True):
         groups[row] = name

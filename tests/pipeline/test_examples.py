@@ -1,0 +1,66 @@
+"""Example images of a run: one of each class in turn, and where they are."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.fixtures import draw_digits
+
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
+from oodzoo.data.listing import Sample
+from oodzoo.pipeline.examples import EXAMPLES, choose_examples, example_files, stored_file
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> ImageDomains:
+    return ImageDomains(draw_digits(tmp_path_factory.mktemp("digits"), 5))
+
+
+class Large:
+    """Images of 300 x 200 pixels, and one that is none."""
+
+    samples = tuple(Sample(str(n), f"d{n % 2}", f"c{n // 2 % 2}") for n in range(5))
+
+    def open(self, i: int) -> bytes:
+        if i == 4:
+            return b"no image"
+        content = io.BytesIO()
+        Image.fromarray(np.full((200, 300, 3), 40 * i, np.uint8)).save(content, "PPM")
+        return content.getvalue()
+
+
+def test_one_of_each_class_in_turn(digits: ImageDomains) -> None:
+    for domain, examples in choose_examples(digits).items():
+        assert len(examples) == EXAMPLES
+        assert [example.label for example in examples[:6]] == [*digits.classes, *digits.classes]
+        assert {example.path.split("/")[0] for example in examples} == {domain}
+
+
+def test_the_files_of_a_folder_are_named(digits: ImageDomains, tmp_path: Path) -> None:
+    examples = choose_examples(digits)
+    files = example_files(digits, examples)
+    assert set(files) == {example.path for some in examples.values() for example in some}
+    for path, file in files.items():
+        assert isinstance(file, LocalFile)
+        assert Path(file.path).is_absolute()
+        assert file.path.endswith(path)
+
+
+def test_images_in_memory_are_embedded_as_small_copies() -> None:
+    data = ImageDomains(Large())
+    files = example_files(data, choose_examples(data))
+    assert sorted(files) == ["0", "1", "2", "3"]  # not the one that cannot be decoded
+    for name, file in files.items():
+        assert isinstance(file, EmbeddedFile)
+        with Image.open(io.BytesIO(read_bytes(file))) as image:
+            assert image.size == (144, 96)
+            assert image.getpixel((5, 5)) == (40 * int(name),) * 3
+
+
+def test_an_unreadable_image_in_memory_is_left_out() -> None:
+    assert stored_file(ObjectImage(Large(), 4, "4")) is None
