@@ -47,6 +47,20 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def file_size(n_bytes: int) -> str:
+    """A number of bytes in the unit that suits it.
+
+    Examples
+    --------
+    >>> file_size(512), file_size(19_240_000)
+    ('512 B', '19.2 MB')
+    """
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:,.1f} {unit}"
+    return f"{n_bytes} B"
+
+
 def one_line(error: BaseException, limit: int = 200) -> str:
     """Format an error as one line of limited length: its message, or its class if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__

@@ -23,7 +23,20 @@ def test_table_of_counts(run: Run, photos: Path, write_image: WriteImage) -> Non
     for row in (["class", "day", "night"], ["cat", "3", "2"], ["dog", "2", "2"], ["all", "5", "4"]):
         assert row in cells
     assert "9 images, 2 domains, 2 classes" in outcome.out
+    assert "No problems found." in outcome.out
     assert "warning" not in outcome.err
+
+
+def test_table_of_domains(run: Run, photos: Path, write_image: WriteImage) -> None:
+    write_image(photos / "day/cat/3.png")
+    n_bytes = [sum(f.stat().st_size for f in (photos / d).rglob("*.png")) for d in ("day", "night")]
+    (head, _, *rows), _ = (part.splitlines() for part in run("data", photos).out.split("\n\n"))
+    assert head.split() == ["domain", "images", "classes", "per", "class", "shift", "size", "bytes"]
+    assert [row.split() for row in rows] == [
+        ["day", "5", "2/2", "2–3", "10", "%", "4×4", str(n_bytes[0]), "B"],
+        ["night", "4", "2/2", "2", "10", "%", "4×4", str(n_bytes[1]), "B"],
+        ["all", "9", "2/2", "4–5", "4×4", str(sum(n_bytes)), "B"],
+    ]
 
 
 def test_json_document(run: Run, photos: Path) -> None:
@@ -66,7 +79,7 @@ def test_every_oddity_is_a_warning_and_named(
     ]
     for outcome in (plain, machine):
         lines = [line for line in outcome.err.splitlines() if line.startswith("warning: ")]
-        assert [f"warning: {w['message']}" for w in warnings] == lines
+        assert [f"warning: {w['message']}; {w['advice']}" for w in warnings] == lines
         assert outcome.code == 0
     (leak,) = [w for w in warnings if w["kind"] == "leak"]
     assert leak["message"].startswith("leak between domains")
@@ -94,7 +107,7 @@ def test_image_bomb_is_one_warning(run: Run, photos: Path, side: int) -> None:
     outcome = run("data", photos)
     assert outcome.code == 0
     (line,) = outcome.err.splitlines()
-    assert line.startswith("warning: 'day/cat/bomb.png': more than")
+    assert line.startswith("warning: 1 image cannot be read: 'day/cat/bomb.png': more than")
 
 
 def test_names_are_shown_as_they_are(run: Run, photos: Path, write_image: WriteImage) -> None:
@@ -143,9 +156,9 @@ def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> Non
     [
         ("path;domain;label\na;b;c\n", "by commas"),
         ("path,domain\na,b\n", "has no column 'label'"),
-        ("path,domain,label\n", "no rows below"),
+        ("path,domain,label\n", "has no rows"),
         ("path,domain,label\n,day,cat\n", "line 2: no path in ',day,cat'"),
-        ("path,domain,label\n../x.png,day,cat\n", "'../x.png' is outside"),
+        ("path,domain,label\n../x.png,day,cat\n", ": '../x.png'"),
         ("path,domain,label\nx.png,day,cat\n", ": 'x.png'"),
         ('path,domain,label\n"x\ny.png",day,cat\n', r": 'x\ny.png'"),
         (b"path,domain,label\n\xff,day,cat\n", "not UTF-8"),
@@ -174,3 +187,37 @@ def test_many_domains_keep_their_counts(run: Run, photos: Path, write_image: Wri
         write_image(photos / domain / "cat/1.png")
     outcome = run("data", photos, "--quick")
     assert all(domain in outcome.out for domain in domains)
+
+
+@pytest.fixture
+def many_classes(photos: Path, write_image: WriteImage) -> Path:
+    for n in range(28):
+        write_image(photos / "day" / f"class_{n:02d}/1.png")
+    write_image(photos / "day/class_27/2.png")
+    return photos
+
+
+def test_counts_of_many_classes_are_abbreviated(run: Run, many_classes: Path) -> None:
+    outcome = run("data", many_classes, "--quick")
+    cells = [line.split() for line in outcome.out.splitlines()]
+    assert ["cat", "2", "2"] in cells  # the largest
+    assert ["class_27", "2", "0"] in cells
+    assert ["class_26", "1", "0"] in cells  # the last of the smallest
+    assert ["…", "10", "more", "…", "…"] in cells
+    assert ["all", "33", "4"] in cells
+    assert "oodzoo data --counts shows the images of all 30 classes." in outcome.out
+    assert outcome.out.count("class_") == 18
+    full = run("data", many_classes, "--quick", "--counts").out
+    assert full.count("class_") == 28
+    assert "--counts" not in full
+
+
+def test_table_of_counts_that_is_too_wide_is_left_out(
+    run: Run, many_classes: Path, write_image: WriteImage
+) -> None:
+    for n in range(13):
+        write_image(many_classes / f"camera_{n:02d}/cat/1.png")
+    outcome = run("data", many_classes, "--quick")
+    assert "class_" not in outcome.out
+    assert "oodzoo data --counts shows" in outcome.out
+    assert "class_27" in run("data", many_classes, "--quick", "--counts").out

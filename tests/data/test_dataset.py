@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from oodzoo import ImageDomains, InputError
-from oodzoo.data.dataset import identical_images
 from oodzoo.data.listing import Issue
 from oodzoo.data.unlabelled import UnlabelledImages
 
@@ -140,7 +139,8 @@ def test_check_names_all_problems_but_unreadable_only_files(photos: Path) -> Non
     for name in ("dangling.png", "text.jpg"):
         damage(photos / "day/cat" / name)
     data = ImageDomains(photos)
-    assert len(messages(data.check(), "unreadable")) == 2
+    (issue,) = data.check()
+    assert issue.paths == ("day/cat/dangling.png", "day/cat/text.jpg")
     assert data.unreadable == {"day/cat/dangling.png": "No such file or directory"}
 
 
@@ -315,10 +315,14 @@ def test_each_unreadable_image_is_named_with_its_reason(photos: Path) -> None:
     for name in bad:
         damage(photos / "day/cat" / name)
     data = ImageDomains(photos)
-    unreadable = [issue for issue in data.check() if issue.kind == "unreadable"]
-    assert sorted(o.paths[0] for o in unreadable) == sorted(f"day/cat/{name}" for name in bad)
-    assert all(o.message.startswith(repr(o.paths[0]) + ": ") for o in unreadable)
-    assert all("\n" not in o.message for o in unreadable)
+    summary = data.summary()
+    (issue,) = summary.issues
+    assert (issue.kind, sorted(issue.paths)) == ("unreadable", sorted(f"day/cat/{n}" for n in bad))
+    assert issue.message.startswith("7 images cannot be read: 'day/cat/")
+    assert "\n" not in str(issue)
+    assert summary.unreadable is not None
+    assert tuple(summary.unreadable) == issue.paths
+    assert summary.unreadable["day/cat/empty.jpg"] == "the file is empty (0 bytes)"
 
 
 def test_quick_check_opens_no_image(photos: Path) -> None:
@@ -332,12 +336,13 @@ def test_identical_images_in_two_domains_are_a_leak(photos: Path) -> None:
     (leak,) = ImageDomains(photos).check()
     assert leak.kind == "leak"
     assert leak.paths == ("day/cat/1.png", "night/cat/copy.png")
-    assert leak.message.startswith("leak between domains: 2 images (")
+    assert leak.message.startswith("leak between domains: 2 images are identical to images of")
 
 
 def test_domain_linked_to_another_is_a_leak(photos: Path) -> None:
     (photos / "dusk").symlink_to("day")
-    assert len(messages(ImageDomains(photos).check(), "leak")) == 4
+    (leak,) = [issue for issue in ImageDomains(photos).check() if issue.kind == "leak"]
+    assert len(leak.paths) == 8
 
 
 def test_identical_images_with_two_labels(photos: Path) -> None:
@@ -346,19 +351,15 @@ def test_identical_images_with_two_labels(photos: Path) -> None:
     assert (issue.kind, issue.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
 
 
-def test_copies_within_a_class_and_empty_files_are_no_leak(photos: Path) -> None:
+def test_copies_within_a_class_and_unreadable_files_are_no_leak(photos: Path) -> None:
     shutil.copy(photos / "day/cat/1.png", photos / "day/cat/copy.png")
     for domain in ("day", "night"):
         (photos / domain / "cat/empty.png").touch()
-    assert {issue.kind for issue in ImageDomains(photos).check()} == {"unreadable"}
-
-
-def test_identical_images_of_any_samples_and_digests(photos: Path) -> None:
-    samples = ImageDomains(photos).samples
-    digests = ["a", "b", "a", None, "b", None, "c", "d"]
-    first, second = identical_images(samples, digests)
-    assert (first.kind, first.paths) == ("two labels", ("day/cat/1.png", "day/dog/1.png"))
-    assert (second.kind, second.paths) == ("leak", ("day/cat/2.png", "night/cat/1.png"))
+        (photos / domain / "cat/text.png").write_text("this is no picture")
+    data = ImageDomains(photos)
+    unreadable, copies = data.check()
+    assert (unreadable.kind, len(unreadable.paths)) == ("unreadable", 4)
+    assert (copies.kind, copies.paths) == ("copies", ("day/cat/1.png", "day/cat/copy.png"))
 
 
 def test_labelled_images_in_an_unlabelled_domain_are_a_leak(
@@ -430,12 +431,36 @@ def test_another_seed_is_another_sample(photos: Path) -> None:
     assert len(set(samples)) > 1
 
 
+# --- summary ----------------------------------------------------------------------------------
+
+
+def test_summary_keeps_the_digests_that_it_has_read(photos: Path) -> None:
+    data, again = ImageDomains(photos), ImageDomains(photos)
+    data.summary()
+    shutil.rmtree(photos)
+    assert None not in data.digests
+    assert again.digests == (None,) * 8
+
+
+def test_quick_summary_opens_no_image(photos: Path) -> None:
+    data = ImageDomains(photos)
+    before = data.summary(quick=True)
+    shutil.rmtree(photos)
+    assert data.summary(quick=True) == before
+    assert (before.unreadable, before.total.n_bytes, before.total.images) == (None, None, 8)
+
+
+def test_summary_of_a_sample(photos: Path) -> None:
+    sample = ImageDomains(photos).sample(6)
+    assert sample.summary().total.images == 6
+
+
 # --- bad input --------------------------------------------------------------------------------
 
 
-def refusal(source: Path, **options: Path) -> str:
+def refusal(source: Path, root: Path | None = None) -> str:
     with pytest.raises(InputError) as caught:
-        ImageDomains(source, **options)
+        ImageDomains(source, root=root)
     message = str(caught.value)
     assert "\n" not in message
     return message
@@ -498,7 +523,8 @@ def test_folder_without_permission(photos: Path, mode: int) -> None:
 def test_image_without_permission_is_named(photos: Path) -> None:
     (photos / "day/cat/1.png").chmod(0)
     (issue,) = ImageDomains(photos).check()
-    assert issue == Issue("unreadable", "'day/cat/1.png': Permission denied", ("day/cat/1.png",))
+    assert issue.paths == ("day/cat/1.png",)
+    assert issue.message == "1 image cannot be read: 'day/cat/1.png': Permission denied"
 
 
 # --- a real one -------------------------------------------------------------------------------

@@ -2,37 +2,55 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, file_size
 from oodzoo.cli.app import command
-from oodzoo.cli.options import DataArgument, RootOption
+from oodzoo.cli.options import ColumnsOption, DataArgument, RootOption, open_data
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.summary import Summary
+
+_MOST_ROWS = 20
+_MOST_COLUMNS = 12
 
 
-def show_counts(terminal: Terminal, dataset: ImageDomains) -> None:
-    """Show the number of images by class and domain."""
+def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False) -> None:
+    """Show the number of images by class and domain; not all of many, unless `full`."""
     counts = dataset.counts()
     if len(dataset.domains) <= len(dataset.classes):  # columns for whichever is fewer
-        columns = ["class", *dataset.domains]
-        rows: list[list[Any]] = [
-            [label, *(counts[d][label] for d in dataset.domains)] for label in dataset.classes
-        ]
+        noun, plural, columns = "class", "classes", dataset.domains
+        rows = {label: [counts[d][label] for d in columns] for label in dataset.classes}
     else:
-        columns = ["domain", *dataset.classes]
-        rows = [[d, *(counts[d][label] for label in dataset.classes)] for d in dataset.domains]
-    sums = [sum(column) for column in list(zip(*rows, strict=True))[1:]]
-    terminal.table(columns, [*rows, ["all", *sums]])
+        noun, plural, columns = "domain", "domains", dataset.classes
+        rows = {d: [counts[d][label] for label in columns] for d in dataset.domains}
+    sums = [sum(column) for column in zip(*rows.values(), strict=True)]
+    abbreviated = not full and len(rows) > _MOST_ROWS
+    if full or len(columns) <= _MOST_COLUMNS:
+        all_rows = [[name, *row] for name, row in rows.items()]
+        table = _largest_and_smallest(rows) if abbreviated else all_rows
+        terminal.table([noun, *columns], [*table, ["all", *sums]])
     terminal.line(
         f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, "
         f"{count(len(dataset.classes), 'class', 'classes')}"
     )
+    if abbreviated or (not full and len(columns) > _MOST_COLUMNS):
+        terminal.line(f"oodzoo data --counts shows the images of all {len(rows):,} {plural}.")
+
+
+def _largest_and_smallest(rows: Mapping[str, list[int]]) -> list[list[object]]:
+    names = sorted(rows, key=lambda name: -sum(rows[name]))
+    half = _MOST_ROWS // 2
+    largest, smallest = (
+        [[name, *rows[name]] for name in part] for part in (names[:half], names[-half:])
+    )
+    n_columns = len(rows[names[0]])
+    return [*largest, [f"… {len(rows) - 2 * half:,} more", *["…"] * n_columns], *smallest]
 
 
 @command("data", example="oodzoo data photos/")
@@ -40,30 +58,33 @@ def data(
     terminal: Terminal,
     source: DataArgument,
     root: RootOption = None,
+    columns: ColumnsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only count; do not open the images.")
     ] = False,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Show the images of all classes, however many.")
+    ] = False,
 ) -> None:
     """Count the images of each domain and class, and report problems."""
-    from oodzoo.data.dataset import ImageDomains
+    dataset = open_data(source, root, columns)
+    summary = _summary(terminal, dataset, quick)
+    terminal.table(*summary.table())
+    terminal.line("")
+    show_counts(terminal, dataset, full=counts)
+    for issue in summary.issues:
+        terminal.warn(str(issue))
+    if not summary.issues and not quick:
+        terminal.line("No problems found.")
+    terminal.document({**summary.to_dict(), "fingerprint": None if quick else dataset.fingerprint})
 
-    dataset = ImageDomains(source, root=root)
+
+def _summary(terminal: Terminal, dataset: ImageDomains, quick: bool) -> Summary:
     if quick:
-        issues = dataset.quick_check()
-    else:
-        with terminal.progress("Reading images") as progress:
-            issues = dataset.check(progress)
-    show_counts(terminal, dataset)
-    for issue in issues:
-        terminal.warn(issue.message)
-    terminal.document(
-        {
-            "images": len(dataset),
-            "domains": list(dataset.domains),
-            "classes": list(dataset.classes),
-            "counts": dataset.counts(),
-            "groups": len({s.group for s in dataset} - {None}),
-            "fingerprint": None if quick else dataset.fingerprint,
-            "warnings": msgspec.to_builtins(issues),
-        }
-    )
+        return dataset.summary(quick=True)
+    if remote := {file.remote for file in dataset.files if file.remote is not None}:
+        sizes = [file.size for file in remote if file.size is not None]
+        total = f" ({file_size(sum(sizes))})" if len(sizes) == len(remote) else ""
+        terminal.say(f"Reading {count(len(dataset), 'image')}{total} from {dataset.name!r}")
+    with terminal.progress("Reading images") as progress:
+        return dataset.summary(progress)

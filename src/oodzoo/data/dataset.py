@@ -11,11 +11,15 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from oodzoo._text import count
-from oodzoo.data.contents import ImageFiles, hashes, inspect
+from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile, read_bytes
+from oodzoo.data.inspection import inspect_images
+from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sampling import stratified_sample
-from oodzoo.data.sources.choice import Options, open_source
+from oodzoo.data.sources.choice import open_source
+from oodzoo.data.sources.options import Options
+from oodzoo.data.summary import Summary, summarise
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
@@ -141,32 +145,44 @@ class ImageDomains(ImageFiles):
             total.update(json.dumps([*sample, digest], ensure_ascii=True).encode() + b"\n")
         return total.hexdigest()
 
+    def summary(self, progress: Progress | None = None, *, quick: bool = False) -> Summary:
+        """Summarise each domain: classes, sizes, unreadable and identical images, and problems.
+
+        Every image is read and decoded, unless `quick`.
+
+        Examples
+        --------
+        >>> import tempfile, oodzoo, oodzoo.demo
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     data = oodzoo.ImageDomains(oodzoo.demo.write_digits(folder))
+        >>> print(data.summary(quick=True))
+        domain   images  classes  per class  shift
+        chalk       299    10/10      29–31    1 %
+        collage     299    10/10      29–31    1 %
+        marker      300    10/10      29–31    1 %
+        paper       299    10/10      29–31    1 %
+        pencil      300    10/10      29–31    1 %
+        tilted      300    10/10      29–31    1 %
+        all       1,797    10/10    174–183
+        """
+        inspection = None
+        if not quick:
+            inspection = inspect_images(self.files, progress)
+            self._forget_hashes()
+            self._hashes = inspection.hashes([s.path for s in self.samples])
+        return summarise(self.samples, self.files, self.counts(), inspection, self._listing_issues)
+
     def check(self, progress: Progress | None = None) -> list[Issue]:
-        """Decode every image and list the problems of the data set.
+        """Decode every image and list the problems of the data set, an issue for each kind.
 
         Among them are unreadable images, and identical images in several domains, which make
         leave-one-domain-out accuracies too optimistic.
         """
-        contents = inspect(self._files(), decode=True, progress=progress)
-        self._forget_hashes()
-        self._hashes = hashes(contents)
-        return [
-            *self.quick_check(),
-            *(
-                Issue("unreadable", f"{path!r}: {content.problem}", (path,))
-                for path, content in contents.items()
-                if content.problem is not None
-            ),
-            *identical_images(self.samples, self.digests),
-        ]
+        return list(self.summary(progress).issues)
 
     def quick_check(self) -> list[Issue]:
         """List the problems that show without opening an image."""
-        return [
-            *self._listing_issues,
-            *_missing_classes(self.counts()),
-            *_shared_groups(self.samples),
-        ]
+        return list(self.summary(quick=True).issues)
 
     def leaks(self, unlabelled: Sequence[UnlabelledImages] = ()) -> list[Issue]:
         """List identical images and groups that occur in several domains.
@@ -175,9 +191,9 @@ class ImageDomains(ImageFiles):
         such domain; the paths of the issue are relative to `root`.
         """
         found = [
-            *_shared_groups(self.samples),
-            *identical_images(self.samples, self.digests),
-            *_also_unlabelled(self.samples, self.digests, unlabelled),
+            *shared_groups(self.samples),
+            *identical_images(self.samples, find_identical(self.digests)),
+            *also_unlabelled(self.samples, self.digests, unlabelled),
         ]
         return [issue for issue in found if issue.kind == "leak"]
 
@@ -222,83 +238,3 @@ def _require_two(source: str, domains: Sequence[str], classes: Sequence[str]) ->
                 f"{source!r} has one {what}, {names[0]!r}; at least two are needed"
                 + (": expected root/domain/class/image" if what == "domain" else "")
             )
-
-
-def _missing_classes(counts: dict[str, dict[str, int]]) -> Iterator[Issue]:
-    for domain, row in counts.items():
-        present = [label for label, n in row.items() if n]
-        absent = [label for label, n in row.items() if not n]
-        if len(present) == 1:
-            yield Issue(
-                "one class", f"domain {domain!r} has images of one class only, {present[0]!r}"
-            )
-        elif absent:
-            yield Issue(
-                "missing class", f"domain {domain!r} has no images of {_names(absent, 'class')}"
-            )
-
-
-def _shared_groups(samples: Sequence[Sample]) -> Iterator[Issue]:
-    domains_of: dict[str, set[str]] = {}
-    for sample in samples:
-        if sample.group is not None:
-            domains_of.setdefault(sample.group, set()).add(sample.domain)
-    shared = sorted(group for group, domains in domains_of.items() if len(domains) > 1)
-    if shared:
-        yield Issue(
-            "leak",
-            f"leak between domains: {_names(shared, 'group')} in several domains; {_OPTIMISTIC} "
-            "(if these are different groups of the same name, rename them)",
-        )
-
-
-def identical_images(samples: Sequence[Sample], digests: Sequence[str | None]) -> Iterator[Issue]:
-    """Yield byte-identical images in several domains (leaks), or with several labels."""
-    copies: dict[str, list[Sample]] = {}
-    for sample, digest in zip(samples, digests, strict=True):
-        if digest is not None and digest != _EMPTY:
-            copies.setdefault(digest, []).append(sample)
-    for same in copies.values():
-        paths = tuple(s.path for s in same)
-        if len({s.domain for s in same}) > 1:
-            yield Issue(
-                "leak",
-                f"leak between domains: {_names(paths, 'image')} are identical; {_OPTIMISTIC}",
-                paths,
-            )
-        elif len({s.label for s in same}) > 1:
-            yield Issue(
-                "two labels",
-                f"{_names(paths, 'image')} are identical but labelled differently",
-                paths,
-            )
-
-
-def _also_unlabelled(
-    samples: Sequence[Sample],
-    digests: Sequence[str | None],
-    unlabelled: Sequence[UnlabelledImages],
-) -> Iterator[Issue]:
-    for domain in unlabelled:
-        theirs = set(domain.digests) - {None, _EMPTY}
-        paths = [s.path for s, digest in zip(samples, digests, strict=True) if digest in theirs]
-        if paths:
-            yield Issue(
-                "leak",
-                f"leak between domains: unlabelled domain {domain.name!r} also contains "
-                f"{_names(paths, 'image')}; predictions on it will look better than they are",
-                tuple(paths),
-            )
-
-
-_OPTIMISTIC = "leave-one-domain-out accuracies will be too optimistic"
-_EMPTY = hashlib.sha256(b"").hexdigest()
-
-
-def _names(names: Sequence[str], noun: str, most: int = 5) -> str:
-    """Format as `class 'a'`, or as `9 classes ('a', 'b', 'c', 'd', 'e', …)`."""
-    if len(names) == 1:
-        return f"{noun} {names[0]!r}"
-    plural = noun + ("es" if noun.endswith("s") else "s")
-    shown = ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
-    return f"{count(len(names), noun, plural)} ({shown})"

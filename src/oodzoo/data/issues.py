@@ -1,0 +1,259 @@
+"""Problems of a data set, one issue for each kind: what, how many, first examples, what to do."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from oodzoo._text import count
+from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.unlabelled import UnlabelledImages
+
+LARGE_SHIFT = 20.0
+"""Label shift beyond that by chance, in percentage points, that is a problem."""
+SIZE_RATIO = 4
+"""Ratio of the median shorter sides of two domains that is a problem."""
+SMALL_SIDE = 32
+"""An image with a shorter side is a problem where the median is at least twice as long."""
+
+_EXAMPLES = 3
+_OPTIMISTIC = "leave-one-domain-out accuracies will be too optimistic"
+_EMPTY = hashlib.sha256(b"").hexdigest()
+
+# What sources find while they list.
+_LISTED = {
+    "broken link": "restore what it links to, or remove it",
+    "link loop": "remove it",
+    "empty class": "add images or remove the folder",
+    "empty domain": "move its images into class folders, root/domain/class/image",
+    "no class": "move them into class folders, root/domain/class/image",
+}
+
+
+def listed(issues: Iterable[Issue]) -> Iterator[Issue]:
+    """Join the issues of a listing by kind, and say what to do about them."""
+    by_kind: dict[str, list[Issue]] = {}
+    for issue in issues:
+        by_kind.setdefault(issue.kind, []).append(issue)
+    for kind, same in by_kind.items():
+        message = _shown([issue.message for issue in same])
+        paths = tuple(path for issue in same for path in issue.paths)
+        advice = next((i.advice for i in same if i.advice), _LISTED.get(kind, ""))
+        yield Issue(kind, message, paths, advice)
+
+
+def missing_classes(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
+    """Yield domains of one class, and domains that lack classes."""
+    single: list[str] = []
+    incomplete: list[str] = []
+    for domain, row in counts.items():
+        present = [label for label, n in row.items() if n]
+        absent = [label for label, n in row.items() if not n]
+        if len(present) == 1:
+            single.append(f"domain {domain!r} has images of one class only, {present[0]!r}")
+        elif absent:
+            incomplete.append(f"domain {domain!r} has no images of {_names(absent, 'class')}")
+    if single:
+        yield Issue(
+            "one class",
+            _shown(single),
+            advice="accuracies there tell nothing about telling classes apart: add images of "
+            "other classes, or leave the domain out",
+        )
+    if incomplete:
+        yield Issue(
+            "missing class",
+            _shown(incomplete),
+            advice="accuracies there tell nothing about these classes: add images, or merge or "
+            "remove classes",
+        )
+
+
+def shared_groups(samples: Iterable[Sample]) -> Iterator[Issue]:
+    """Yield the groups that occur in several domains, which are leaks."""
+    domains_of: dict[str, set[str]] = {}
+    for sample in samples:
+        if sample.group is not None:
+            domains_of.setdefault(sample.group, set()).add(sample.domain)
+    shared = sorted(group for group, domains in domains_of.items() if len(domains) > 1)
+    if shared:
+        yield Issue(
+            "leak",
+            f"leak between domains: {_names(shared, 'group')} in several domains; {_OPTIMISTIC}",
+            advice="keep each group in one domain, or rename different groups of the same name",
+        )
+
+
+def unreadable_images(problems: Mapping[str, str]) -> Iterator[Issue]:
+    """Yield the images that cannot be read or decoded; `problems` has the reason by path."""
+    if not problems:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for path, reason in problems.items():
+        by_reason.setdefault(reason, []).append(path)
+    reasons = sorted(by_reason.items(), key=lambda item: -len(item[1]))
+    shown = [
+        f"{paths[0]!r}{f' and {len(paths) - 1:,} more' if len(paths) > 1 else ''}: {reason}"
+        for reason, paths in reasons
+    ]
+    yield Issue(
+        "unreadable",
+        f"{count(len(problems), 'image')} cannot be read: {_shown(shown)}",
+        tuple(problems),
+        "extraction skips such images: replace or remove them",
+    )
+
+
+def find_identical(digests: Sequence[str | None]) -> list[tuple[int, ...]]:
+    """Find byte-identical images: the positions of each set of two or more, in order."""
+    seen: set[str] = set()
+    repeated: set[str] = set()
+    for digest in digests:
+        if digest is not None and digest != _EMPTY:
+            (repeated if digest in seen else seen).add(digest)
+    sets: dict[str, list[int]] = {}
+    for at, digest in enumerate(digests):
+        if digest in repeated:
+            sets.setdefault(str(digest), []).append(at)
+    return [tuple(positions) for positions in sets.values()]
+
+
+def identical_images(
+    samples: Sequence[Sample], identical: Iterable[Sequence[int]]
+) -> Iterator[Issue]:
+    """Yield identical images in several domains (leaks), with several labels, and other copies.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+    identical : iterable of sequence of int
+        Positions of identical images, as :func:`find_identical` returns them.
+    """
+    sets: dict[str, list[list[str]]] = {"leak": [], "two labels": [], "copies": []}
+    for positions in identical:
+        same = [samples[at] for at in positions]
+        if len({s.domain for s in same}) > 1:
+            kind = "leak"
+        elif len({s.label for s in same}) > 1:
+            kind = "two labels"
+        elif len({s.group for s in same}) > 1 or same[0].group is None:
+            kind = "copies"
+        else:
+            continue
+        sets[kind].append([s.path for s in same])
+    wording = {
+        "leak": (
+            "leak between domains: {} are identical to images of other domains: {}; " + _OPTIMISTIC,
+            "keep each image in one domain",
+        ),
+        "two labels": (
+            "{} are identical but labelled differently: {}",
+            "keep each image once, with the right label",
+        ),
+        "copies": (
+            "{} are identical to others of the same domain and class: {}",
+            "remove the copies or give them the same group, else splits may separate them",
+        ),
+    }
+    for kind, found in sets.items():
+        if found:
+            paths = tuple(path for same in found for path in same)
+            message, advice = wording[kind]
+            pairs = [_equation(same) for same in found]
+            yield Issue(
+                kind,
+                message.format(count(len(paths), "image"), _shown(pairs, ", ")),
+                paths,
+                advice,
+            )
+
+
+def also_unlabelled(
+    samples: Sequence[Sample],
+    digests: Sequence[str | None],
+    unlabelled: Iterable[UnlabelledImages],
+) -> Iterator[Issue]:
+    """Yield the labelled images that are in an unlabelled domain, an issue for each of these."""
+    for domain in unlabelled:
+        theirs = set(domain.digests) - {None, _EMPTY}
+        paths = [s.path for s, digest in zip(samples, digests, strict=True) if digest in theirs]
+        if paths:
+            yield Issue(
+                "leak",
+                f"leak between domains: unlabelled domain {domain.name!r} also contains "
+                f"{_names(paths, 'image')}; predictions on it will look better than they are",
+                tuple(paths),
+            )
+
+
+def different_mixtures(
+    shifts: Mapping[str, float], by_chance: Mapping[str, float]
+) -> Iterator[Issue]:
+    """Yield domains whose classes are mixed otherwise than those of the other domains.
+
+    Parameters
+    ----------
+    shifts : dict of str to float
+        Label shift of each domain, in percent.
+    by_chance : dict of str to float
+        The label shift to expect of images that are drawn from one mixture.
+    """
+    found = {
+        domain: shift
+        for domain, shift in sorted(shifts.items(), key=lambda item: -item[1])
+        if shift - by_chance[domain] > LARGE_SHIFT
+    }
+    if found:
+        shown = [f"domain {domain!r} has a label shift of {s:.0f} %" for domain, s in found.items()]
+        yield Issue(
+            "label shift",
+            "the class mixture differs from that of the other domains: " + _shown(shown, ", "),
+            advice="accuracies there change with the mixture, too: compare balanced accuracies, or "
+            "balance the classes",
+        )
+
+
+def different_sizes(sizes: Mapping[str, tuple[int, int]]) -> Iterator[Issue]:
+    """Yield domains whose median width and height differ much."""
+    if not sizes:
+        return
+    side = {domain: min(size) for domain, size in sizes.items()}
+    small, large = min(side, key=lambda d: side[d]), max(side, key=lambda d: side[d])
+    if side[large] >= SIZE_RATIO * side[small]:
+        shown = " and ".join(f"{'×'.join(map(str, sizes[d]))} in {d!r}" for d in (small, large))
+        yield Issue(
+            "sizes",
+            f"the domains differ in size: median {shown}; resolution alone tells them apart",
+            advice="resize the images to a common size unless unseen domains will differ likewise",
+        )
+
+
+def small_images(paths: Sequence[str]) -> Iterator[Issue]:
+    """Yield images that are too small, among others that are not."""
+    if paths:
+        yield Issue(
+            "small",
+            f"{count(len(paths), 'image')} with a side below {SMALL_SIDE} pixels, unlike the rest "
+            f"of the domain: {_shown([repr(path) for path in paths], ', ')}",
+            tuple(paths),
+            "replace or remove thumbnails and placeholders",
+        )
+
+
+def _names(names: Sequence[str], noun: str, most: int = 5) -> str:
+    """Format as `class 'a'`, or as `9 classes ('a', 'b', 'c', 'd', 'e', …)`."""
+    if len(names) == 1:
+        return f"{noun} {names[0]!r}"
+    plural = noun + ("es" if noun.endswith("s") else "s")
+    shown = ", ".join(map(repr, names[:most])) + (", …" if len(names) > most else "")
+    return f"{count(len(names), noun, plural)} ({shown})"
+
+
+def _equation(paths: Sequence[str]) -> str:
+    return " = ".join(map(repr, paths[:_EXAMPLES])) + (" = …" if len(paths) > _EXAMPLES else "")
+
+
+def _shown(texts: Sequence[str], separator: str = "; ") -> str:
+    """Join the first texts, and count the others."""
+    more = len(texts) - _EXAMPLES
+    return separator.join([*texts[:_EXAMPLES], *([f"and {more:,} more"] if more > 0 else [])])

@@ -1,0 +1,292 @@
+r"""What a data set contains: classes, sizes, unreadable and identical images of each domain.
+
+The *label shift* of a domain says how far its mixture of classes is from that of the other domains
+together. It is their total variation distance, in percent,
+
+.. math:: 50 \sum_c \left| \frac{n_{dc}}{n_d} - \frac{N_c - n_{dc}}{N - n_d} \right|,
+
+where :math:`n_{dc}` is the number of images of class c in domain d, and sums over domains and
+classes are :math:`N_c, n_d, N`. That share of its images would need another class for the mixtures
+to be equal: 0 if they are, 100 if the domain has no class in common with the others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._packages import optional_package
+from oodzoo.data.files import ImageFile
+from oodzoo.data.inspection import Inspection
+from oodzoo.data.issues import (
+    SMALL_SIDE,
+    different_mixtures,
+    different_sizes,
+    find_identical,
+    identical_images,
+    listed,
+    missing_classes,
+    shared_groups,
+    small_images,
+    unreadable_images,
+)
+from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
+from oodzoo.data.summary_table import as_text, columns_and_rows
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a data set contains, and its problems; as a string, a table.
+
+    Attributes
+    ----------
+    domains : tuple of DomainSummary
+    total : DomainSummary
+        All domains together.
+    counts : dict of str to dict
+        Number of images by domain and class.
+    groups : int
+        Number of groups.
+    issues : tuple of Issue
+        One for each kind of problem.
+    unreadable : dict of str to str, or None
+        Why images cannot be read or decoded, by path. None if the images have not been opened.
+    identical : tuple of tuple of str, or None
+        The paths of images that are identical, for each such set of images.
+    """
+
+    domains: tuple[DomainSummary, ...]
+    total: DomainSummary
+    counts: dict[str, dict[str, int]]
+    groups: int
+    issues: tuple[Issue, ...]
+    unreadable: dict[str, str] | None = None
+    identical: tuple[tuple[str, ...], ...] | None = None
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(next(iter(self.counts.values())))
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the columns and rows of a table, as text; the last row is for all domains.
+
+        Columns that are not known, and those of problems that do not occur, are left out.
+        """
+        return columns_and_rows((*self.domains, self.total), len(self.classes))
+
+    def __str__(self) -> str:
+        return as_text(*self.table())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the summary as a JSON document."""
+        identical = None if self.identical is None else [list(same) for same in self.identical]
+        return {
+            "images": self.total.images,
+            "domains": list(self.counts),
+            "classes": list(self.classes),
+            "counts": self.counts,
+            "groups": self.groups,
+            "summary": [domain.to_dict() for domain in self.domains],
+            "total": self.total.to_dict(),
+            "unreadable": self.unreadable,
+            "identical": identical,
+            "warnings": [dataclasses.asdict(issue) for issue in self.issues],
+        }
+
+    def to_frame(self) -> pandas.DataFrame:
+        """Return a table with one row per domain."""
+        pandas = optional_package("pandas", extra="pandas", purpose="a data frame")
+        return pandas.DataFrame([dataclasses.asdict(domain) for domain in self.domains])
+
+
+def label_shift(counts: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Compute the label shift (n_domains,), in percent, of counts (n_domains, n_classes).
+
+    Examples
+    --------
+    >>> label_shift(np.array([[10, 10], [20, 20], [40, 0]])).round(1).tolist()
+    [25.0, 33.3, 50.0]
+    """
+    others = counts.sum(axis=0) - counts
+    mixture, theirs = (part / part.sum(axis=1, keepdims=True) for part in (counts, others))
+    shift: NDArray[np.float64] = 50 * np.abs(mixture - theirs).sum(axis=1)
+    return shift
+
+
+def label_shift_by_chance(counts: NDArray[np.integer]) -> NDArray[np.float64]:
+    r"""Approximate the label shift to expect of images that are drawn from one mixture q.
+
+    The difference of two shares of a class is then about normal with the variance
+    :math:`q_c (1 - q_c) (1/n_d + 1/(N - n_d))`, whose mean distance from 0 is
+    :math:`\sqrt{2/\pi}` standard deviations.
+    """
+    total = counts.sum(axis=0)
+    q = total / total.sum()
+    n = counts.sum(axis=1, keepdims=True)
+    deviation = np.sqrt(q * (1 - q) * (1 / n + 1 / (total.sum() - n)))
+    by_chance: NDArray[np.float64] = 50 * np.sqrt(2 / np.pi) * deviation.sum(axis=1)
+    return by_chance
+
+
+def summarise(
+    samples: Sequence[Sample],
+    files: Sequence[ImageFile],
+    counts: dict[str, dict[str, int]],
+    inspection: Inspection | None = None,
+    listing_issues: Iterable[Issue] = (),
+) -> Summary:
+    """Summarise a data set; without an inspection, what shows without opening an image.
+
+    Parameters
+    ----------
+    samples : sequence of Sample
+        Sorted by domain.
+    files : sequence of ImageFile
+        Where the bytes of each sample are.
+    counts : dict of str to dict
+        Number of images by domain and class, zeros included.
+    inspection : Inspection, optional
+        Of these files.
+    listing_issues : iterable of Issue
+        What the source has found.
+    """
+    table = np.array([list(row.values()) for row in counts.values()])
+    shifts = dict(zip(counts, label_shift(table).tolist(), strict=True))
+    opened = None if inspection is None else _Opened.of(samples, inspection)
+    n_bytes = _listed_bytes(files) if inspection is None else inspection.n_bytes
+    ends = [0, *np.cumsum(table.sum(axis=1)).tolist()]
+    parts = {name: slice(*ends[at : at + 2]) for at, name in enumerate(counts)}
+    domains = tuple(
+        replace(_describe(name, counts[name], part, n_bytes, opened), label_shift=shifts[name])
+        for name, part in parts.items()
+    )
+    labels = next(iter(counts.values()))
+    summed = dict(zip(labels, table.sum(axis=0).tolist(), strict=True))
+    by_chance = dict(zip(counts, label_shift_by_chance(table).tolist(), strict=True))
+    several = {row.domain: shifts[row.domain] for row in domains if row.classes > 1}
+    issues = [
+        *listed(listing_issues),
+        *([] if opened is None else _issues_of_images(samples, domains, parts, opened)),
+        *shared_groups(samples),
+        *missing_classes(counts),
+        *different_mixtures(several, by_chance),
+    ]
+    return Summary(
+        domains,
+        _describe("all", summed, slice(0, len(samples)), n_bytes, opened),
+        counts,
+        len({s.group for s in samples} - {None}),
+        tuple(issues),
+        None if opened is None else opened.problems(samples),
+        None
+        if opened is None
+        else tuple(tuple(samples[at].path for at in same) for same in opened.identical),
+    )
+
+
+def _listed_bytes(files: Sequence[ImageFile]) -> NDArray[np.int64] | None:
+    """Return the sizes of remote files from their listing; None if some are local or unknown."""
+    sizes = [None if file.remote is None else file.size() for file in files]
+    known = [size for size in sizes if size is not None]
+    return np.array(known, np.int64) if len(known) == len(sizes) else None
+
+
+class _Opened(NamedTuple):
+    """What shows when images are opened."""
+
+    inspection: Inspection
+    identical: list[tuple[int, ...]]
+    is_copy: NDArray[np.bool_]
+    is_shared: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, samples: Sequence[Sample], inspection: Inspection) -> _Opened:
+        digests = list(inspection.digests)
+        for at in inspection.problems:  # all empty files are identical
+            digests[at] = None
+        identical = find_identical(digests)
+        is_copy, is_shared = np.zeros((2, len(samples)), np.bool_)
+        for positions in identical:
+            domains = [samples[at].domain for at in positions]
+            for nth, at in enumerate(positions):
+                is_copy[at] = domains[nth] in domains[:nth]
+                is_shared[at] = len(set(domains)) > 1
+        return cls(inspection, identical, is_copy, is_shared)
+
+    def problems(self, samples: Sequence[Sample]) -> dict[str, str]:
+        return {samples[at].path: why for at, why in self.inspection.problems.items()}
+
+
+def _describe(
+    name: str,
+    classes: Mapping[str, int],
+    part: slice,
+    n_bytes: NDArray[np.int64] | None,
+    opened: _Opened | None,
+) -> DomainSummary:
+    present = [ClassCount(label, n) for label, n in classes.items() if n]
+    row = DomainSummary(
+        domain=name,
+        images=part.stop - part.start,
+        classes=len(present),
+        fewest=min(present, key=lambda each: each.images),
+        most=max(present, key=lambda each: each.images),
+        n_bytes=None if n_bytes is None else int(n_bytes[part].sum()),
+    )
+    if opened is None:
+        return row
+    found = opened.inspection
+    decoded = found.width[part] > 0
+    kinds = Counter(found.kind[part][decoded].tolist())
+    formats, modes = Counter[str](), Counter[str]()
+    for number, n in kinds.items():
+        formats[found.kinds[number][0]] += n
+        modes[found.kinds[number][1]] += n
+    return replace(
+        row,
+        unreadable=int((~decoded).sum()),
+        copies=int(opened.is_copy[part].sum()),
+        shared=int(opened.is_shared[part].sum()),
+        width=_extent(found.width[part][decoded]),
+        height=_extent(found.height[part][decoded]),
+        greyscale=100 * float(found.is_grey[part][decoded].mean()) if decoded.any() else None,
+        formats=dict(formats.most_common()),
+        modes=dict(modes.most_common()),
+    )
+
+
+def _extent(sides: NDArray[np.int32]) -> Extent | None:
+    if not len(sides):
+        return None
+    return Extent(int(sides.min()), round(float(np.median(sides))), int(sides.max()))
+
+
+def _issues_of_images(
+    samples: Sequence[Sample],
+    domains: Iterable[DomainSummary],
+    parts: Mapping[str, slice],
+    opened: _Opened,
+) -> Iterator[Issue]:
+    yield from unreadable_images(opened.problems(samples))
+    yield from identical_images(samples, opened.identical)
+    small: list[str] = []
+    for part in parts.values():
+        side = np.minimum(opened.inspection.width[part], opened.inspection.height[part])
+        decoded = side[side > 0]
+        if len(decoded) and np.median(decoded) >= 2 * SMALL_SIDE:
+            found = np.flatnonzero((side > 0) & (side < SMALL_SIDE)) + part.start
+            small += [samples[at].path for at in found]
+    yield from small_images(small)
+    yield from different_sizes(
+        {d.domain: (d.width.median, d.height.median) for d in domains if d.width and d.height}
+    )

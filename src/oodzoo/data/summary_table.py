@@ -1,0 +1,75 @@
+"""The table of a summary: a row for each domain, and only columns that say something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from oodzoo._text import file_size
+from oodzoo.data.summary_rows import DomainSummary
+
+_Cell = Callable[[DomainSummary], str]
+
+
+def columns_and_rows(
+    rows: Sequence[DomainSummary], n_classes: int
+) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns, and the cells of each row; empty columns are left out."""
+    cells: dict[str, _Cell] = {
+        "domain": lambda row: row.domain,
+        "images": lambda row: f"{row.images:,}",
+        "classes": lambda row: f"{row.classes}/{n_classes}",
+        "per class": lambda row: _span(row.fewest.images, row.most.images),
+        "shift": lambda row: _percent(row.label_shift),
+        "unreadable": lambda row: _number(row.unreadable),
+        "copies": lambda row: _number(row.copies),
+        "shared": lambda row: _number(row.shared),
+        "size": _size,
+        "sides": _sides,
+        "grey": lambda row: _percent(row.greyscale) if row.greyscale else "",
+        "bytes": lambda row: "" if row.n_bytes is None else file_size(row.n_bytes),
+    }
+    table = {name: [cell(row) for row in rows] for name, cell in cells.items()}
+    shown = {name: column for name, column in table.items() if any(column)}
+    return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
+
+
+def as_text(columns: list[str], rows: list[list[str]]) -> str:
+    """Format a table as text."""
+    lines = [columns, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _span(low: int, high: int) -> str:
+    return f"{low:,}" if low == high else f"{low:,}–{high:,}"
+
+
+def _number(n: int | None) -> str:
+    return f"{n:,}" if n else ""
+
+
+def _percent(value: float | None) -> str:
+    if value is None:
+        return ""
+    return "<1 %" if 0 < value < 0.5 else f"{value:.0f} %"
+
+
+def _size(row: DomainSummary) -> str:
+    """Median width and height."""
+    return f"{row.width.median}×{row.height.median}" if row.width and row.height else ""
+
+
+def _sides(row: DomainSummary) -> str:
+    """The shortest and the longest side of an image; nothing if all have the same size."""
+    if row.width is None or row.height is None:
+        return ""
+    if row.width.smallest == row.width.largest and row.height.smallest == row.height.largest:
+        return ""
+    shortest = min(row.width.smallest, row.height.smallest)
+    return f"{shortest}–{max(row.width.largest, row.height.largest)}"

@@ -1,0 +1,231 @@
+"""Summaries: rows against literal counting, label shift against its definition, issues."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from PIL import Image
+from tests.oracles import mixtures
+
+import oodzoo
+from oodzoo.data.files import RemoteImage
+from oodzoo.data.listing import Sample
+from oodzoo.data.summary import label_shift, label_shift_by_chance, summarise
+from oodzoo.data.summary_rows import ClassCount, Extent
+from oodzoo.remote.objects import RemoteFile
+
+WriteImage = Callable[[Path], Path]
+
+tables = st.tuples(st.integers(2, 5), st.integers(2, 6)).flatmap(
+    lambda shape: arrays(np.int64, shape, elements=st.integers(0, 9)).filter(
+        lambda counts: bool(counts.sum(axis=1).all())
+    )
+)
+
+
+# --- label shift ------------------------------------------------------------------------------
+
+
+@given(tables)
+def test_label_shift_is_that_of_the_definition(counts: np.ndarray) -> None:
+    images = [(str(d), str(c)) for (d, c), n in np.ndenumerate(counts) for _ in range(int(n))]
+    expected = [mixtures.label_shift(images, str(d)) for d in range(len(counts))]
+    assert label_shift(counts) == pytest.approx(expected)
+
+
+@given(tables)
+def test_label_shift_is_symmetric_and_bounded(counts: np.ndarray) -> None:
+    shift = label_shift(counts)
+    assert ((shift >= 0) & (shift <= 100 + 1e-9)).all()
+    order = np.random.default_rng(0).permutation(counts.shape[1])
+    assert label_shift(counts[:, order]) == pytest.approx(shift)
+    assert label_shift(counts * 3) == pytest.approx(shift)
+    pooled = np.stack([counts[0], counts[1:].sum(axis=0)])
+    assert label_shift(pooled) == pytest.approx([shift[0], shift[0]])
+
+
+def test_label_shift_of_equal_and_of_disjoint_mixtures() -> None:
+    assert label_shift(np.array([[1, 3], [10, 30], [2, 6]])) == pytest.approx([0, 0, 0])
+    assert label_shift(np.array([[5, 0], [0, 9]])) == pytest.approx([100, 100])
+
+
+@pytest.mark.parametrize("sizes", [(20, 50, 100), (300, 300, 40)])
+def test_label_shift_by_chance_is_the_mean_of_random_draws(sizes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    q = [0.5, 0.2, 0.1, 0.1, 0.05, 0.05]
+    draws = [np.stack([random.multinomial(n, q) for n in sizes]) for _ in range(2000)]
+    expected = np.mean([label_shift(counts) for counts in draws], axis=0)
+    approximate = np.mean([label_shift_by_chance(counts) for counts in draws], axis=0)
+    assert approximate == pytest.approx(expected, rel=0.05)
+
+
+# --- rows -------------------------------------------------------------------------------------
+
+
+def save(path: Path, size: tuple[int, int], color: object = (9, 1, 5), mode: str = "RGB") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, size, color).save(path)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """Day has images of several sizes and kinds; of night, one is copied and one is of day."""
+    root = tmp_path / "mixed"
+    save(root / "day/cat/1.png", (40, 30))
+    save(root / "day/cat/2.png", (60, 50))
+    save(root / "day/cat/3.jpg", (80, 10), 7, "L")
+    save(root / "day/dog/1.png", (50, 90))
+    (root / "day/dog/text.png").write_text("this is no picture")
+    save(root / "night/cat/1.png", (40, 31))
+    shutil.copy(root / "night/cat/1.png", root / "night/cat/2.png")
+    shutil.copy(root / "day/dog/1.png", root / "night/cat/3.png")
+    save(root / "night/dog/1.png", (40, 32))
+    return root
+
+
+def test_rows(mixed: Path) -> None:
+    summary = oodzoo.ImageDomains(mixed).summary()
+    day, night = summary.domains
+    total = summary.total
+    assert [row.domain for row in (day, night, total)] == ["day", "night", "all"]
+    assert [row.images for row in (day, night, total)] == [5, 4, 9]
+    assert [row.classes for row in (day, night, total)] == [2, 2, 2]
+    assert (day.fewest, day.most) == (ClassCount("dog", 2), ClassCount("cat", 3))
+    assert (total.fewest, total.most) == (ClassCount("dog", 3), ClassCount("cat", 6))
+    assert day.label_shift == pytest.approx(15)
+    assert total.label_shift is None
+    assert [row.unreadable for row in (day, night, total)] == [1, 0, 1]
+    assert [row.copies for row in (day, night, total)] == [0, 1, 1]
+    assert [row.shared for row in (day, night, total)] == [1, 1, 2]
+    assert (day.width, day.height) == (Extent(40, 55, 80), Extent(10, 40, 90))
+    assert night.width == Extent(40, 40, 50)
+    assert total.height == Extent(10, 32, 90)
+    assert (day.greyscale, night.greyscale) == (25, 0)
+    assert day.formats == {"PNG": 3, "JPEG": 1}
+    assert total.modes == {"RGB": 7, "L": 1}
+    for row, folder in ((day, "day"), (night, "night"), (total, ".")):
+        files = [file for file in (mixed / folder).rglob("*") if file.is_file()]
+        assert row.n_bytes == sum(file.stat().st_size for file in files)
+    assert summary.unreadable == {"day/dog/text.png": "not an image that Pillow can identify"}
+    assert summary.identical == (
+        ("day/dog/1.png", "night/cat/3.png"),
+        ("night/cat/1.png", "night/cat/2.png"),
+    )
+
+
+def test_domain_without_a_readable_image(photos: Path) -> None:
+    for image in (photos / "day").rglob("*.png"):
+        image.write_bytes(b"")
+    day, night = oodzoo.ImageDomains(photos).summary().domains
+    assert (day.unreadable, day.width, day.height, day.greyscale) == (4, None, None, None)
+    assert (day.formats, day.modes) == ({}, {})
+    assert (night.unreadable, night.greyscale) == (0, 0)
+
+
+def test_quick_summary_has_counts_and_label_shift(mixed: Path) -> None:
+    quick = oodzoo.ImageDomains(mixed).summary(quick=True)
+    opened = oodzoo.ImageDomains(mixed).summary()
+    assert quick.counts == opened.counts
+    for row, other in zip(quick.domains, opened.domains, strict=True):
+        assert row.to_dict() == other.to_dict() | dict.fromkeys(
+            [
+                *("n_bytes", "unreadable", "copies", "shared", "width", "height"),
+                *("greyscale", "formats", "modes"),
+            ]
+        )
+
+
+def test_bytes_of_remote_files_are_known_from_their_listing() -> None:
+    pairs = [("a", "x"), ("a", "y"), ("b", "x")]
+    samples = [Sample(f"{n}.png", d, label) for n, (d, label) in enumerate(pairs)]
+    counts = {"a": {"x": 1, "y": 1}, "b": {"x": 1, "y": 0}}
+    sizes: list[int | None] = [10, 200, 3000]
+    files = [RemoteImage(RemoteFile(f"memory://{n}", size, "1")) for n, size in enumerate(sizes)]
+    summary = summarise(samples, files, counts)
+    assert [row.n_bytes for row in (*summary.domains, summary.total)] == [210, 3000, 3210]
+    files[1] = RemoteImage(RemoteFile("memory://1", None, "1"))
+    assert summarise(samples, files, counts).total.n_bytes is None
+
+
+# --- issues -----------------------------------------------------------------------------------
+
+
+def test_image_that_is_small_unlike_the_rest_of_its_domain(tmp_path: Path) -> None:
+    for domain, side in (("day", 64), ("night", 63)):
+        for label in ("cat", "dog"):
+            for n in range(3):
+                save(tmp_path / f"{domain}/{label}/{n}.png", (100, side), (n, ord(label[0]), side))
+        save(tmp_path / f"{domain}/cat/small.png", (31, 200), (1, 1, side))
+        save(tmp_path / f"{domain}/cat/large enough.png", (32, 200), (1, 1, side))
+    (issue,) = oodzoo.ImageDomains(tmp_path).check()
+    assert (issue.kind, issue.paths) == ("small", ("day/cat/small.png",))
+
+
+def test_domain_of_tiny_images_differs_in_size(tmp_path: Path, write_image: WriteImage) -> None:
+    for n, label in enumerate(["cat", "dog"]):
+        write_image(tmp_path / f"day/{label}/1.png")
+        save(tmp_path / f"night/{label}/1.png", (16, 20 + n))
+    (issue,) = oodzoo.ImageDomains(tmp_path).check()
+    assert (issue.kind, issue.paths) == ("sizes", ())
+    assert "median 4×4 in 'day' and 16×20 in 'night'" in issue.message
+
+
+def test_domain_with_another_mixture(tmp_path: Path, write_image: WriteImage) -> None:
+    for domain, label, n in (("a", "x", 40), ("a", "y", 10), ("b", "x", 10), ("b", "y", 40)):
+        for i in range(n):
+            write_image(tmp_path / f"{domain}/{label}/{i}.png")
+    (issue,) = oodzoo.ImageDomains(tmp_path).quick_check()
+    assert issue.kind == "label shift"
+    assert "label shift of 60 %" in issue.message
+
+
+def test_domain_of_one_class_is_no_second_issue(tmp_path: Path, write_image: WriteImage) -> None:
+    for domain, label in (("a", "x"), ("b", "x"), ("b", "y"), ("c", "x"), ("c", "y")):
+        for i in range(40):
+            write_image(tmp_path / f"{domain}/{label}/{i}.png")
+    issues = oodzoo.ImageDomains(tmp_path).quick_check()
+    assert [issue.kind for issue in issues] == ["one class"]
+
+
+# --- forms ------------------------------------------------------------------------------------
+
+
+def test_document(mixed: Path) -> None:
+    summary = oodzoo.ImageDomains(mixed).summary()
+    document = json.loads(json.dumps(summary.to_dict()))
+    assert document["images"] == 9
+    assert document["domains"] == ["day", "night"]
+    assert document["classes"] == ["cat", "dog"]
+    assert document["counts"]["night"] == {"cat": 3, "dog": 1}
+    assert document["summary"][0]["fewest"] == {"label": "dog", "images": 2}
+    assert document["summary"][0]["width"] == {"smallest": 40, "median": 55, "largest": 80}
+    assert document["total"]["modes"] == {"RGB": 7, "L": 1}
+    assert document["unreadable"] == summary.unreadable
+    assert document["identical"][0] == ["day/dog/1.png", "night/cat/3.png"]
+    kinds = [warning["kind"] for warning in document["warnings"]]
+    assert kinds == ["unreadable", "leak", "copies"]
+    assert all(warning["advice"] for warning in document["warnings"])
+
+
+def test_frame(mixed: Path) -> None:
+    pytest.importorskip("pandas")
+    summary = oodzoo.ImageDomains(mixed).summary()
+    frame = summary.to_frame()
+    assert list(frame["domain"]) == ["day", "night"]
+    assert list(frame["copies"]) == [0, 1]
+
+
+def test_text_is_the_table(mixed: Path) -> None:
+    summary = oodzoo.ImageDomains(mixed).summary()
+    columns, rows = summary.table()
+    lines = str(summary).splitlines()
+    assert lines[0].split() == " ".join(columns).split()
+    assert [line.split() for line in lines[1:]] == [" ".join(row).split() for row in rows]
