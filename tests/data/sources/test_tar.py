@@ -302,10 +302,9 @@ trees = st.dictionaries(
 def test_every_byte_is_found(
     tmp_path: Path, tree: dict[str, bytes], above: list[str], kind: int
 ) -> None:
+    tree = {"day/cat/1": b"1", "night/cat/1": b"2"} | tree
     members = {"/".join([*above, f"{path}.png"]): content for path, content in tree.items()}
     members = {name: c for name, c in members.items() if len(name.encode()) < 90}
-    if not members:
-        return
     path = write_tar(tmp_path / "p.tar", members, kind)
     listing = list_tars(path, None)
     found = dict(
