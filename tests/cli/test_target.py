@@ -14,6 +14,7 @@ from tests.features import conftest as fixtures
 from tests.features.data import Extract, Stamps, Zoo, one_of
 from tests.fixtures import draw_digits
 from tests.ranking.data import saved, simulate_models
+from tests.s3 import Bucket
 
 from oodzoo.demo import write_digits
 from oodzoo.store.feature_store import FeatureStore
@@ -58,6 +59,18 @@ def test_a_folder_is_extracted_once(run: Run, store: Path, folder: Path, stamps:
         assert outcome.document == first.document
         assert outcome.err == ""
     assert stamps(store) == times
+
+
+def test_images_at_a_url(run: Run, store: Path, folder: Path, s3: Bucket) -> None:
+    local = run("rank", store, "--target", f"web={folder}", *WITHOUT_TIMES).document
+    url = s3.upload(folder, "web")
+    remote = run("rank", store, "--target", f"other={url}", *WITHOUT_TIMES).document
+    assert [row["score"] for row in remote["ranking"]] == [r["score"] for r in local["ranking"]]
+    assert FeatureStore(store).unlabelled == ("other", "web")
+    assert run("rank", store, "--target", url).code == 0  # named after its last part
+    nothing = run("rank", store, "--target", f"{s3.url}/nothing")
+    assert nothing.code == 2
+    assert f"{s3.url}/nothing" in nothing.err
 
 
 def test_it_is_used_only_when_given(run: Run, store: Path, folder: Path) -> None:

@@ -13,6 +13,7 @@ from oodzoo._text import count
 from oodzoo.cli.extract import extraction_progress, skipped_lines
 from oodzoo.cli.options import ZOO_HELP
 from oodzoo.cli.terminal import Terminal
+from oodzoo.remote.location import is_url
 
 if TYPE_CHECKING:
     from oodzoo.data.unlabelled import UnlabelledImages
@@ -68,7 +69,7 @@ def stored_target(
     if target in store.unlabelled:
         _warn_of_other_images(terminal, store, target)
         return target
-    if not _is_folder(target) and "=" not in target:
+    if not (_is_folder(target) or "=" in target or is_url(target)):
         return target  # refused by the ranking, with the names of the unlabelled domains
     images = parse_unlabelled(target)
     _add(terminal, store, images, zoo, "auto" if device == "cpu" else device)

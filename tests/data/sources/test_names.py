@@ -122,5 +122,5 @@ def test_groups_may_be_missing() -> None:
         "p2",
     ]
     assert as_groups([1, None, 2], "t.csv") == ["1", None, "2"]
-    with pytest.raises(InputError, match="'a' .string. in row 0 and 3 .integer. in row 2"):
+    with pytest.raises(InputError, match=r"'a' .string. in row 0 and 3 .integer. in row 2"):
         as_groups(["a", None, 3], "t.csv")
