@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, file_size
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.options import (
     ColumnsOption,
@@ -40,7 +40,7 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
                 f"{model.images:,}",
                 f"{model.features:,}",
                 model.dtype,
-                _size(model.bytes),
+                file_size(model.bytes),
                 "" if model.milliseconds is None else f"{model.milliseconds:.2f}",
                 "" if model.complete else "incomplete",
             ]
@@ -69,10 +69,11 @@ def du(terminal: Terminal, store: StoreArgument) -> None:
     usage = disk_usage(store)
     parts = {**usage.models, "samples and index": usage.samples, "cache": usage.cache}
     terminal.table(
-        ["part", "size"], [[name, _size(n)] for name, n in [*parts.items(), ("total", usage.total)]]
+        ["part", "size"],
+        [[name, file_size(n)] for name, n in [*parts.items(), ("total", usage.total)]],
     )
     if usage.unused:
-        terminal.line(f"{_size(usage.unused)} can be freed with `oodzoo store prune {store}`")
+        terminal.line(f"{file_size(usage.unused)} can be freed with `oodzoo store prune {store}`")
     terminal.document(msgspec.to_builtins(usage))
 
 
@@ -92,7 +93,7 @@ def rm(
 
     freed = remove_models(store, models)
     removed = list(dict.fromkeys(models))
-    terminal.line(f"{count(len(removed), 'model')} removed, {_size(freed)} freed")
+    terminal.line(f"{count(len(removed), 'model')} removed, {file_size(freed)} freed")
     terminal.document({"removed": removed, "bytes": freed})
 
 
@@ -113,7 +114,7 @@ def prune(
 
     pruned = prune_store(store, unfinished=unfinished, cache=cache)
     terminal.line(
-        f"features of {count(pruned.images, 'image')} removed, {_size(pruned.bytes)} freed"
+        f"features of {count(pruned.images, 'image')} removed, {file_size(pruned.bytes)} freed"
     )
     terminal.document(msgspec.to_builtins(pruned))
 
@@ -258,10 +259,3 @@ def upgrade(terminal: Terminal, store: StoreArgument) -> None:
         terminal.warn(f"{file} is damaged and left out; rerun oodzoo extract to compute it again")
     terminal.line("upgraded" if done.upgraded else "nothing to do: the store has the current form")
     terminal.document(msgspec.to_builtins(done))
-
-
-def _size(n_bytes: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if n_bytes >= size:
-            return f"{n_bytes / size:,.1f} {unit}"
-    return f"{n_bytes} B"
