@@ -283,6 +283,28 @@ def test_every_command_has_lines() -> None:
 # --- warnings ---------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run {photos} --zoo demo --out s3://bucket/run",
+        "report s3://bucket/run",
+        "report {photos} --out gs://bucket/report.html",
+        "export {photos} s3://bucket/model.onnx",
+        "predict {photos} {photos} --output s3://bucket/predictions.csv",
+        "testbed {photos} --out s3://bucket/bed.json",
+    ],
+)
+def test_a_url_where_only_a_path_is_possible(
+    run: Run, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = [part.format(photos=photos) for part in line.split()]
+    complaint = run(*arguments).complaint
+    url = next(argument for argument in arguments if "://" in argument)
+    assert complaint == f"oodzoo: {url!r} is a URL; give a local file or folder here"
+    assert os.listdir(tmp_path) == ["photos"]  # noqa: PTH208
+
+
 def test_quiet_counts_warnings(run: Run, photos: Path) -> None:
     for path in photos.rglob("1.png"):
         path.write_bytes(b"")

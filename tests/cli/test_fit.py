@@ -95,3 +95,37 @@ def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> No
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
     found = session.run(["probabilities"], predictor.preprocess(unseen))[0]
     np.testing.assert_allclose(found, predictor.predict_proba(unseen), atol=1e-5)
+
+
+def test_a_predictor_at_a_url(
+    run: Run,
+    store: oodzoo.FeatureStore,
+    unseen: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "cache"))
+    url = f"memory://{tmp_path.name}/model"
+    done = run("fit", store.path, "--models", "mlp_glyphs_augmented", "--out", f"{url}/")
+    assert done.code == 0, done.err
+    assert f"saved in {url}\n" in done.out
+    predicted = run("predict", url, *unseen[:3], "--json").document["predictions"]
+    labels = oodzoo.load(url).predict(unseen[:3]).tolist()
+    assert [row["label"] for row in predicted] == labels
+    exported = run("export", url, tmp_path / "model.onnx")
+    assert exported.code == 0, exported.err
+    assert (tmp_path / "model.onnx").stat().st_size > 1000
+
+
+def test_a_url_is_checked_before_the_work(run: Run, unseen: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("fsspec")
+    for url, words in [
+        ("s4://bucket/model", "unknown protocol 's4'; did you mean s3"),
+        ("s3:/bucket/model", "it needs two slashes, as s3://bucket/model"),
+        ("s3://", "names no bucket"),
+    ]:
+        assert words in run("fit", tmp_path / "no store", "--out", url).complaint
+        assert words in run("predict", url, unseen[0]).complaint
+        assert words in run("export", url, tmp_path / "model.onnx").complaint
+    assert not list(tmp_path.iterdir())
