@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from tests.conftest import Run, WriteImage
+from tests.s3 import Bucket
 
 import oodzoo
 
@@ -221,3 +222,33 @@ def test_table_of_counts_that_is_too_wide_is_left_out(
     assert "class_" not in outcome.out
     assert "oodzoo data --counts shows" in outcome.out
     assert "class_27" in run("data", many_classes, "--quick", "--counts").out
+
+
+def test_columns_of_other_names(run: Run, photos: Path, tmp_path: Path) -> None:
+    table = tmp_path / "table.csv"
+    rows = [f"{s.path},{s.domain},{s.label}" for s in oodzoo.ImageDomains(photos)]
+    table.write_text("\n".join(["file,site,y", *rows]))
+    columns = "path=file,domain=site,label=y"
+    document = run("data", table, "--root", photos, "--columns", columns, "--json").document
+    assert document["fingerprint"] == oodzoo.ImageDomains(photos).fingerprint
+
+
+def test_remote_images_are_counted_in_bytes_before_they_are_read(
+    run: Run, photos: Path, s3: Bucket
+) -> None:
+    url = s3.upload(photos, "photos")
+    n_bytes = sum(image.stat().st_size for image in photos.rglob("*.png"))
+    quick = run("data", url, "--quick", "--json")
+    assert (quick.document["total"]["n_bytes"], quick.err) == (n_bytes, "")
+    outcome = run("data", url)
+    assert outcome.err == f"Reading 8 images ({n_bytes} B) from {url!r}\n"
+    assert outcome.out == run("data", photos).out
+
+
+def test_remote_image_that_is_refused_is_one_warning(run: Run, photos: Path, s3: Bucket) -> None:
+    url = s3.upload(photos, "photos")
+    s3.proxy.refuse(r"^GET .*night/cat/2\.png")
+    outcome = run("data", url, "--json")
+    assert list(outcome.document["unreadable"]) == ["night/cat/2.png"]
+    (warning,) = outcome.document["warnings"]
+    assert warning["message"].startswith("1 image cannot be read: 'night/cat/2.png': ")

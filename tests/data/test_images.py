@@ -26,7 +26,7 @@ from PIL import Image, features
 from oodzoo._threads import Budget
 from oodzoo.data import files, images
 from oodzoo.data.files import UnreadableImageError, read_bytes, reading
-from oodzoo.data.images import as_rgb, decode, decoding, read
+from oodzoo.data.images import ImageFacts, as_rgb, decode, decoding, examine, read
 from oodzoo.data.listing import SUFFIXES
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
@@ -521,3 +521,36 @@ def test_threads_together_hold_a_limited_amount(
 def test_error_of_the_user_of_an_image_is_raised_as_it_is() -> None:
     with pytest.raises(ZeroDivisionError), decoding(noise("PNG")):
         _ = 1 // 0
+
+
+# --- facts ------------------------------------------------------------------------------------
+
+
+def test_facts_of_colour_and_greyscale() -> None:
+    assert examine(noise("JPEG")) == ImageFacts(24, 24, "JPEG", "RGB", False)
+    grey = Image.fromarray(np.arange(100 * 80, dtype=np.uint8).reshape(80, 100))
+    assert examine(encoded(grey, "PNG")) == ImageFacts(100, 80, "PNG", "L", True)
+    assert examine(encoded(grey.convert("RGB"), "JPEG")) == ImageFacts(100, 80, "JPEG", "RGB", True)
+    assert examine(encoded(Image.fromarray(DEEP), "PNG"))[:2] == (4, 1)
+
+
+def test_a_coloured_part_is_found() -> None:
+    image = Image.new("RGB", (640, 480), (90, 90, 90))
+    image.paste((90, 91, 90), (600, 440, 640, 480))
+    assert not examine(encoded(image, "PNG")).is_grey
+
+
+def test_facts_are_those_of_the_upright_image() -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = encoded(Image.new("RGB", (30, 20)), "JPEG", exif=exif)
+    assert examine(turned)[:2] == decode(turned).size == (20, 30)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", noise("JPEG")[:-200]])
+def test_what_cannot_be_decoded_has_no_facts(content: bytes) -> None:
+    with pytest.raises(UnreadableImageError) as expected:
+        decode(content)
+    with pytest.raises(UnreadableImageError) as found:
+        examine(content)
+    assert str(found.value) == str(expected.value)
