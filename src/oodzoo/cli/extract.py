@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,8 +21,10 @@ from oodzoo.cli.options import (
     DeviceOption,
     DtypeOption,
     EngineOption,
+    LicenceOption,
     LimitOption,
     LogFileOption,
+    MaxParametersOption,
     MLflowOption,
     NewStoreOption,
     PrecisionOption,
@@ -34,6 +36,7 @@ from oodzoo.cli.options import (
     open_data,
 )
 from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.zoo import YesOption, announce_download, select_zoo, show_models
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener
 
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from oodzoo.racing import Dropped
     from oodzoo.record import ExtractionSummary
     from oodzoo.store.feature_store import FeatureStore
+    from oodzoo.zoo.listing.model import ListedModel
 
 
 @command(
@@ -53,6 +57,8 @@ def extract(
     source: DataArgument,
     zoo: ZooOption,
     store: NewStoreOption,
+    licence: LicenceOption = None,
+    max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
     device: DeviceOption = "auto",
@@ -76,6 +82,13 @@ def extract(
             help="Do the I-th of N parts of the work; run all N, anywhere, in any order.",
         ),
     ] = None,
+    yes: YesOption = False,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="List the models, what must be downloaded, and the images; then end."
+        ),
+    ] = False,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
     tensorboard: TensorBoardOption = None,
@@ -86,6 +99,7 @@ def extract(
     from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
     from oodzoo.racing import Race, parse_budget, run_race
     from oodzoo.remote.location import parse_location
+    from oodzoo.zoo import load_zoo
 
     seconds = None if budget is None else parse_budget(budget)
     if shard is not None and (race or budget is not None):
@@ -106,8 +120,14 @@ def extract(
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])
+    models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
+    if dry_run:
+        _show_plan(terminal, models, len(dataset) + sum(map(len, targets)), store)
+        return
+    announce_download(terminal, models, yes=yes)
+    members = [model.spec for model in models]
     for issue in dataset.leaks(targets):
-        terminal.warn(issue.message)
+        terminal.warn(str(issue))
     with (
         open_engine(engine, address=address, device=device, part=part) as opened_engine,
         extraction_progress(terminal) as bars,
@@ -117,12 +137,12 @@ def extract(
         raced: Race | None = None
         if part is not None:
             opened, done = extract_part(
-                dataset, zoo, store, config, part, listener=listening, unlabelled=targets
+                dataset, members, store, config, part, listener=listening, unlabelled=targets
             )
         elif race or seconds is not None:
             raced = run_race(
                 dataset,
-                zoo,
+                members,
                 store,
                 config,
                 budget=seconds,
@@ -135,7 +155,7 @@ def extract(
         else:
             opened, done = run_extraction(
                 dataset,
-                zoo,
+                members,
                 store,
                 config,
                 listener=listening,
@@ -177,6 +197,24 @@ def extract(
             "shards_written": done.shards,
             "bottleneck": done.bottleneck,
             **({} if raced is None else {"race": raced.to_dict()}),
+        }
+    )
+
+
+def _show_plan(
+    terminal: Terminal, models: Sequence[ListedModel], n_images: int, store: str
+) -> None:
+    """Write what an extraction would do."""
+    from oodzoo.zoo.download import plan_download
+
+    documents = show_models(terminal, models)
+    terminal.line(f"{count(n_images, 'image')}; features go to {store}, which is unchanged")
+    terminal.document(
+        {
+            "models": documents,
+            "images": n_images,
+            "download": plan_download(models).to_dict(),
+            "store": store,
         }
     )
 

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import command
-from oodzoo.cli.options import ZOO_HELP
+from oodzoo.cli.options import ZOO_HELP, LicenceOption, MaxParametersOption
 from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.zoo import select_zoo, show_models
 
 
-@command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100")
+@command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100M")
 def models(
     terminal: Terminal,
     zoo: Annotated[str, typer.Argument(metavar="[ZOO]", help=ZOO_HELP)] = "demo",
@@ -22,17 +22,13 @@ def models(
     source: Annotated[
         str | None, typer.Option(help="Only models from onnx, timm, torchvision, hf or open_clip.")
     ] = None,
-    max_parameters: Annotated[
-        float | None, typer.Option(help="Only models of at most this many million parameters.")
-    ] = None,
+    max_parameters: MaxParametersOption = None,
     pretraining: Annotated[
         str | None, typer.Option(help="Only models whose pre-training mentions this.")
     ] = None,
-    licence: Annotated[
-        str | None, typer.Option(help="Only models whose licence mentions this.")
-    ] = None,
+    licence: LicenceOption = None,
 ) -> None:
-    """List the models of a zoo."""
+    """List the models of a zoo, and which of them must be downloaded."""
     from oodzoo.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.catalogue import filter_models, missing
@@ -40,37 +36,25 @@ def models(
 
     if source is not None and source not in SOURCES:
         raise InputError(f"unknown source {source!r}; expected one of {', '.join(SOURCES)}")
-    if max_parameters is not None and not 0 <= max_parameters < 1e9:
-        raise InputError(f"--max-parameters must be a number of millions, got {max_parameters}")
-    specs = filter_models(
-        load_zoo(zoo),
-        pattern=name,
-        source=source,
-        max_parameters=None if max_parameters is None else int(max_parameters * 1e6),
-        pretraining=pretraining,
-        licence=licence,
-    )
-    terminal.table(
-        ["name", "source", "pretraining", "d", "parameters"],
-        [
-            [
-                spec.name,
-                spec.kind,
-                spec.pretraining or "-",
-                spec.feature_dim or "-",
-                "-" if spec.parameters is None else f"{spec.parameters / 1e6:.2f} M",
-            ]
-            for spec in specs
-        ],
-        left=3,
-    )
-    terminal.line(count(len(specs), "model"))
+    specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
+    limit = None if max_parameters is None else _in_units(terminal, max_parameters)
+    models = select_zoo(terminal, specs, licence, limit)
+    documents = show_models(terminal, models)
     absent = missing(zoo) if zoo in zoo_names() else []
     for entry in absent:
         terminal.say(f"not available: {entry.name}: {entry.missing}")
     terminal.document(
         {
-            "models": [spec.to_dict() for spec in specs],
+            "models": documents,
             "missing": [{"name": entry.name, "reason": entry.missing} for entry in absent],
         }
     )
+
+
+def _in_units(terminal: Terminal, limit: str) -> str:
+    """Read a small number without a unit as millions, as earlier versions did."""
+    digits = limit.replace(".", "", 1)
+    if not (digits.isascii() and digits.isdigit()) or float(limit) >= 10_000:
+        return limit
+    terminal.warn(f"--max-parameters {limit} is read as {limit} million; write {limit}M")
+    return f"{limit}M"

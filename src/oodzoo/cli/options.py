@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ZOO_HELP = (
     "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
-    "timm/resnet50.a1_in1k, separated by commas."
+    "timm/resnet50.a1_in1k or 'timm/vit_small*', separated by commas."
 )
 
 DataArgument = Annotated[

@@ -26,9 +26,11 @@ from oodzoo.cli.options import (
     DataArgument,
     DeviceOption,
     EngineOption,
+    LicenceOption,
     LimitOption,
     LogFileOption,
     MaxModelsOption,
+    MaxParametersOption,
     MLflowOption,
     PrecisionOption,
     ProtocolOption,
@@ -45,6 +47,7 @@ from oodzoo.cli.select import show_selection
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.testbed_tables import show_bed
+from oodzoo.cli.zoo import YesOption, announce_download, select_zoo
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener
 
@@ -61,6 +64,8 @@ def run(
     source: DataArgument,
     zoo: ZooOption,
     out: Annotated[Path, typer.Option(help="Folder for all results.")],
+    licence: LicenceOption = None,
+    max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
     top_k: Annotated[
@@ -86,6 +91,7 @@ def run(
     budget: BudgetOption = None,
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    yes: YesOption = False,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
     tensorboard: TensorBoardOption = None,
@@ -117,10 +123,12 @@ def run(
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
-    models = load_zoo(zoo)
+    models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
     _require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
     others = listeners(log_file, mlflow, tensorboard)
-    run_and_show(terminal, dataset, models, out, config, images, others)
+    announce_download(terminal, models, yes=yes)
+    specs = [model.spec for model in models]
+    run_and_show(terminal, dataset, specs, out, config, images, others)
 
 
 def _require_outside(out: Path, given: dict[str, Path | None]) -> None:
@@ -147,7 +155,7 @@ def run_and_show(
 
     show_counts(terminal, dataset)
     for issue in dataset.leaks():
-        terminal.warn(issue.message)
+        terminal.warn(str(issue))
     with ExitStack() as bars:
         listener = [_Shown(terminal, bars, out, len(zoo)), *others]
         typed = _typed(sys.argv[1:], out, zoo)
@@ -162,12 +170,16 @@ def run_and_show(
 
 def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
     """The command line for the record: files and folders without the folders above them."""
+    from oodzoo.zoo import ModelSpec
+    from oodzoo.zoo.expansion import is_pattern
     from oodzoo.zoo.spec import portable_source
 
     shared = ["oodzoo"]
     for argument in arguments:
         value = _without_folders(argument, out)
-        for spec in zoo:
+        parts = [part.strip() for part in re.split("[,=]", argument)]
+        patterns = [ModelSpec("", part) for part in parts if is_pattern(part)]
+        for spec in (*zoo, *patterns):
             value = value.replace(spec.source, portable_source(spec))
         shared.append(value)
     return shlex.join(shared)

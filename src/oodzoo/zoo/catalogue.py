@@ -77,9 +77,7 @@ def filter_models(
     *,
     pattern: str | None = None,
     source: str | None = None,
-    max_parameters: int | None = None,
     pretraining: str | None = None,
-    licence: str | None = None,
 ) -> list[ModelSpec]:
     """Keep the models that match all criteria.
 
@@ -91,16 +89,14 @@ def filter_models(
         Wildcard pattern (`vit_*`) that the name or the identifier within the source must match.
     source : str, optional
         The kind of source: `timm`, `hf`, …
-    max_parameters : int, optional
-        Maximum number of parameters; models with an unknown number are left out.
-    pretraining, licence : str, optional
-        Substring of the pre-training note or of the licence, ignoring case.
+    pretraining : str, optional
+        Substring of the pre-training note, ignoring case.
 
     Examples
     --------
-    >>> small = filter_models(named_zoo("modern"), pattern="vit_*", max_parameters=50_000_000)
-    >>> [spec.name for spec in small]
-    ['vit_small_patch14_reg4_dinov2.lvd142m']
+    >>> found = filter_models(named_zoo("modern"), pattern="convnext*", pretraining="DINOv3")
+    >>> [spec.name for spec in found]
+    ['convnext_base.dinov3_lvd1689m']
     """
     return [
         spec
@@ -110,14 +106,8 @@ def filter_models(
             or any(fnmatchcase(text, pattern) for text in (spec.name, spec.identifier))
         )
         and (source is None or spec.kind == source)
-        and (max_parameters is None or (spec.parameters or max_parameters + 1) <= max_parameters)
-        and _contains(spec.pretraining, pretraining)
-        and _contains(spec.licence, licence)
+        and (pretraining is None or pretraining.lower() in (spec.pretraining or "").lower())
     ]
-
-
-def _contains(text: str | None, part: str | None) -> bool:
-    return part is None or part.lower() in (text or "").lower()
 
 
 def _entry(table: dict[str, Any]) -> Entry:

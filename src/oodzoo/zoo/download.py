@@ -12,7 +12,7 @@ from typing import Any
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.listing.model import ListedModel
-from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.spec import ModelSpec, local_path
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ def plan_download(models: Sequence[ModelSpec | ListedModel]) -> Download:
     missing, unknown, n_local = [], [], 0
     for each in models:
         model = each if isinstance(each, ListedModel) else ListedModel(each)
+        if local_path(model.spec) is not None:  # large files are not read only to be measured
+            n_local += 1
+            continue
         weights = model.weights
         if weights is None:
             continue
