@@ -1,0 +1,97 @@
+"""The zoo of a command: filters, and what must be downloaded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodzoo._text import count
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
+
+if TYPE_CHECKING:
+    from oodzoo.zoo import ModelSpec
+    from oodzoo.zoo.listing.model import ListedModel
+
+YesOption = Annotated[
+    bool,
+    typer.Option(
+        "--yes", "-y", help="Download models without asking, and without a check of free space."
+    ),
+]
+
+_ASK_FROM = 10 * 10**9
+"""Bytes to download from which a person is asked."""
+
+
+def select_zoo(
+    terminal: Terminal,
+    specs: Sequence[ModelSpec],
+    licence: str | None = None,
+    max_parameters: str | None = None,
+) -> list[ListedModel]:
+    """Keep the models that meet the constraints; a progress bar shows how far counting is."""
+    from oodzoo.zoo.listing.model import select_models
+
+    with terminal.progress("Count parameters") as progress:
+        return select_models(
+            specs, licence=licence, max_parameters=max_parameters, progress=progress
+        )
+
+
+def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes: bool) -> None:
+    """Say what must be downloaded; check the disk, and ask if it is much.
+
+    Only a person at a terminal is asked: a command that nobody watches never waits.
+    """
+    from oodzoo.zoo.download import format_size, plan_download
+
+    download = plan_download(models)
+    if not download.models:
+        return
+    terminal.say(f"{download}.")
+    if yes:
+        return
+    download.require_space()
+    if download.size < _ASK_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    if not typer.confirm(f"Download about {format_size(download.size)}?", err=True):
+        raise InputError(
+            "nothing was downloaded; leave out models with --max-parameters or --licence, or give "
+            "--yes"
+        )
+
+
+def show_models(terminal: Terminal, models: Sequence[ListedModel]) -> list[dict[str, Any]]:
+    """Write a table of models and what must be downloaded; return it as a document."""
+    from oodzoo.zoo.download import format_size, plan_download
+
+    documents = []
+    with terminal.progress("Look up models") as progress:
+        for done, model in enumerate(models, start=1):
+            documents.append(model.to_dict())
+            if progress is not None:
+                progress(done, len(models))
+    terminal.table(
+        ["name", "source", "pretraining", "licence", "d", "parameters", "download"],
+        [
+            [
+                model.name,
+                model.spec.kind,
+                model.spec.pretraining or "-",
+                model.licence or "-",
+                model.spec.feature_dim or "-",
+                "-" if model.parameters is None else f"{model.parameters / 1e6:.2f} M",
+                "no" if model.is_local else "-" if model.size is None else format_size(model.size),
+            ]
+            for model in models
+        ],
+        left=4,
+    )
+    download = plan_download(models)
+    todo = f"; {download}" if download.models else ""
+    terminal.line(f"{count(len(models), 'model')}{todo}")
+    return documents
