@@ -1,4 +1,4 @@
-"""Where the bytes of an image are: a local file, a remote one, a part of a file, or an object."""
+"""Where the bytes of an image are: a local or remote file, a part of one, or an object."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import msgspec
 
 from oodzoo._text import one_line
 from oodzoo._threads import Budget
+from oodzoo.data.row_groups import read_cell
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
@@ -143,6 +144,32 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
             return file.read(self.length)
 
 
+class ParquetCell(msgspec.Struct, frozen=True, tag="parquet"):
+    """A cell of a Parquet file: its row group, the row in it, and its column."""
+
+    file: LocalFile | RemoteImage
+    group: int
+    row: int
+    column: str
+    name: str
+
+    @property
+    def remote(self) -> RemoteFile | None:
+        return self.file.remote
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.name}"
+
+    def size(self) -> None:
+        return None
+
+    def read(self) -> bytes:
+        content = read_cell(self.file.local(), self.group, self.row, self.column)
+        if content is None:
+            raise UnreadableImageError("the cell is empty")
+        return content
+
+
 class ObjectImage:
     """An image that an object of this process opens; other processes cannot."""
 
@@ -186,7 +213,7 @@ class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
         return self.content
 
 
-StoredFile = LocalFile | RemoteImage | FilePart | EmbeddedFile
+StoredFile = LocalFile | RemoteImage | FilePart | ParquetCell | EmbeddedFile
 """A file that other processes can read, too."""
 
 
@@ -194,7 +221,7 @@ def absolute(file: ImageFile) -> StoredFile:
     """Return a file as another process finds it, whatever its working folder."""
     if isinstance(file, LocalFile):
         return LocalFile(str(Path(file.path).absolute()))
-    if isinstance(file, FilePart) and isinstance(file.file, LocalFile):
+    if isinstance(file, FilePart | ParquetCell) and isinstance(file.file, LocalFile):
         return msgspec.structs.replace(file, file=absolute(file.file))
     assert isinstance(file, StoredFile)
     return file

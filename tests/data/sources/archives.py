@@ -34,3 +34,14 @@ def write_tar(
             info.size = len(content)
             archive.addfile(info, io.BytesIO(content))
     return path
+
+
+def parquet_columns(folder: Path) -> dict[str, list[Any]]:
+    """The columns image, path, domain and label of each image."""
+    images = images_of(folder)
+    return {
+        "image": [path.read_bytes() for path in images],
+        "path": [path.relative_to(folder).as_posix() for path in images],
+        "domain": [path.parts[-3] for path in images],
+        "label": [path.parts[-2] for path in images],
+    }

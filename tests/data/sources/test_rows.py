@@ -13,7 +13,7 @@ from tests.s3 import Bucket
 
 from oodzoo.data.files import LocalFile
 from oodzoo.data.listing import Listing
-from oodzoo.data.sources.rows import Row, _common_folder, list_columns, list_rows
+from oodzoo.data.sources.rows import Row, common_folder, list_columns, list_rows
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
 
@@ -52,7 +52,7 @@ def test_paths_inside_the_folder_are_relative_to_it(photos: Path) -> None:
     assert listed(given, photos.parent, photos).samples == listing.samples
 
 
-def test_paths_elsewhere_are_relative_to_their_common_folder(photos: Path) -> None:
+def test_paths_elsewhere_are_relative_to_theircommon_folder(photos: Path) -> None:
     folder = photos / "day/cat/tables"
     folder.mkdir()
     absolute = listed([str(photos / "day/cat/1.png"), str(photos / "night/cat/1.png")], folder)
@@ -207,12 +207,12 @@ def test_common_folder_is_the_deepest_one(start: str, given: list[list[str]]) ->
             break
         shared.append(level[0])
     expected = (start + "/".join(shared)).rstrip("/") or "/"
-    assert _common_folder(places) == expected
+    assert common_folder(places) == expected
     assert all(PurePosixPath(place).is_relative_to(expected) for place in places)
 
 
 @pytest.mark.parametrize(
     "places", [["s3://a/x.png", "s3://b/x.png"], ["/a/x.png", "s3://b/x.png"], ["C:/x", "D:/x"]]
 )
-def test_no_common_folder(places: list[str]) -> None:
-    assert _common_folder(places) is None
+def test_nocommon_folder(places: list[str]) -> None:
+    assert common_folder(places) is None

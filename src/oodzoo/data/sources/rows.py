@@ -89,7 +89,7 @@ def list_rows(
         )
     listing = Listing(name)
     if outside:
-        top = _common_folder(places)
+        top = common_folder(places)
         listing.root = None if top is None or is_url(top) else Path(top)
     elif isinstance(folder, Path):
         listing.root = folder
@@ -169,14 +169,14 @@ def _outside(rows: Sequence[Row], places: Sequence[str], folder: str) -> list[Ro
     return [row for row, place in pairs if not f"{place}/".startswith(start)]
 
 
-def _common_folder(places: Sequence[str]) -> str | None:
+def common_folder(places: Sequence[str]) -> str | None:
     """Return the deepest folder that contains all places; None if there is none.
 
     Examples
     --------
-    >>> _common_folder(["/data/day/1.png", "/data/night/1.png"])
+    >>> common_folder(["/data/day/1.png", "/data/night/1.png"])
     '/data'
-    >>> _common_folder(["s3://a/day/1.png", "s3://b/night/1.png"])
+    >>> common_folder(["s3://a/day/1.png", "s3://b/night/1.png"])
     """
     prefix = os.path.commonprefix(places)  # noqa: RUF071 - it is cut at a slash
     folder, slash, _ = prefix.rpartition("/")
@@ -196,7 +196,7 @@ def _remote_files(urls: Sequence[str]) -> dict[str, RemoteFile]:
             files = Prefetch(find_file, [(Url(url),) for url in here], n_threads=REMOTE_READERS)
             found |= {file.url: file for file in files if file is not None}
         else:
-            folder = _common_folder(here)
+            folder = common_folder(here)
             assert folder is not None
             found |= {file.url: file for file in list_files(Url(folder))}
     return found

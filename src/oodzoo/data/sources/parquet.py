@@ -1,0 +1,212 @@
+"""Parquet files: tables whose cells are images or paths of images."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oodzoo._packages import optional_package
+from oodzoo._text import one_line
+from oodzoo.data.files import ParquetCell
+from oodzoo.data.listing import Listing, Sample
+from oodzoo.data.row_groups import MAX_GROUP_BYTES, group_bytes
+from oodzoo.data.sources.containers import Container, find_containers, read_each
+from oodzoo.data.sources.names import as_groups, as_names, find_columns
+from oodzoo.data.sources.rows import common_folder, list_columns
+from oodzoo.errors import InputError
+from oodzoo.remote.location import Url
+
+_SUFFIXES = (".parquet",)
+
+
+class _Part(NamedTuple):
+    """What is read of one file: values by role, and its images, None if it has paths."""
+
+    values: dict[str, list[Any]]
+    images: list[_Image] | None
+
+
+class _Image(NamedTuple):
+    cell: ParquetCell
+    name: str | None
+
+
+def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Listing:
+    """List the rows of Parquet files.
+
+    A column `image` has the bytes of image files, or Hugging Face's struct of bytes and path. With
+    a column `path` instead, the files are a table, whose paths are relative to their folder.
+    Classes of Hugging Face become labels by name.
+    """
+    optional_package("pyarrow.parquet", extra="parquet", purpose="reading a Parquet file")
+    name = str(location)
+    files = find_containers(location, _SUFFIXES)
+    start = len(common_folder([str(file) for file in files]) or "")
+    parts = list(read_each(lambda file: _read(file, columns, str(file)[start:]), files))
+    roles = parts[0].values.keys()
+    for file, part in zip(files, parts, strict=True):
+        if part.values.keys() != roles or (part.images is None) != (parts[0].images is None):
+            raise InputError(
+                f"{str(files[0])!r} has columns for {_listed(parts[0])}, and {str(file)!r} for "
+                f"{_listed(part)}; give files of one form"
+            )
+    values = {role: [v for part in parts for v in part.values[role]] for role in roles}
+    if not values["label"]:
+        raise InputError(f"{name!r} has no rows")
+    if parts[0].images is None:
+        is_folder = not location.name.lower().endswith(_SUFFIXES)
+        return list_columns(name, values, None, location if is_folder else location.parent)
+    images = [image for part in parts for image in part.images or ()]
+    paths = _paths(values, images, name)
+    labels = as_names(values["label"], "label", name)
+    domains = as_names(values["domain"], "domain", name)
+    groups = as_groups(values.get("group", [None] * len(images)), name)
+    listing = Listing(name)
+    listing.samples = list(map(Sample, paths, domains, labels, groups))
+    listing.files = [image.cell for image in images]
+    return listing
+
+
+def _listed(part: _Part) -> str:
+    return ", ".join([*part.values, *(["image"] if part.images is not None else [])])
+
+
+def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image], name: str) -> list[str]:
+    """Return the paths of samples: of a column, of the structs, or else file and row."""
+    if "path" in values:
+        return as_names(values["path"], "path", name)
+    known = [image.name for image in images if image.name]
+    return known if len(set(known)) == len(images) else [image.cell.name for image in images]
+
+
+def _read(file: Container, columns: Mapping[str, str] | None, short: str) -> _Part:
+    import pyarrow.parquet
+
+    with _explained(str(file)), pyarrow.parquet.ParquetFile(file.local()) as opened:
+        schema = opened.schema_arrow
+        found = _columns(schema.names, columns, str(file))
+        used = {role: name for role, name in found.items() if role != "image"}
+        table = opened.read(list(used.values()), use_threads=False)
+        values = {}
+        for role, name in used.items():
+            numbers = table.column(name).to_pylist()
+            values[role] = _class_names(numbers, _classes(schema, name), role, str(file))
+        if "image" not in found:
+            return _Part(values, None)
+        column, names = _image_column(opened, found["image"], str(file))
+        if names and _is_empty(opened.metadata, column):  # datasets writes paths of local files
+            return _Part({"path": names, **values}, None)
+        cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
+        return _Part(values, list(map(_Image, cells, names or [None] * len(cells))))
+
+
+@contextmanager
+def _explained(name: str) -> Iterator[None]:
+    """Turn the errors of damaged files into an InputError."""
+    try:
+        yield
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise InputError(f"{name!r} is not a Parquet file: {one_line(error)}") from error
+
+
+def _columns(
+    available: Sequence[str], columns: Mapping[str, str] | None, name: str
+) -> dict[str, str]:
+    """Find the columns; images come before paths, which then only name the samples."""
+    given = columns or {}
+    has_images = "image" in given or ("image" in available and "path" not in given)
+    has_paths = "path" in given or "path" in available
+    if has_images or not has_paths:
+        needed = ["image", "label", "domain"]
+        return find_columns(available, columns, needed, name, optional=("path", "group"))
+    return find_columns(available, columns, ["path", "label", "domain"], name)
+
+
+def _image_column(opened: Any, column: str, name: str) -> tuple[str, list[str | None]]:
+    """Return the column of bytes, and the paths in its structs, if there are any."""
+    from pyarrow import types
+
+    kind = opened.schema_arrow.field(column).type
+    if not types.is_struct(kind):
+        _require_bytes(kind, column, name)
+        return column, []
+    fields = {kind.field(n).name: kind.field(n).type for n in range(kind.num_fields)}
+    if "bytes" not in fields:
+        raise InputError(
+            f"the column {column!r} of {name!r} has the fields {', '.join(fields)}; it needs bytes"
+        )
+    _require_bytes(fields["bytes"], f"{column}.bytes", name)
+    if "path" not in fields:
+        return f"{column}.bytes", []
+    structs = opened.read([f"{column}.path"], use_threads=False).column(0).to_pylist()
+    return f"{column}.bytes", [None if value is None else value["path"] for value in structs]
+
+
+def _is_empty(metadata: Any, column: str) -> bool:
+    """Whether all cells of a column are empty, as far as the metadata tell it."""
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for chunk in (group.column(n) for n in range(group.num_columns)):
+            if chunk.path_in_schema == column:
+                statistics = chunk.statistics
+                if statistics is None or statistics.null_count != group.num_rows:
+                    return False
+    return True
+
+
+def _require_bytes(kind: Any, column: str, name: str) -> None:
+    if str(kind) not in ("binary", "large_binary", "binary_view"):
+        raise InputError(
+            f"the column {column!r} of {name!r} has {kind}; it needs the bytes of image files, or "
+            f"name a column of paths with --columns path={column}"
+        )
+
+
+def _cells(file: Container, metadata: Any, column: str, short: str) -> list[ParquetCell]:
+    width = max(6, len(str(metadata.num_rows - 1)))
+    cells: list[ParquetCell] = []
+    for number in range(metadata.num_row_groups):
+        size = group_bytes(metadata, number, column)
+        if size > MAX_GROUP_BYTES:
+            raise InputError(
+                f"row group {number} of {str(file)!r} has {size / 1e9:.1f} GB of images, which are "
+                f"decoded together; write it with smaller ones (row_group_size=1000)"
+            )
+        for row in range(metadata.row_group(number).num_rows):
+            name = f"{short}/{len(cells):0{width}d}"
+            cells.append(ParquetCell(file, number, row, column, name))
+    return cells
+
+
+# --- classes of Hugging Face ------------------------------------------------------------------
+
+
+def _classes(schema: Any, column: str) -> list[str] | None:
+    """Return the names of the classes of a column, from the metadata that `datasets` writes."""
+    try:
+        document = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
+        feature = document["info"]["features"][column]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    names = feature.get("names") if isinstance(feature, dict) else None
+    is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
+    return names if is_list else None
+
+
+def _class_names(values: list[Any], classes: list[str] | None, role: str, name: str) -> list[Any]:
+    if classes is None:
+        return values
+    for row, value in enumerate(values):
+        if isinstance(value, int) and value >= len(classes):
+            raise InputError(
+                f"{name!r}, row {row}: the {role} is {value}, and there are {len(classes)} classes"
+            )
+    # datasets writes -1 for a missing class
+    return [(classes[v] if v >= 0 else None) if isinstance(v, int) else v for v in values]
