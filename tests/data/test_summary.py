@@ -184,7 +184,7 @@ def test_domain_with_another_mixture(tmp_path: Path, write_image: WriteImage) ->
             write_image(tmp_path / f"{domain}/{label}/{i}.png")
     (issue,) = oodzoo.ImageDomains(tmp_path).quick_check()
     assert issue.kind == "label shift"
-    assert "label shift of 60 %" in issue.message
+    assert "label shift 60 % in 'a', 60 % in 'b'" in issue.message
 
 
 def test_domain_of_one_class_is_no_second_issue(tmp_path: Path, write_image: WriteImage) -> None:

@@ -204,10 +204,11 @@ def different_mixtures(
         if shift - by_chance[domain] > LARGE_SHIFT
     }
     if found:
-        shown = [f"domain {domain!r} has a label shift of {s:.0f} %" for domain, s in found.items()]
+        shown = [f"{shift:.0f} % in {domain!r}" for domain, shift in found.items()]
         yield Issue(
             "label shift",
-            "the class mixture differs from that of the other domains: " + _shown(shown, ", "),
+            "the mixture of classes differs from that of the other domains: label shift "
+            + _shown(shown, ", "),
             advice="accuracies there change with the mixture, too: compare balanced accuracies, or "
             "balance the classes",
         )

@@ -217,10 +217,11 @@ class _Opened(NamedTuple):
         identical = find_identical(digests)
         is_copy, is_shared = np.zeros((2, len(samples)), np.bool_)
         for positions in identical:
-            domains = [samples[at].domain for at in positions]
-            for nth, at in enumerate(positions):
-                is_copy[at] = domains[nth] in domains[:nth]
-                is_shared[at] = len(set(domains)) > 1
+            seen: set[str] = set()
+            for at in positions:
+                is_copy[at] = samples[at].domain in seen
+                seen.add(samples[at].domain)
+            is_shared[list(positions)] = len(seen) > 1
         return cls(inspection, identical, is_copy, is_shared)
 
     def problems(self, samples: Sequence[Sample]) -> dict[str, str]:
