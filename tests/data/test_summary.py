@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 from tests.oracles import mixtures
+from tests.sources import DECODED, WITH_FILES
 
 import oodzoo
 from oodzoo.data.files import RemoteImage
@@ -153,6 +154,23 @@ def test_bytes_of_remote_files_are_known_from_their_listing() -> None:
     assert [row.n_bytes for row in (*summary.domains, summary.total)] == [210, 3000, 3210]
     files[1] = RemoteImage(RemoteFile("memory://1", None, "1"))
     assert summarise(samples, files, counts).total.n_bytes is None
+
+
+@pytest.mark.parametrize("name", [*WITH_FILES, *DECODED])
+def test_every_source_has_the_same_summary(name: str, mixed: Path, tmp_path: Path) -> None:
+    (mixed / "day/dog/text.png").unlink()  # some sources refuse what is not an image
+    folder = oodzoo.ImageDomains(mixed)
+    (tmp_path / "source").mkdir()
+    given = {**WITH_FILES, **DECODED}[name](folder, tmp_path / "source")
+    found, expected = given.open().summary(), folder.summary()
+    assert found.counts == expected.counts
+    for row, other in zip(found.domains, expected.domains, strict=True):
+        if name in DECODED:  # files are written anew
+            changed = {"n_bytes": row.n_bytes, "formats": row.formats, "modes": row.modes}
+            assert row.to_dict() == {**other.to_dict(), **changed}
+        else:
+            assert row == other
+    assert [issue.kind for issue in found.issues] == [issue.kind for issue in expected.issues]
 
 
 # --- issues -----------------------------------------------------------------------------------
