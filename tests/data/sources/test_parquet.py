@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,14 @@ from tests.data.sources.archives import parquet_columns
 from tests.s3 import Bucket
 
 import oodzoo
-from oodzoo.data.files import LocalFile, ParquetCell, UnreadableImageError, read_bytes
+from oodzoo.data.files import (
+    LocalFile,
+    ParquetCell,
+    StoredFile,
+    UnreadableImageError,
+    absolute,
+    read_bytes,
+)
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources import parquet
 from oodzoo.data.sources.folder import list_folder
@@ -280,6 +288,18 @@ def test_row_groups_that_are_too_large(
     assert "row_group_size=1000" in message
 
 
+def test_cells_reach_other_processes(
+    columns: Columns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "x.parquet", columns)
+    monkeypatch.chdir(tmp_path)
+    cell = absolute(list_parquet(Path("x.parquet"), None).files[3])
+    monkeypatch.chdir("/")
+    sent = msgspec.json.decode(msgspec.json.encode(cell), type=StoredFile)
+    assert sent == cell
+    assert sent.read() == columns["image"][3]
+
+
 # --- remote files -----------------------------------------------------------------------------
 
 
@@ -309,10 +329,11 @@ def test_every_cell_in_any_order(
     tmp_path: Path, cells: list[bytes], rows: int, random: Any
 ) -> None:
     names = ["x"] * len(cells)
-    path = write(
-        tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet", {"image": cells, "label": names, "domain": names},
-        row_group_size=rows, compression=random.choice(["none", "snappy", "zstd"]),
-    )  # fmt: skip
+    kind = random.choice(["none", "snappy", "zstd"])
+    columns = {"image": cells, "label": names, "domain": names}
+    # another file each time: the same one could change faster than the clock of the file system
+    path = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
+    write(path, columns, row_group_size=rows, compression=kind)
     files = list_parquet(path, None).files
     order = random.sample(range(len(cells)), len(cells))
     assert [files[n].read() for n in order] == [cells[n] for n in order]
