@@ -7,7 +7,9 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -24,6 +26,9 @@ MAX_FILE_BYTES = 1 << 30
 
 # What all threads together hold at the same time; the largest image fits in.
 _BYTES = Budget(MAX_FILE_BYTES)
+
+_FETCHING: WeakValueDictionary[RemoteFile, Lock] = WeakValueDictionary()
+_GUARD = Lock()
 
 
 class UnreadableImageError(Exception):
@@ -111,7 +116,10 @@ class RemoteImage(msgspec.Struct, frozen=True, tag="remote"):
         return self.file.url
 
     def local(self) -> Path:
-        return cached_file(self.file)
+        with _GUARD:
+            fetching = _FETCHING.setdefault(self.file, Lock())
+        with fetching:  # many threads may need parts of the same file
+            return cached_file(self.file)
 
     def size(self) -> int | None:
         return self.file.size

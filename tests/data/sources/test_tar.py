@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.data.sources.archives import images_of, webdataset_members, write_tar
 from tests.s3 import Bucket
 
 import oodzoo
-from oodzoo.data.files import FilePart, LocalFile
+from oodzoo.data.files import FilePart, LocalFile, read_bytes
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.tar import list_tars
@@ -273,6 +274,20 @@ def test_remote_archives_are_fetched_once(
     assert contents(listing) == contents(list_folder(photos))
     gets = [r.line for r in s3.proxy.requests if "GET" in r.line and ".tar" in r.line]
     assert len(gets) == 2
+
+
+def test_many_threads_fetch_an_archive_once(
+    photos: Path, tmp_path: Path, s3: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.put("p.tar", write_tar(tmp_path / "p.tar", webdataset_members(photos)).read_bytes())
+    listing = list_tars(Url(f"{s3.url}/p.tar"), None)
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "empty"))
+    s3.proxy.forget()
+    s3.proxy.slow(r"p\.tar", seconds=0.3)
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(read_bytes, listing.files))
+    assert found == [path.read_bytes() for path in images_of(photos)]
+    assert len(s3.proxy.requests) == 1
 
 
 def test_archives_larger_than_the_cache(
