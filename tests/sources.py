@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import oodzoo
 from oodzoo.data.images import decode
@@ -95,7 +96,7 @@ def image_folders(data: oodzoo.ImageDomains, to: Path) -> Given:
 
 
 def torch_dataset(data: oodzoo.ImageDomains, to: Path) -> Given:
-    """A map-style data set of PyTorch whose items are decoded images with labels."""
+    """A map-style data set of PyTorch whose items are Pillow images with labels."""
     base: Any = pytest.importorskip("torch.utils.data").Dataset
 
     class Photos(base):  # type: ignore[misc]
@@ -103,7 +104,7 @@ def torch_dataset(data: oodzoo.ImageDomains, to: Path) -> Given:
             return len(data)
 
         def __getitem__(self, i: int) -> tuple[Any, str]:
-            return decode(data.open(i)), data.samples[i].label
+            return Image.open(io.BytesIO(data.open(i))), data.samples[i].label
 
     return Given(Photos(), {"domains": [s.domain for s in data]})
 
@@ -136,6 +137,14 @@ def tars(data: oodzoo.ImageDomains, to: Path) -> Given:
     return Given(to, {})
 
 
+def tar_of_a_folder(data: oodzoo.ImageDomains, to: Path) -> Given:
+    """One archive of the folder itself, with the folder above it."""
+    assert data.root is not None
+    with tarfile.open(to / "photos.tar", "w") as archive:
+        archive.add(data.root, "some/photos")
+    return Given(to / "photos.tar", {})
+
+
 def _add(archive: tarfile.TarFile, name: str, content: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(content)
@@ -158,6 +167,7 @@ WITH_FILES: dict[str, Make] = {
     "ImageFolder": image_folders,
     "Parquet": parquet,
     "tars": tars,
+    "tar of a folder": tar_of_a_folder,
 }
 """Sources that have the bytes of the image files."""
 
