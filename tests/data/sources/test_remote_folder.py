@@ -8,7 +8,7 @@ import pytest
 from tests.s3 import Bucket
 
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sources.remote_folder import list_remote_folder, list_remote_images
+from oodzoo.data.sources.remote_folder import list_remote_images
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
 
@@ -43,7 +43,9 @@ def test_as_a_local_folder(photos: str, tmp_path: Path) -> None:
     assert remote.digests == local.digests
     assert remote.root is None
     assert (remote.name, remote.short_name) == (photos, "photos")
-    assert [issue.kind for issue in list_remote_folder(Url(photos)).issues] == ["no class"]
+    assert [issue.kind for issue in remote.quick_check() if issue.kind == "no class"] == [
+        "no class"
+    ]
 
 
 def test_one_listing_whatever_the_number_of_images(s3: Bucket, photos: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
+from oodzoo.remote.objects import RemoteFile, list_files
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 
@@ -39,6 +40,11 @@ def open_source(source: Any, options: Options) -> Listing:
 
 def _open_location(location: Path | Url, options: Options) -> Listing:
     kind = _kind(location)
+    files: list[RemoteFile] = []
+    if kind == "folder" and isinstance(location, Url):
+        files = list_files(location)
+        start = len(str(location)) + 1
+        kind = _kind_of_entries([file.url[start:] for file in files])
     require_used(options, str(location), _USED[kind])
     if kind == "table":
         from oodzoo.data.sources.table import list_table
@@ -66,7 +72,7 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
     if isinstance(location, Url):
         from oodzoo.data.sources.remote_folder import list_remote_folder
 
-        return list_remote_folder(location)
+        return list_remote_folder(location, files)
     return list_folder(location)
 
 
@@ -124,9 +130,14 @@ def _kind_of_folder(folder: Path) -> str:
         (folder / "dataset_info.json").is_file() and (folder / "state.json").is_file()
     ):
         return "saved"
-    entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
-    if not any(entry.is_dir() or entry.suffix.lower() in SUFFIXES for entry in entries):
-        kinds = {_kind_of_file(entry.name.lower()) for entry in entries}
+    return _kind_of_entries([f"{e.name}/" if e.is_dir() else e.name for e in folder.iterdir()])
+
+
+def _kind_of_entries(names: Iterable[str]) -> str:
+    """Tell a folder of .tar or .parquet files by its entries; names of folders have a slash."""
+    seen = [name.lower() for name in names if not name.startswith(".")]
+    if not any("/" in name or Path(name).suffix in SUFFIXES for name in seen):
+        kinds = {_kind_of_file(name) for name in seen}
         for kind in ("parquet", "tar"):
             if kind in kinds:
                 return kind
