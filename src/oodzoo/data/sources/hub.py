@@ -83,7 +83,7 @@ def list_named(url: Url, options: Options) -> Listing:
 
 def _explain(error: Any, name: HubName) -> str:
     """Say in one line why a data set cannot be loaded, and what to do."""
-    text, what = one_line(error), f"the data set {name.repository!r}"
+    text, what = one_line(error).rstrip("."), f"the data set {name.repository!r}"
     if "scripts are no longer supported" in text:
         return (
             f"{what} needs its own script, which would run code of others; refused. Try its copy "

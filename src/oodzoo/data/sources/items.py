@@ -7,7 +7,7 @@ from contextlib import suppress
 from threading import Lock
 from typing import Any
 
-from oodzoo._text import one_line
+from oodzoo._text import count, one_line
 from oodzoo.data.files import ImageFile, ObjectImage, UnreadableImageError
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
@@ -110,7 +110,7 @@ def _fields(item: Any, name: str, options: Options) -> dict[str, Any]:
         return {"image": None}
     if not 1 < len(item) <= len(_ROLES):
         raise InputError(
-            f"{name!r}: a sample has {len(item)} parts; expected (image, label), "
+            f"{name!r}: a sample has {count(len(item), 'part')}; expected (image, label), "
             "(image, label, domain) or (image, label, domain, group)"
         )
     return {role: at for at, role in enumerate(_ROLES[: len(item)])}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oodzoo.errors import InputError
@@ -17,11 +17,11 @@ class Options(NamedTuple):
 
     root: str | os.PathLike[str] | None = None
     columns: Mapping[str, str] | None = None
-    labels: Sequence[Any] | str | None = None
-    domains: Sequence[Any] | str | None = None
-    groups: Sequence[Any] | str | None = None
+    labels: Iterable[Any] | None = None
+    domains: Iterable[Any] | None = None
+    groups: Iterable[Any] | None = None
 
-    def given(self, role: str) -> Sequence[Any] | str | None:
+    def given(self, role: str) -> Iterable[Any] | None:
         """Return `labels` for the role label, and so on."""
         return {"label": self.labels, "domain": self.domains, "group": self.groups}[role]
 

@@ -45,7 +45,7 @@ def list_torch_dataset(dataset: Any, options: Options) -> Listing:
     columns = {role: [getattr(part, role) for part in parts] for role in _ROLES}
     own = {role: values for role, values in columns.items() if set(values) != {None}}
     listing = list_labelled(name, paths, [part.file for part in parts], own, options)
-    listing.root = root if options.domains is None else None
+    listing.root = None if isinstance(options.domains, str) else root
     return listing
 
 
