@@ -16,6 +16,8 @@ from PIL import Image
 # Tests multiply small matrices, also in processes that they start: more threads than idle cores
 # make them many times slower. It must be set before NumPy is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Nothing is downloaded. It is read when huggingface_hub is imported.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from oodzoo.cli import main
 
@@ -29,6 +31,14 @@ def no_fsync() -> Iterator[None]:
     """It takes most of the time of writing, and only a machine that stops needs it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("os.fsync", lambda descriptor: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A cache folder that is not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OODZOO_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 

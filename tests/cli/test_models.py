@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.conftest import Run
 
+from oodzoo.zoo import load_zoo
+
 
 def names(run: Run, *arguments: str) -> list[str]:
     return [model["name"] for model in run("models", *arguments, "--json").document["models"]]
@@ -16,10 +18,9 @@ def test_the_embedded_zoo_is_the_default(run: Run) -> None:
 
 
 def test_filters_narrow_the_list(run: Run) -> None:
-    every = names(run, "modern")
-    small = names(run, "modern", "--max-parameters", "30")
-    assert 0 < len(small) < len(every)
-    assert all("vit" in name for name in names(run, "modern", "--name", "*vit*"))
+    small = names(run, "modern", "--max-parameters", "30M", "--licence", "apache-*,mit")
+    assert small == ["vit_small_patch14_reg4_dinov2.lvd142m", "resnet50.a1_in1k"]
+    assert names(run, "modern", "--max-parameters", "30M", "--name", "*vit*") == small[:1]
     assert names(run, "demo", "--name", "cnn_photos") == ["cnn_photos"]
 
 
@@ -27,8 +28,28 @@ def test_one_model_is_singular(run: Run) -> None:
     assert run("models", "demo", "--name", "cnn_photos").out.splitlines()[-1] == "1 model"
 
 
+def test_models_of_a_pattern(run: Run) -> None:
+    found = names(run, "demo/*random,demo/cnn_photos,demo/cnn_ph*")
+    assert found == ["separable_random", "mixer_random", "cnn_photos"]
+
+
+def test_the_document_has_what_is_known(run: Run) -> None:
+    (model,) = run("models", "demo/cnn_photos", "--json").document["models"]
+    assert model["licence"] == "Apache-2.0"
+    assert model["parameters"] == 34_876
+    (spec,) = load_zoo("demo/cnn_photos")
+    assert (model["size"], model["cached"]) == (spec.file.stat().st_size, True)
+
+
+def test_a_small_number_without_a_unit_is_read_as_millions(run: Run) -> None:
+    outcome = run("models", "modern", "--max-parameters", "30", "--name", "resnet50*")
+    assert "--max-parameters 30 is read as 30 million; write 30M" in outcome.err
+    assert outcome.out.count("resnet50.a1_in1k") == 1
+    assert not run("models", "demo", "--max-parameters", "40000").err
+
+
 def test_models_that_cannot_be_loaded_are_listed_with_the_reason(run: Run) -> None:
-    missing = run("models", "paper", "--json").document["missing"]
+    missing = run("models", "paper", "--name", "resnet50", "--json").document["missing"]
     assert len(missing) == 10
     assert all(entry["reason"] for entry in missing)
 
@@ -38,7 +59,13 @@ def test_models_that_cannot_be_loaded_are_listed_with_the_reason(run: Run) -> No
     [
         (["moden"], "'moden' is not a"),
         (["demo", "--source", "keras"], "unknown source 'keras'"),
-        (["demo", "--max-parameters", "-1"], "--max-parameters must be a number of millions"),
+        (["demo", "--max-parameters", "-1"], "max_parameters must be a positive number such as"),
+        (["demo", "--max-parameters", "9K"], "no model meets --max-parameters 9K: the smallest"),
+        (["demo", "--licence", "apache"], "no model meets --licence apache: licences are Apache"),
+        (
+            ["demo/cnm*"],
+            "the zoo demo has no model that matches 'cnm*'; did you mean con* or cnn*?",
+        ),
     ],
 )
 def test_bad_input_is_one_line(run: Run, arguments: list[str], words: str) -> None:

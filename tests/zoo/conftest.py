@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,6 @@ from PIL import Image
 from oodzoo._packages import optional_package
 from oodzoo.errors import MissingPackageError
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
-
-# Read when huggingface_hub is imported; otherwise tests of an unreachable hub would retry for long.
-os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 
 def _package(name: str, extra: str) -> Any:

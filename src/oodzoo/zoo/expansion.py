@@ -50,10 +50,14 @@ def _local_sources(text: str) -> list[str]:
     paths = sorted(glob.glob(os.path.expanduser(path), recursive=True))  # noqa: PTH111, PTH207
     found = [each for each in paths if _is_model(kind, Path(each))]
     if not found:
-        raise InputError(f"no model matches {text!r}; found {count(len(paths), 'other file')}")
+        what = "an ONNX file" if kind == "onnx" else "a folder with a config.json"
+        hint = f"; {count(len(paths), 'path')} matched, but not {what}" if paths else ""
+        raise InputError(f"no model matches {text!r}{hint}")
     return [text.removesuffix(path) + each for each in found]
 
 
 def _is_model(kind: str, path: Path) -> bool:
     """Whether a path can be one of a source: a file, or a folder with a configuration."""
-    return path.is_file() if kind in ("onnx", "open_clip") else (path / "config.json").is_file()
+    if kind in ("onnx", "open_clip"):
+        return path.is_file()
+    return (path / "config.json").is_file()

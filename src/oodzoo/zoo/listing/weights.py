@@ -73,7 +73,7 @@ def url_weights(torch: Any, url: str, size: int | None) -> Weights:
 def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weights:
     """Weights in a repository of the Hugging Face Hub, in one of several files."""
     hub = _hub()
-    folder = Path(hub.constants.HF_HUB_CACHE)
+    folder = Path(_hub("constants").HF_HUB_CACHE)
     repository, _, revision = repository.partition("@")
     for name in files:
         found = hub.try_to_load_from_cache(repository, name, revision=revision or None)
@@ -85,7 +85,7 @@ def hub_weights(repository: str, files: Sequence[str], size: int | None) -> Weig
 
 def is_offline() -> bool:
     """Whether the Hugging Face Hub must not be asked."""
-    return bool(_hub().constants.HF_HUB_OFFLINE)
+    return bool(_hub("constants").HF_HUB_OFFLINE)
 
 
 @cache
@@ -103,7 +103,7 @@ def hub_card(repository: str) -> Card:
         info = hub.HfApi().model_info(
             name, revision=revision or None, files_metadata=True, timeout=10
         )
-    except hub.errors.HfHubHTTPError:  # no such repository, a gated one, …
+    except _hub("errors").HfHubHTTPError:  # no such repository, a gated one, …
         return Card()
     except Exception:  # no connection; its class depends on the version
         _is_unreachable = True
@@ -123,8 +123,11 @@ _is_unreachable = False
 
 def known_licence(licence: object) -> str | None:
     """The name of a licence; None if a source only says that there is one."""
-    return licence if isinstance(licence, str) and licence not in ("other", "unknown") else None
+    is_name = isinstance(licence, str) and licence not in ("", "other", "unknown")
+    return licence if is_name else None  # type: ignore[return-value]
 
 
-def _hub() -> Any:
-    return optional_package("huggingface_hub", extra="hf", purpose="a model of the Hub")
+def _hub(module: str = "") -> Any:
+    """Import huggingface_hub, or a module of it, which it does not always import itself."""
+    name = f"huggingface_hub.{module}".rstrip(".")
+    return optional_package(name, extra="hf", purpose="a model of the Hub")

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.zoo import load_zoo
+from oodzoo.zoo.download import Download, format_size, plan_download
+from oodzoo.zoo.spec import ModelSpec
+
+
+def download(size: int, *folders: Path) -> Download:
+    return Download(("a", "b"), size * len(folders), (), 0, dict.fromkeys(folders, size))
+
+
+def test_local_models_need_no_download() -> None:
+    plan = plan_download(load_zoo("demo"))
+    assert (plan.models, plan.size, plan.n_local) == ((), 0, 19)
+    plan.require_space()
+
+
+def test_local_files_are_not_read(tmp_path: Path) -> None:
+    assert plan_download([ModelSpec("net", f"onnx/{tmp_path}/none.onnx")]).n_local == 1
+
+
+def test_what_is_not_cached(timm: Any, torchvision: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
+    specs = load_zoo("timm/test_vit.r160_in1k,torchvision/resnet18,hf/me/net,demo/cnn_photos")
+    plan = plan_download(specs)
+    assert plan.models == tuple(spec.name for spec in specs[:3])
+    assert plan.unknown == ("hf-me-net",)
+    assert 46_830_000 < plan.size < 50_000_000
+    assert str(plan) == (
+        "3 models to download, about 48 MB, size of 1 model unknown (1 more on this machine)"
+    )
+    assert plan.to_dict() == {
+        "models": list(plan.models),
+        "size": plan.size,
+        "unknown": ["hf-me-net"],
+        "cached": 1,
+    }
+
+
+def test_lines() -> None:
+    assert str(Download(("a",), 0, ("a",), 0, {})) == "1 model to download, size of 1 model unknown"
+    assert str(download(10**9, Path("x"))) == "2 models to download, about 1.0 GB"
+
+
+def test_models_of_a_package_that_is_missing_are_left_out() -> None:
+    plan = plan_download([ModelSpec("net", "timm/no_such_model")])
+    assert (plan.models, plan.n_local) == ((), 0)
+
+
+def test_space(tmp_path: Path) -> None:
+    download(1000, tmp_path).require_space()
+    with pytest.raises(InputError) as caught:
+        download(10**18, tmp_path / "not" / "there").require_space()
+    assert str(caught.value).startswith(
+        "the models to download need about 1,000,000,000 GB, but the disk of "
+        f"'{tmp_path}/not/there' has "
+    )
+    assert "GB free; set HF_HOME and TORCH_HOME to another disk" in str(caught.value)
+
+
+def test_folders_on_one_disk_share_its_space(tmp_path: Path) -> None:
+    most = shutil.disk_usage(tmp_path).free * 2 // 3
+    download(most, tmp_path / "a").require_space()
+    with pytest.raises(InputError, match="need about"):
+        download(most, tmp_path / "a", tmp_path / "b").require_space()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0.0 kB"),
+        (9_949_000, "9.9 MB"),
+        (9_951_000, "10 MB"),
+        (999_000_000, "999 MB"),
+        (23_400_000_000, "23 GB"),
+    ],
+)
+def test_sizes(size: int, text: str) -> None:
+    assert format_size(size) == text
