@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePath
 from typing import Any
@@ -89,9 +89,9 @@ class ImageDomains(ImageFiles):
         *,
         root: str | Path | None = None,
         columns: Mapping[str, str] | None = None,
-        labels: Sequence[Any] | None = None,
-        domains: Sequence[Any] | None = None,
-        groups: Sequence[Any] | None = None,
+        labels: Iterable[Any] | None = None,
+        domains: Iterable[Any] | None = None,
+        groups: Iterable[Any] | None = None,
     ) -> None:
         listing = open_source(source, Options(root, columns, labels, domains, groups))
         self.name = listing.name
