@@ -308,6 +308,7 @@ def test_a_url_where_only_a_path_is_possible(
 def test_quiet_counts_warnings(run: Run, photos: Path) -> None:
     for path in photos.rglob("1.png"):
         path.write_bytes(b"")
+    shutil.copy(photos / "day/cat/2.png", photos / "night/cat/2.png")
     outcome = run("data", photos, "--json", "--quiet")
     n = len(outcome.document["warnings"])
     assert n > 1
