@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -8,6 +10,7 @@ from tests.s3 import Bucket
 
 from oodzoo.remote import requests
 from oodzoo.remote.failures import RemoteError
+from oodzoo.remote.filesystems import shared_filesystem
 from oodzoo.remote.location import Url
 from oodzoo.remote.requests import call, repeated, request
 
@@ -85,6 +88,16 @@ def test_a_deadline_is_told(in_memory: Url, stalling: threading.Event) -> None:
     stalling.set()
 
 
+def running_tasks(url: Url) -> set[Any]:
+    filesystem = shared_filesystem(url)
+    assert filesystem is not None
+
+    async def tasks() -> set[Any]:
+        return asyncio.all_tasks()
+
+    return asyncio.run_coroutine_threadsafe(tasks(), filesystem.loop).result(30)
+
+
 def test_a_request_that_stalls_is_cancelled(s3: Bucket) -> None:
     s3.put("x", b"content")
     s3.proxy.stall("^GET", seconds=60)
@@ -92,6 +105,8 @@ def test_a_request_that_stalls_is_cancelled(s3: Bucket) -> None:
     call(url, "info", deadline=30)  # opens a session, which takes time
     with pytest.raises(TimeoutError, match=r"^no answer within 0\.20 s$"):
         call(url, "cat_file", deadline=0.2)
+    while [task for task in running_tasks(url) if "_cat_file" in repr(task)]:
+        time.sleep(0.01)  # it is cancelled in another thread
     assert call(url, "cat_file", deadline=30) == b"content"
     first, second = s3.proxy.asked("^GET")
     assert first.ended is None  # nobody waited for it

@@ -94,11 +94,9 @@ def _on_loop(filesystem: Any, coroutine: Any, deadline: float) -> Any:
     """Run a coroutine on the event loop of a filesystem; it is cancelled after the deadline."""
     import asyncio
 
-    future = asyncio.run_coroutine_threadsafe(
-        asyncio.wait_for(coroutine, deadline), filesystem.loop
-    )
+    future = asyncio.run_coroutine_threadsafe(coroutine, filesystem.loop)
     try:
-        return future.result(2 * deadline + 5)  # later only if the coroutine ignores the end
+        return future.result(deadline)
     except BaseException:  # including KeyboardInterrupt
         future.cancel()
         raise
