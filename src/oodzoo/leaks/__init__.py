@@ -1,0 +1,1 @@
+"""Near-duplicate images, found by their stored features and confirmed by their pixels."""

@@ -1,0 +1,161 @@
+"""Near-duplicate images of a feature store."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.data.files import ImageFile
+from oodzoo.events import Progress
+from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
+from oodzoo.leaks.pixels import correlations
+from oodzoo.leaks.planning import BUDGET, plan_pairs
+from oodzoo.leaks.search import KEPT, Search, TopPairs
+from oodzoo.leaks.space import USELESS, FeatureSpace, Samples, choose_models, list_samples
+from oodzoo.store.feature_store import FeatureStore
+
+FLOOR, NOISE = 0.35, 10
+"""Smallest similarity of near-duplicates: absolute, and relative to the noise."""
+
+CANDIDATE_FLOOR, CANDIDATE_NOISE = 0.2, 6
+"""The same for pairs of different domains that are near-duplicates if their pixels agree."""
+
+CEILING = 0.98
+"""Largest threshold."""
+
+OTHER_PIXELS = 0.6
+"""Correlation of two thumbnails below which they show different pictures."""
+
+VERIFIED = 400
+"""Most similar pairs of each kind whose pixels are compared."""
+
+
+def similar_images(
+    store: FeatureStore,
+    *,
+    models: Sequence[str] | None = None,
+    pairs: str = "auto",
+    files: Mapping[str, ImageFile] | None = None,
+    budget: float = BUDGET,
+    progress: Progress | None = None,
+) -> NearDuplicates:
+    r"""Find near-duplicate images in a feature store.
+
+    The similarity of two images is the cosine of their whitened features, see
+    :class:`~oodzoo.leaks.whitening.Whitening`, averaged over models. Images of different domains
+    are near-duplicates if it is at least :math:`\max(0.35, 10 \sigma)`, where :math:`\sigma` is
+    the noise, see :class:`~oodzoo.leaks.space.FeatureSpace`. Images of one domain must also be at
+    least twice as close as the median nearest neighbours of that domain,
+    :math:`1 - s \le \tfrac{1}{2} (1 - s_\text{median})`; those of one group are left out.
+
+    Parameters
+    ----------
+    store : FeatureStore
+    models : sequence of str, optional
+        By default up to 8 models, from the narrowest to the widest features.
+    pairs : {"auto", "all", "class"}
+        Which pairs to compare, see :func:`~oodzoo.leaks.planning.plan_pairs`.
+    files : dict of str to ImageFile, optional
+        Image files by their identity (SHA-256): only these images are compared, and the pixels of
+        similar ones, too. Pairs with other pixels are left out; pairs of different domains with
+        the same pixels are included if their similarity is at least
+        :math:`\max(0.2, 6 \sigma)`.
+    budget : float
+        Multiplications to spend, with `pairs="auto"`.
+    progress : callable, optional
+
+    Returns
+    -------
+    NearDuplicates
+    """
+    names = choose_models(store) if models is None else tuple(models)
+    samples = list_samples(store, names, None if files is None else files.keys())
+    if len(samples) < 2:
+        return NearDuplicates(Pairs.of([]), Pairs.of([]), len(samples), names, "all", 1.0, FLOOR)
+    space = FeatureSpace(store, names, samples)
+    threshold = _limited(FLOOR, NOISE, space.noise)
+    low = threshold if files is None else _limited(CANDIDATE_FLOOR, CANDIDATE_NOISE, space.noise)
+    plan = plan_pairs(samples.labels, space.width, pairs, budget)
+    search = Search(space, samples, low, threshold)
+    search.run(plan, progress)
+    everywhere = np.full(len(samples), threshold)
+    own = _within_limits(samples, search.nearest, threshold)
+    across = _verified(search.across, samples, everywhere, files, candidates=files is not None)
+    within = _verified(search.within, samples, own, files, candidates=False)
+    return NearDuplicates(
+        Pairs.of(across, not_listed=max(0, search.n_across - KEPT)),
+        Pairs.of(within),
+        len(samples),
+        space.models,
+        plan.scope,
+        plan.pairs / (len(samples) * (len(samples) - 1) / 2),
+        threshold,
+    )
+
+
+def _limited(floor: float, factor: float, noise: float) -> float:
+    # features that tell nothing apart still find those that are equal
+    return 0.9999 if noise > USELESS else min(max(floor, factor * noise), CEILING)
+
+
+def _within_limits(
+    samples: Samples, nearest: NDArray[np.float32], threshold: float
+) -> NDArray[np.float64]:
+    """Return the smallest similarity of near-duplicates of the domain of each sample."""
+    limits = np.full(len(samples), threshold)
+    for domain in np.unique(samples.domains):
+        own = samples.domains == domain
+        known = nearest[own & (nearest > -1)]
+        if len(known):
+            limits[own] = max(threshold, min((1 + float(np.median(known))) / 2, CEILING))
+    return limits
+
+
+def _verified(
+    top: TopPairs,
+    samples: Samples,
+    limits: NDArray[np.float64],
+    files: Mapping[str, ImageFile] | None,
+    *,
+    candidates: bool,
+) -> list[Pair]:
+    """Return the near-duplicates among similar pairs, verified by their pixels if there are files.
+
+    With `candidates`, pairs with the same pixels need not reach the limit of their samples.
+    """
+    found = []
+    for place, similarity in zip(top.places.tolist(), top.similarities.tolist(), strict=True):
+        pair = _pair(samples, place, similarity)
+        likely = pair.identical or similarity >= limits[place[0]]
+        if likely or candidates:
+            found.append((pair, place, likely))
+    if files is None:
+        return [pair for pair, _, _ in found]
+    images = [[files[samples.images[at]] for at in place] for _, place, _ in found[:VERIFIED]]
+    values = correlations([(first, second) for first, second in images])
+    pairs = []
+    for (pair, _, likely), value in itertools.zip_longest(found, values):
+        verified = replace(pair, correlation=None if value is None else round(value, 4))
+        if verified.evidence != "probable" or (likely and not _has_other_pixels(verified)):
+            pairs.append(verified)
+    return pairs
+
+
+def _has_other_pixels(pair: Pair) -> bool:
+    return pair.correlation is not None and pair.correlation < OTHER_PIXELS
+
+
+def _pair(samples: Samples, place: Sequence[int], similarity: float) -> Pair:
+    (path, domain, label), (other, other_domain, other_label) = map(samples.place, place)
+    first, second = (samples.images[at] for at in place)
+    return Pair(
+        (path, other),
+        (domain, other_domain),
+        (label, other_label),
+        round(similarity, 4),
+        first == second,
+    )

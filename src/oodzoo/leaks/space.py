@@ -1,0 +1,150 @@
+"""The images of a store in a space where near-duplicates are close, whatever the models."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.leaks.whitening import Features, Whitening
+from oodzoo.store.feature_store import FeatureStore
+
+MODELS = 8
+"""Models whose features are compared, by default."""
+
+_SAMPLE = 4096
+"""Images that a whitening is computed from."""
+
+_NOISE_SAMPLE = 1024
+"""Images that the noise is computed from."""
+
+USELESS = 0.25
+"""Noise of features that hardly tell images apart."""
+
+Positions = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The samples of a store, as columns of equal length; numbers are positions in the lists.
+
+    `labels` is -1 for a sample without a label, `groups` for a sample without a group.
+    """
+
+    images: list[str]
+    paths: list[str]
+    domains: NDArray[np.intp]
+    labels: NDArray[np.intp]
+    groups: NDArray[np.intp]
+    domain_names: tuple[str, ...]
+    classes: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def place(self, at: int) -> tuple[str, str, str | None]:
+        """Return the path, the domain and the label of a sample."""
+        label = self.labels[at]
+        name = None if label < 0 else self.classes[label]
+        return self.paths[at], self.domain_names[self.domains[at]], name
+
+
+def choose_models(store: FeatureStore, most: int = MODELS) -> tuple[str, ...]:
+    """Choose models from the narrowest to the widest features, which see different details.
+
+    Those with features of all domains without labels, if there are any.
+    """
+    complete = [
+        name for name in store.models if all(store.has_features(name, d) for d in store.unlabelled)
+    ]
+    known = complete or list(store.models)
+    known.sort(key=lambda name: (store.model(name).widths["features"], name))
+    at = np.linspace(0, len(known) - 1, min(most, len(known))).round().astype(int)
+    return tuple(known[i] for i in at)
+
+
+def list_samples(
+    store: FeatureStore, models: Sequence[str], images: Collection[str] | None = None
+) -> Samples:
+    """List the samples that all these models have features of, or those of some images."""
+    unlabelled = [d for d in store.unlabelled if all(store.has_features(m, d) for m in models)]
+    names = (*store.domains, *unlabelled)
+    rows = [
+        (image, path, at, label, group)
+        for at, domain in enumerate(names)
+        for image, path, label, group in zip(
+            store.images(domain),
+            store.paths(domain),
+            [-1] * len(store.paths(domain)) if domain in unlabelled else store.labels(domain),
+            store.groups(domain),
+            strict=True,
+        )
+        if images is None or image in images
+    ]
+    numbers = {group: at for at, group in enumerate({row[4] for row in rows} - {None})}
+    return Samples(
+        images=[row[0] for row in rows],
+        paths=[row[1] for row in rows],
+        domains=np.array([row[2] for row in rows], np.intp),
+        labels=np.array([row[3] for row in rows], np.intp),
+        groups=np.array([numbers.get(row[4], -1) for row in rows], np.intp),
+        domain_names=names,
+        classes=store.classes,
+    )
+
+
+class FeatureSpace:
+    r"""Whitened unit rows of several models, concatenated: inner products are mean similarities.
+
+    Attributes
+    ----------
+    models : tuple of str
+        Those that are used; of several models, not those whose features hardly tell images apart.
+    noise : float
+        :math:`\sigma = 1.4826 \operatorname{median} |s|` of the similarities :math:`s` of images
+        of different domains, which is the standard deviation of a normal distribution. Few
+        near-duplicates hardly change a median.
+    """
+
+    def __init__(self, store: FeatureStore, models: Sequence[str], samples: Samples) -> None:
+        self._store = store
+        self._images = samples.images
+        order = np.random.default_rng(0).permutation(len(samples))
+        few = order[:_NOISE_SAMPLE]
+        # pairs of different domains; all, if there is only one domain
+        different = samples.domains[few][:, None] != samples.domains[few]
+        pairs = np.triu(different if different.any() else ~different, 1)
+        fitted: dict[str, Whitening] = {}
+        similar: dict[str, Features] = {}
+        for name in models:
+            sample = self._features(name, np.sort(order[:_SAMPLE]))
+            fitted[name] = Whitening.fit(sample)
+            rows = fitted[name].unit_rows(self._features(name, few))
+            similar[name] = (rows @ rows.T)[pairs]
+        noise = {name: _noise(values) for name, values in similar.items()}
+        used = [name for name in models if noise[name] <= USELESS] or [min(noise, key=noise.get)]  # type: ignore[arg-type]
+        self.models = tuple(used)
+        self.noise = _noise(np.mean([similar[name] for name in used], axis=0))
+        self._whitenings = [fitted[name] for name in used]
+
+    @property
+    def width(self) -> int:
+        return sum(whitening.width for whitening in self._whitenings)
+
+    def rows(self, positions: Positions) -> Features:
+        """Load the rows of some samples."""
+        parts = [
+            whitening.unit_rows(self._features(name, positions))
+            for name, whitening in zip(self.models, self._whitenings, strict=True)
+        ]
+        return np.concatenate(parts, axis=1) / np.float32(np.sqrt(len(parts)))
+
+    def _features(self, model: str, positions: Positions) -> NDArray[np.floating]:
+        images = [self._images[at] for at in positions.tolist()]
+        return self._store.gather(model, images, "features")
+
+
+def _noise(similarities: Features) -> float:
+    return 1.4826 * float(np.median(np.abs(similarities))) if similarities.size else 0.0

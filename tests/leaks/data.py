@@ -1,0 +1,61 @@
+"""Stores of random features with planted near-duplicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.features.importing import import_features
+from oodzoo.store.feature_store import FeatureStore
+
+
+@dataclass
+class Planted:
+    """Features of two models; `copies` are the positions of near-duplicates."""
+
+    models: dict[str, NDArray[np.float64]]
+    domains: list[str]
+    labels: list[str]
+    groups: list[str]
+    copies: list[tuple[int, int]]
+
+    @property
+    def paths(self) -> list[str]:
+        return [f"{at:04d}.png" for at in range(len(self.domains))]
+
+    def store(self, folder: Path, order: NDArray[Any] | None = None) -> FeatureStore:
+        """Import the rows, in another order if one is given."""
+        rows = np.arange(len(self.domains)) if order is None else order
+        columns = {"labels": self.labels, "domains": self.domains, "paths": self.paths}
+        if any(self.groups):
+            columns["groups"] = self.groups
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "features.npz"
+        arrays: dict[str, Any] = {name: values[rows] for name, values in self.models.items()}
+        arrays |= {name: np.array(values)[rows] for name, values in columns.items()}
+        np.savez(file, **arrays)
+        return import_features([file], folder / "store")
+
+
+def planted(seed: int = 0, per_domain: int = 40, noise: float = 0.15) -> Planted:
+    """Draw images of two classes in three domains, and copies across and within domains."""
+    rng = np.random.default_rng(seed)
+    domains = [name for name in ("ink", "oil", "raw") for _ in range(per_domain)]
+    n = len(domains)
+    labels = ["ab"[at] for at in rng.integers(0, 2, n)]
+    copies = [(0, per_domain), (1, 2 * per_domain + 3), (2, 7), (per_domain + 1, per_domain + 5)]
+    models = {}
+    for name, width in (("wide", 48), ("narrow", 24)):
+        scale = rng.uniform(0.2, 3, width)
+        values = rng.normal(size=(n, width)) * scale + 5
+        for key in (*"ab", "ink", "oil", "raw"):  # classes and domains differ in their means
+            members = np.array([key in pair for pair in zip(labels, domains, strict=True)])
+            values[members] += 2 * rng.normal(size=width)
+        for first, second in copies:
+            values[second] = values[first] + noise * scale * rng.normal(size=width)
+        models[name] = values.astype(np.float32).astype(np.float64)
+    return Planted(models, domains, labels, [""] * n, copies)
