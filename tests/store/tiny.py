@@ -94,7 +94,7 @@ def extract(
     zoo = [ExactModel(name, wait_for=signal) for name in models]
     config = ExtractionConfig(device="cpu")
     targets = open_unlabelled(unlabelled or [])
-    return run_extraction(ImageDomains(data), zoo, Path(store), config, unlabelled=targets)[1]
+    return run_extraction(ImageDomains(data), zoo, store, config, unlabelled=targets)[1]
 
 
 def extract_in_turn(datasets: list[str], models: list[str], store: str, done: str) -> None:

@@ -125,10 +125,10 @@ class Mirror:
         is_store = any(
             name in (MANIFEST, "images.json") or _SEGMENT.fullmatch(name) for name in files
         )
-        if is_store or not listed:
+        others = [name for name in listed if name.rpartition("/")[2] != ".lock"]
+        if is_store or not others:
             return files
-        name, file = next(iter(listed.items()))
-        return {_UNSAFE.sub("_", name.partition("/")[0]).lstrip(".") or "_": file}
+        return {_UNSAFE.sub("_", others[0].partition("/")[0]).lstrip(".") or "_": listed[others[0]]}
 
     def _apply(
         self,
@@ -140,10 +140,18 @@ class Mirror:
     ) -> None:
         known = state.read()
         current = set() if anew else {n for n in listed if self._is_current(n, listed[n], known)}
+        foreign = [name for name in known if name not in listed and not _is_ours(name)]
+        for name in foreign:  # a folder of the store may have this name
+            self._unlink(name)
         documents = [name for name in listed if _is_document(name) and name not in current]
 
         def fetch(name: str) -> None:
-            _io.write_bytes(self.path / name, read_file(listed[name]))
+            newest = _read_newest(listed[name])
+            if newest is None:
+                del listed[name]
+            else:
+                listed[name], content = newest
+                _write(self.path / name, content)
 
         in_parallel(fetch, (name for name in documents if name != MANIFEST))
         for name in listed:
@@ -151,11 +159,11 @@ class Mirror:
                 self._empty(name)
         if MANIFEST in documents:
             fetch(MANIFEST)
-        gone = [name for name in known if name not in listed]
-        gone += [n for n, size in present.items() if size == 0 and n not in listed]  # of a kill
+        gone = [name for name in known if name not in listed and name not in foreign]
+        gone += [n for n, size in present.items() if not size and n not in {**known, **listed}]
         for name in gone:
             self._unlink(name)
-        state.drop(gone)
+        state.drop([*gone, *foreign])
         found = {name: Known(file.version, file.size) for name, file in listed.items()}
         state.put((name, each) for name, each in found.items() if known.get(name) != each)
 
@@ -164,10 +172,13 @@ class Mirror:
         path = self.path / name
         if name.endswith(".npy") or not path.is_file():
             return False
+        size = path.stat().st_size
+        if file.size not in (None, size) and (size or _is_document(name)):
+            return False
         if name in known and known[name].version == file.version:
             return True
         # written here, but the process was killed before it noted so
-        return path.stat().st_size == file.size and _md5(path.read_bytes()) == file.version
+        return _md5(path.read_bytes()) == file.version
 
     def _present(self) -> dict[str, int]:
         """Return the size of each file of the store that is here."""
@@ -192,7 +203,9 @@ class Mirror:
         names = [self._name(path) for path in paths if _is_empty(path)]
 
         def fetch(name: str) -> None:
-            _io.write_bytes(self.path / name, read_file(self._remote_file(name)))
+            newest = _read_newest(self._remote_file(name))
+            if newest is not None:
+                _write(self.path / name, newest[1])
 
         with _explained():
             in_parallel(fetch, names)
@@ -253,7 +266,7 @@ class Mirror:
             with changing(self._state) as state:
                 state.drop([name])
             self._known.pop(name, None)
-            _io.write_bytes(path, content)
+            _write(path, content)
             self._written.append(name)
             return
         self._upload_written()
@@ -333,15 +346,15 @@ class Mirror:
                 self._keep(state, name, content)
                 return True
             file = find_file(self.url / name)
-            if file is not None:  # else it was removed meanwhile
-                content = read_file(file)
-                self._keep(state, name, content, file.version)
+            newest = None if file is None else _read_newest(file)
+            if newest is not None:  # else it was removed meanwhile
+                self._keep(state, name, newest[1], newest[0].version)
                 return False
 
     def _keep(
         self, state: MirrorState, name: str, content: bytes, version: str | None = None
     ) -> None:
-        _io.write_bytes(self.path / name, content)
+        _write(self.path / name, content)
         # S3 and GCS give it this version; with other protocols, it is read again when it is pulled
         self._known[name] = Known(version or _md5(content), len(content))
         state.put([(name, self._known[name])])
@@ -355,7 +368,7 @@ class Mirror:
         """Make an empty file in place of one at the remote side."""
         path = self.path / name
         if path.exists():
-            _io.write_bytes(path, b"")  # a process may have opened the old one
+            _write(path, b"")  # a process may have opened the old one
         else:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch()
@@ -379,6 +392,34 @@ def in_parallel(function: Callable[[T], R], items: Iterable[T]) -> list[R]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file of the mirror: atomically, but it may be lost if the power fails."""
+    with _io.explaining_disk_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(_io.temporary_name())
+        try:
+            temporary.write_bytes(content)
+            temporary.replace(path)
+        except BaseException:  # including KeyboardInterrupt
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def _read_newest(file: RemoteFile) -> tuple[RemoteFile, bytes] | None:
+    """Read a file that others may be replacing; None if it was removed."""
+    for _ in range(_ATTEMPTS):
+        try:
+            return file, read_file(file)
+        except RemoteError:
+            found = find_file(Url(file.url))
+            if found is None:
+                return None
+            if found == file:
+                raise
+            file = found
+    return file, read_file(file)
 
 
 @contextmanager
