@@ -48,6 +48,16 @@ def test_pairs_of_images_and_labels() -> None:
     assert np.asarray(decode(data.open(1))).tolist() == PIXELS[2].tolist()
 
 
+def test_files_of_the_same_name(photos: Path) -> None:
+    pairs = {}
+    for domain in ("day", "night"):
+        files = sorted((photos / domain).rglob("*.png"))
+        pairs[domain] = (files, [path.parent.name for path in files])
+    data = ImageDomains(pairs)
+    assert data.samples == ImageDomains(photos).samples
+    assert data.digests == ImageDomains(photos).digests
+
+
 def test_data_sets_of_torch_and_of_hugging_face(photos: Path) -> None:
     folder = torchvision("datasets").ImageFolder(photos / "day")
     datasets = pytest.importorskip("datasets")

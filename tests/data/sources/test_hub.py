@@ -173,6 +173,7 @@ def test_without_a_connection(tmp_path: Path) -> None:
     ("url", "expected"),
     [
         ("ada/photos", HubName("ada/photos")),
+        ("ada/photos/?split=a", HubName("ada/photos", None, None, "a")),
         ("ada/photos@refs%2Fpr%2F1", HubName("ada/photos", "refs/pr/1")),
         ("ada/photos?config=a&split=train%2Btest", HubName("ada/photos", None, "a", "train+test")),
         ("ada/photos@v1?split=train+test", HubName("ada/photos", "v1", None, "train+test")),

@@ -19,6 +19,8 @@ from oodzoo.remote.location import Url, parse_location
 
 Open = Callable[[Any, Options], Listing]
 
+_FILES = (".csv", ".parquet", ".tar", ".tar.gz", ".tgz")
+
 
 def list_by_domain(sources: Mapping[Any, Any], options: Options, open_source: Open) -> Listing:
     """List several sources, each of one domain.
@@ -45,7 +47,14 @@ def list_by_domain(sources: Mapping[Any, Any], options: Options, open_source: Op
         listing.samples += found.samples
         listing.files += found.files
         listing.issues += found.issues
+    if len({sample.path for sample in listing.samples}) < len(listing.samples):
+        listing.samples = [_with_domain(sample) for sample in listing.samples]
     return listing
+
+
+def _with_domain(sample: Sample) -> Sample:
+    start = f"{sample.domain}/"
+    return sample if sample.path.startswith(start) else sample._replace(path=start + sample.path)
 
 
 def _list_domain(source: Any, options: Options, open_source: Open) -> Listing:
@@ -66,7 +75,7 @@ def _list_domain(source: Any, options: Options, open_source: Open) -> Listing:
 
 def _is_folder(location: Path | Url) -> bool:
     if isinstance(location, Url):
-        return location.scheme != "hf" and not location.suffix
+        return location.scheme != "hf" and not location.name.lower().endswith(_FILES)
     saved = ("dataset_dict.json", "dataset_info.json")
     return location.is_dir() and not any((location / file).is_file() for file in saved)
 

@@ -39,7 +39,7 @@ def parse_hub_url(url: Url) -> HubName:
     HubName(repository='ada/photos', revision='v1', config=None, split='train')
     """
     path, _, query = str(url).removeprefix("hf://datasets/").partition("?")
-    repository, _, revision = path.partition("@")
+    repository, _, revision = path.rstrip("/").partition("@")
     if repository.count("/") != 1 or not all(repository.split("/")):
         raise InputError(f"{str(url)!r} does not name a data set; expected {_FORM}")
     options: dict[str, str] = {}
