@@ -58,7 +58,10 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
     download.require_space()
     if download.size < _ASK_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    if not typer.confirm(f"Download about {format_size(download.size)}?", err=True):
+    # Not typer.confirm: it writes a space to stdout, which may be a JSON document.
+    sys.stderr.write(f"Download about {format_size(download.size)}? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InputError(
             "nothing was downloaded; leave out models with --max-parameters or --licence, or give "
             "--yes"
