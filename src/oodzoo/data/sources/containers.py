@@ -72,7 +72,7 @@ def _expanded(pattern: str) -> Iterator[str]:
         numbers = _RANGE.fullmatch(found[1])
         choices: Iterator[str] | list[str] | None = None
         if numbers:
-            width = len(numbers[1]) if numbers[1].startswith("0") else 0
+            width = len(numbers[1])
             choices = (f"{n:0{width}}" for n in range(int(numbers[1]), int(numbers[2]) + 1))
         elif "," in found[1]:
             choices = found[1].split(",")
