@@ -101,6 +101,15 @@ def test_the_record_does_not_have_uris() -> None:
     assert typed == "oodzoo run --mlflow 'postgresql://…' '--mlflow=sqlite://…'"
 
 
+def test_the_record_has_patterns_without_folders(tmp_path: Path) -> None:
+    given = ["--zoo", f"onnx/{tmp_path}/*.onnx,timm/vit*,hf/{tmp_path}/v?t"]
+    assert _typed(["run", *given], Path("job"), []) == (
+        "oodzoo run --zoo 'onnx/*.onnx,timm/vit*,hf/v?t'"
+    )
+    given = [f"--zoo=onnx/{tmp_path}/[ab].onnx"]
+    assert _typed(["run", *given], Path("job"), []) == "oodzoo run '--zoo=onnx/[ab].onnx'"
+
+
 MARKER = "alice-secret"
 ZOO = """
 [[model]]

@@ -29,13 +29,15 @@ class Download:
         Those of them whose size is unknown.
     n_local : int
         Number of the other models.
+    folders : dict of Path to int
+        Bytes to download to each cache.
     """
 
     models: tuple[str, ...]
     size: int
     unknown: tuple[str, ...]
     n_local: int
-    _folders: dict[Path, int]
+    folders: dict[Path, int]
 
     def __str__(self) -> str:
         """One line: how many models, how large, and how many need no download."""
@@ -58,7 +60,7 @@ class Download:
     def require_space(self) -> None:
         """Reject a download that is larger than the free space of a disk."""
         needed: dict[int, int] = defaultdict(int)
-        for folder, size in self._folders.items():
+        for folder, size in self.folders.items():
             disk = _existing(folder)
             needed[disk.stat().st_dev] += size
             free = shutil.disk_usage(disk).free
