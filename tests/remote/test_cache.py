@@ -11,7 +11,7 @@ from tests.s3 import Bucket
 
 from oodzoo._io import temporary_name
 from oodzoo.errors import DiskError, InputError
-from oodzoo.remote.cache import cache_folder, cache_size, cached_file, drop_cached
+from oodzoo.remote.cache import cache_folder, cache_size, cached_file, drop_cached, keep_copy
 from oodzoo.remote.failures import RemoteError
 from oodzoo.remote.location import Url
 from oodzoo.remote.objects import RemoteFile, find_file, write_file
@@ -65,6 +65,14 @@ def test_a_damaged_or_lost_file_is_fetched_again(place: Url) -> None:
     drop_cached(file)  # the user has noticed it
     drop_cached(file)
     assert cached_file(file).read_bytes() == b"content"
+
+
+def test_what_was_just_written_is_kept(s3: Bucket) -> None:
+    file = put(Url(s3.url), "x", b"content")
+    s3.proxy.forget()
+    keep_copy(file, b"content")
+    assert cached_file(file).read_bytes() == b"content"
+    assert s3.proxy.requests == []
 
 
 def test_an_object_of_unknown_size(place: Url) -> None:

@@ -27,7 +27,7 @@ BLOCK = 8 * 2**20
 """Bytes of one request; larger objects are read in several."""
 _PARALLEL = 4
 _UNKNOWN = 64 * 2**20  # for the deadline of an object of unknown size
-_LONG = 3600 * 2**20  # a listing of many pages: an hour
+_LONG = 600 * 2**20  # a listing of many pages: ten minutes
 _TIMES = ("LastModified", "last_modified", "mtime", "modified", "updated", "created")
 
 
