@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any
 
@@ -30,12 +32,14 @@ class Items:
 
     def __getitem__(self, i: int) -> Any:
         assert self.busy.acquire(blocking=False), "read by two threads"
-        self.reads += 1
-        row = self.rows[i]
-        self.busy.release()
-        if isinstance(row, Exception):
-            raise row
-        return row() if callable(row) else row
+        try:
+            self.reads += 1
+            row = self.rows[i]
+            if isinstance(row, Exception):
+                raise row
+            return row() if callable(row) else row
+        finally:
+            self.busy.release()
 
 
 def test_pairs_with_domains() -> None:
@@ -86,9 +90,14 @@ def test_an_attribute_of_another_length_is_not_used() -> None:
 
 
 def test_samples_are_read_by_one_thread_at_a_time() -> None:
-    rows = [(PIXELS[n % 8], n % 2) for n in range(400)]
-    data = ImageDomains(Items(rows), domains=["day", "night"] * 200)
-    assert data.unreadable == {}
+    def slow() -> Any:
+        time.sleep(0.002)
+        return PIXELS[0], 1
+
+    items = Items([slow] * 40)
+    data = ImageDomains(items, labels=[0, 1] * 20, domains=["day", "day", "night", "night"] * 10)
+    with ThreadPoolExecutor(4) as pool:
+        assert len(set(pool.map(data.open, range(40)))) == 1
 
 
 def test_classes_are_named_where_all_have_names() -> None:
