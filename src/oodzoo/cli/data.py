@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count, file_size
+from oodzoo._text import count
 from oodzoo.cli.app import command
+from oodzoo.cli.leaks import compare_images, show_near_duplicates
 from oodzoo.cli.options import ColumnsOption, DataArgument, RootOption, open_data
+from oodzoo.cli.reading import announce_remote
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
@@ -65,8 +68,14 @@ def data(
     counts: Annotated[
         bool, typer.Option("--counts", help="Show the images of all classes, however many.")
     ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Folder or URL of their feature store, to find near-duplicates, too."),
+    ] = None,
 ) -> None:
     """Count the images of each domain and class, and report problems."""
+    if quick and store is not None:
+        raise InputError("--store compares the images, --quick does not open them; give one")
     dataset = open_data(source, root, columns)
     summary = _summary(terminal, dataset, quick)
     terminal.table(*summary.table())
@@ -76,15 +85,17 @@ def data(
         terminal.warn(str(issue))
     if not summary.issues and not quick:
         terminal.line("No problems found.")
-    terminal.document({**summary.to_dict(), "fingerprint": None if quick else dataset.fingerprint})
+    document = {**summary.to_dict(), "fingerprint": None if quick else dataset.fingerprint}
+    if store is not None:
+        found = compare_images(terminal, dataset, store)
+        show_near_duplicates(terminal, found)
+        document["near_duplicates"] = found.to_dict()
+    terminal.document(document)
 
 
 def _summary(terminal: Terminal, dataset: ImageDomains, quick: bool) -> Summary:
     if quick:
         return dataset.summary(quick=True)
-    if remote := {file.remote for file in dataset.files if file.remote is not None}:
-        sizes = [file.size for file in remote if file.size is not None]
-        total = f" ({file_size(sum(sizes))})" if len(sizes) == len(remote) else ""
-        terminal.say(f"Reading {count(len(dataset), 'image')}{total} from {dataset.name!r}")
+    announce_remote(terminal, dataset.files, dataset.name)
     with terminal.progress("Reading images") as progress:
         return dataset.summary(progress)

@@ -35,6 +35,7 @@ from oodzoo.cli.options import (
     ZooOption,
     open_data,
 )
+from oodzoo.cli.reading import read_images
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.zoo import YesOption, announce_download, select_zoo, show_models
 from oodzoo.errors import InputError
@@ -126,6 +127,9 @@ def extract(
         return
     announce_download(terminal, models, yes=yes)
     members = [model.spec for model in models]
+    read_images(terminal, dataset, dataset.name)
+    for target in targets:
+        read_images(terminal, target, str(target.location))
     for issue in dataset.leaks(targets):
         terminal.warn(str(issue))
     with (

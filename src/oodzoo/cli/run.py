@@ -18,6 +18,7 @@ from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
+from oodzoo.cli.leaks import show_near_duplicates
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
@@ -43,6 +44,7 @@ from oodzoo.cli.options import (
     open_data,
 )
 from oodzoo.cli.rank import show_ranking
+from oodzoo.cli.reading import read_images
 from oodzoo.cli.select import show_selection
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
@@ -154,6 +156,7 @@ def run_and_show(
     from oodzoo.pipeline import run as run_pipeline
 
     show_counts(terminal, dataset)
+    read_images(terminal, dataset, dataset.name)
     for issue in dataset.leaks():
         terminal.warn(str(issue))
     with ExitStack() as bars:
@@ -218,7 +221,7 @@ class _Shown(Listener):
         self._terminal.say(f"{self._number}. {self._titles[stage]}")
         if stage == "extraction" and facts:
             self._inner = self._bars.enter_context(extraction_progress(self._terminal))
-        elif stage in ("ranking", "evaluation", "testbed"):
+        elif stage in ("leaks", "ranking", "evaluation", "testbed"):
             bar = listening(self._terminal, _spaced(stage).capitalize())
             self._inner = Events(self._bars.enter_context(bar))
         self._inner.start(stage, **facts)
@@ -249,6 +252,7 @@ def _spaced(stage: str) -> str:
 
 
 _TITLES = {
+    "leaks": "Compare the images (near-duplicates)",
     "ranking": "Rank the models (leave-one-domain-out)",
     "selection": "Select features of all models",
     "evaluation": "Evaluate (leave-one-domain-out)",
@@ -259,6 +263,7 @@ _TITLES = {
 
 _SHOW: dict[str, Callable[[Terminal, Any], None]] = {
     "extraction": show_summary,
+    "leaks": show_near_duplicates,
     "ranking": show_ranking,
     "selection": show_selection,
     "evaluation": show_evaluation,

@@ -53,9 +53,24 @@ class ImageFiles(ABC):
         return self._hashes.digests
 
     @property
+    def files_by_digest(self) -> dict[str, ImageFile]:
+        """The image files that can be read, by SHA-256."""
+        pairs = zip(self.digests, self._files().values(), strict=True)
+        return {digest: file for digest, file in pairs if digest is not None}
+
+    @property
     def unreadable(self) -> dict[str, str]:
         """Reason by path of the images whose file could not be read when it was hashed."""
         return self._hashes.unreadable
+
+    @property
+    def all_files(self) -> list[ImageFile]:
+        """Where the bytes of each image are."""
+        return list(self._files().values())
+
+    def read_all(self, progress: Progress | None = None) -> None:
+        """Read all images to know their digests; remote ones are then in the local cache."""
+        self.__dict__["_hashes"] = hashes(inspect(self._files(), progress=progress))
 
     @cached_property
     def _hashes(self) -> Hashes:
