@@ -24,9 +24,11 @@ from oodzoo._io import (
     is_temporary,
     json_bytes,
     locked,
+    name_folder,
     npy_bytes,
     read_json,
     remove_temporaries,
+    shown,
     write_bytes,
     write_json,
     write_new,
@@ -564,3 +566,12 @@ def test_every_refusal_is_one_line_with_the_path(code: int) -> None:
     ):
         raise OSError(code, os.strerror(code))
     assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_shown_by_another_name(tmp_path: Path) -> None:
+    name_folder(tmp_path / "mirror", "s3://bucket/x")
+    assert shown(tmp_path / "mirror") == "s3://bucket/x"
+    assert shown(tmp_path / "mirror/a/b.json") == "s3://bucket/x/a/b.json"
+    assert shown(tmp_path / "mirror2") == str(tmp_path / "mirror2")
+    with pytest.raises(InputError, match="cannot read it 's3://bucket/x/none'"):
+        read_json(tmp_path / "mirror/none", "it")

@@ -16,6 +16,7 @@ from oodzoo.engine.processes import Processes
 from oodzoo.engine.task import Worker
 from oodzoo.errors import InputError
 from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.store.merge import merge_stores
 
 
 def test_heads_are_those_of_one_process(tmp_path: Path) -> None:
@@ -84,3 +85,19 @@ def test_one_failed_task_is_told_when_the_others_are_done(tmp_path: Path) -> Non
 def test_the_device_for_arrays() -> None:
     assert work.compute_device(Worker(device="cpu")) is None
     assert work.compute_device(Worker(device="cuda:1")) == "cuda:1"
+
+
+def test_a_store_at_a_url_needs_processes_that_share_its_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec")
+    monkeypatch.setenv("OODZOO_CACHE", str(tmp_path / "cache"))
+    local = stored(tmp_path, *zoo(n=9)).store
+    url = f"memory://{tmp_path.name}/x"
+    merge_stores([local.path, local.path], url)
+    source = StoreSource(oodzoo.FeatureStore(url))
+    assert work.describe_store(source, Processes(["cpu"])).store == url
+    ray = Processes(["cpu"])
+    ray.name = "ray"
+    with pytest.raises(InputError, match=f"the engine ray .* do not share for a store at '{url}'"):
+        work.describe_store(source, ray)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import Run
 from tests.killing import Job, children, needs_fork
 from tests.s3 import Bucket
 from tests.store import tiny
@@ -181,6 +182,23 @@ def test_imported_features(url: str, tmp_path: Path) -> None:
     import_features([tmp_path / "x.npz"], url)
     import_features([tmp_path / "x.npz"], tmp_path / "here")
     assert remote_files(url) == files(tmp_path / "here")
+
+
+def test_commands(url: str, data: Path, local: Path, tmp_path: Path, run: Run) -> None:
+    """They show the URL, never the mirror, and the same numbers as for a local store."""
+    upload(local, url)
+    for command in ("rank", "select", "store ls", "store check", "store prune", "store du"):
+        outcomes = [run(*command.split(), store, "--json") for store in (url, local)]
+        assert outcomes[0].document == outcomes[1].document, command
+        assert "object-cache" not in outcomes[0].out + outcomes[0].err
+    shutil.rmtree(data / "day/bike")
+    assert "3 removed" in run("store", "sync", url, data).out
+    shown = run("store", "du", url)
+    assert f"can be freed with `oodzoo store prune {url}`" in shown.out
+    merged = run("store", "merge", url, url, "--out", f"{url}/copy")
+    assert f"2 models, 15 images, 2 domains in {url}/copy" in merged.out
+    assert f"no such feature store: '{url}/none'" in run("rank", f"{url}/none").complaint
+    assert "s3://bucket/x" in run("rank", "s3:/bucket/x").complaint
 
 
 def test_processes_write_the_same_store(s3: Bucket, data: Path, tmp_path: Path) -> None:
