@@ -74,7 +74,8 @@ def test_the_lowest_versions_are_those_of_the_dependencies() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     extras = project["optional-dependencies"]
-    dependencies = [*project["dependencies"], *extras["onnx"], *extras["parquet"]]
+    tested = [*extras["onnx"], *extras["parquet"], *extras["remote"]]
+    dependencies = [*project["dependencies"], *tested]
     listed = (ROOT / "constraints-lowest.txt").read_text(encoding="utf-8").splitlines()
     lowest = [line for line in listed if not line.startswith("#")]
     assert lowest == [dependency.replace(">=", "==") for dependency in dependencies]
