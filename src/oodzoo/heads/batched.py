@@ -21,6 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from array_api_compat import device
+
 from oodzoo.backend import Array
 from oodzoo.heads.logistic import MEMORY, SLOPE_FRACTION
 
@@ -77,7 +79,7 @@ def minimise_batch(batch: Batch, tol: float, max_iter: int = 1000) -> Array:
 
     Each fit ends when the norm of its gradient is at most `tol` of that at zero.
     """
-    xp, kind = batch.xp, {"dtype": batch.features.dtype, "device": batch.features.device}
+    xp, kind = batch.xp, {"dtype": batch.features.dtype, "device": device(batch.features)}
     sets, _, n_classes, n = batch.targets.shape
     n_Cs, d = batch.penalty.shape[0], batch.features.shape[2]
     solution = xp.zeros((sets, n_Cs, n_classes, d), **kind)
@@ -125,7 +127,7 @@ def _direction(xp: Any, gradient: Array, steps: Array, changes: Array, scale: Ar
     products = steps @ changes.mT
     diagonal = xp.linalg.diagonal(products)[..., None]
     triangle = xp.triu(products) + xp.where(diagonal > 0, 0, 1) * xp.eye(
-        MEMORY, dtype=products.dtype, device=products.device
+        MEMORY, dtype=products.dtype, device=device(products)
     )
     first = xp.linalg.solve_triangular(triangle, steps @ gradient.mT, upper=True)
     inner = changes @ (changes.mT @ first - gradient.mT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from array_api_compat import device
 
 from oodzoo._text import count
 from oodzoo.backend import Array, backend_of
@@ -55,7 +56,7 @@ def mean_and_std(features: Array) -> tuple[Array, Array]:
 def standardised(features: Array, mean: Array, std: Array, dtype: str = "float32") -> Array:
     """Subtract the mean and divide by the standard deviation; a constant feature becomes 0."""
     xp = backend_of(features).xp
-    result = xp.empty(features.shape, dtype=getattr(xp, dtype), device=features.device)
+    result = xp.empty(features.shape, dtype=getattr(xp, dtype), device=device(features))
     scale = xp.where(std > 0, 1 / xp.where(std > 0, std, 1.0), 0.0)
     for top in range(0, len(features), _ROWS):
         result[top : top + _ROWS, :] = (features[top : top + _ROWS] - mean) * scale
