@@ -13,6 +13,7 @@ import json
 import math
 import os
 import shutil
+import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -255,6 +256,20 @@ def to_safetensors(document: dict[str, Any]) -> bytes:
     return bytes(save(arrays))
 
 
+def to_tar(document: dict[str, Any]) -> bytes:
+    """Write an archive whose members are texts or JSON documents."""
+    buffer = io.BytesIO()
+    with tarfile.open(
+        fileobj=buffer, mode="w", format=tarfile.GNU_FORMAT, errors="surrogatepass"
+    ) as archive:
+        for name, value in document.items():
+            info = tarfile.TarInfo(name)
+            content = value.encode(errors="replace") if isinstance(value, str) else to_json(value)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
 # --- readers ---------------------------------------------------------------------------------
 
 
@@ -319,6 +334,38 @@ def data_table(folder: Path, request: pytest.FixtureRequest) -> Reader:
         rows.append([f"{number}.png", f"d{number // 2}", f"c{number % 2}", "g"])
     path = folder / "table.csv"
     return Reader(path, rows, to_csv, [lambda: oodzoo.ImageDomains(path, root=folder).fingerprint])
+
+
+def read_data(path: Path) -> None:
+    """List images and read all of them."""
+    data = oodzoo.ImageDomains(path)
+    json_bytes([data.samples, data.name, data.unreadable])
+    assert len(data.digests) == len(data)
+
+
+@reader_of("images in a tar")
+def tar_data(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    document: dict[str, Any] = {}
+    for number in range(4):
+        document[f"a/{number}.ppm"] = f"P3 1 1 255 {number} 0 0"
+        document[f"a/{number}.cls"] = f"c{number % 2}"
+        document[f"a/{number}.json"] = {"domain": f"d{number // 2}", "group": number}
+    path = folder / "images.tar"
+    return Reader(path, document, to_tar, [partial(read_data, path)])
+
+
+@reader_of("images in a Parquet file")
+def parquet_data(folder: Path, request: pytest.FixtureRequest) -> Reader:
+    pytest.importorskip("pyarrow")
+    document = {
+        "image": [f"P3 1 1 255 {number} 0 0".encode() for number in range(4)],
+        "label": ["a", "b", "a", "b"],
+        "domain": [0, 0, 1, 1],
+        "group": ["g", None, None, "h"],
+        "path": ["1", "2", "3", "4"],
+    }
+    path = folder / "images.parquet"
+    return Reader(path, document, to_parquet, [partial(read_data, path)])
 
 
 FEATURES = {

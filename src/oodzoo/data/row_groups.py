@@ -45,13 +45,25 @@ def read_cell(path: Path, number: int, row: int, column: str) -> bytes | None:
     InputError
         If the row group cannot be decoded.
     """
-    found = path.stat()
-    group = _Group(path, found.st_mtime_ns, found.st_size, number, column)
-    cells = _KEPT.get(group, lambda: _decode(group))
+    cells = _cells(path, number, column)
     if row >= len(cells):
         raise InputError(f"{str(path)!r} changed while it was read")
     value = cells[row]
     return value.as_buffer().to_pybytes() if value.is_valid else None
+
+
+def is_empty(path: Path, n_groups: int, column: str) -> bool:
+    """Whether all cells of a column are empty."""
+    return all(
+        cells.null_count == len(cells)
+        for cells in (_cells(path, n, column) for n in range(n_groups))
+    )
+
+
+def _cells(path: Path, number: int, column: str) -> Any:
+    found = path.stat()
+    group = _Group(path, found.st_mtime_ns, found.st_size, number, column)
+    return _KEPT.get(group, lambda: _decode(group))
 
 
 class GroupCache:
@@ -111,7 +123,7 @@ def _decode(group: _Group) -> Any:
     try:
         metadata = _metadata(group.path, group.changed, group.size)
         with (
-            _DECODING.reserve(group_bytes(metadata, group.number, group.column)),
+            _DECODING.reserve(metadata.row_group(group.number).total_byte_size),
             parquet.ParquetFile(group.path, metadata=metadata) as file,
         ):
             table = file.read_row_group(group.number, [group.column], use_threads=False)
@@ -139,10 +151,3 @@ def _metadata(path: Path, changed: int, size: int) -> Any:
     import pyarrow.parquet
 
     return pyarrow.parquet.read_metadata(path)
-
-
-def group_bytes(metadata: Any, number: int, column: str) -> int:
-    """Return the size of one column of a row group when it is decoded."""
-    group = metadata.row_group(number)
-    chunks = (group.column(n) for n in range(group.num_columns))
-    return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oodzoo._text import did_you_mean
+from oodzoo._text import did_you_mean, printable
 from oodzoo.errors import InputError
 
 ROLES = ("path", "image", "label", "domain", "group")
@@ -76,7 +76,7 @@ def find_columns(
         if name in available:
             found[role] = name
         elif role in needed or role in given:
-            advice = did_you_mean(name, available) or "which one is it?"
+            advice = printable(did_you_mean(name, available)) or "which one is it?"
             raise InputError(
                 f"{source!r} has no column {name!r} for the {role}, it has {_listed(available)}; "
                 f"{advice} Name it with --columns {role}=NAME"

@@ -12,7 +12,7 @@ from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.data.files import ParquetCell
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.data.row_groups import MAX_GROUP_BYTES, group_bytes
+from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
 from oodzoo.data.sources.containers import Container, find_containers, read_each
 from oodzoo.data.sources.names import as_groups, as_names, find_columns
 from oodzoo.data.sources.rows import common_folder, list_columns
@@ -97,7 +97,8 @@ def _read(file: Container, columns: Mapping[str, str] | None, short: str) -> _Pa
         if "image" not in found:
             return _Part(values, None)
         column, names = _image_column(opened, found["image"], str(file))
-        if names and _is_empty(opened.metadata, column):  # datasets writes paths of local files
+        # datasets writes paths of local files without their bytes
+        if any(names) and is_empty(file.local(), opened.num_row_groups, column):
             return _Part({"path": names, **values}, None)
         cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
         return _Part(values, list(map(_Image, cells, names or [None] * len(cells))))
@@ -149,18 +150,6 @@ def _image_column(opened: Any, column: str, name: str) -> tuple[str, list[str | 
     return f"{column}.bytes", [None if value is None else value["path"] for value in structs]
 
 
-def _is_empty(metadata: Any, column: str) -> bool:
-    """Whether all cells of a column are empty, as far as the metadata tell it."""
-    for number in range(metadata.num_row_groups):
-        group = metadata.row_group(number)
-        for chunk in (group.column(n) for n in range(group.num_columns)):
-            if chunk.path_in_schema == column:
-                statistics = chunk.statistics
-                if statistics is None or statistics.null_count != group.num_rows:
-                    return False
-    return True
-
-
 def _require_bytes(kind: Any, column: str, name: str) -> None:
     if str(kind) not in ("binary", "large_binary", "binary_view"):
         raise InputError(
@@ -173,11 +162,11 @@ def _cells(file: Container, metadata: Any, column: str, short: str) -> list[Parq
     width = max(6, len(str(metadata.num_rows - 1)))
     cells: list[ParquetCell] = []
     for number in range(metadata.num_row_groups):
-        size = group_bytes(metadata, number, column)
+        size = metadata.row_group(number).total_byte_size
         if size > MAX_GROUP_BYTES:
             raise InputError(
-                f"row group {number} of {str(file)!r} has {size / 1e9:.1f} GB of images, which are "
-                f"decoded together; write it with smaller ones (row_group_size=1000)"
+                f"row group {number} of {str(file)!r} has {size / 1e9:.1f} GB, which are decoded "
+                "together; write the file with smaller ones, as with row_group_size=1000"
             )
         for row in range(metadata.row_group(number).num_rows):
             name = f"{short}/{len(cells):0{width}d}"
