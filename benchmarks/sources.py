@@ -4,13 +4,14 @@
 
 The same images, by default the embedded digits, are read from a local folder, WebDataset archives,
 Parquet files, a data set of Hugging Face on disk, NumPy arrays, and from an S3 server in another
-process of this machine: directly, with a latency of 20 ms for each request, and with one request
+process of this machine: at once, with a latency of 20 ms for each request, and with one request
 that stalls for 20 s. Each measurement has a process of its own, and opens the source itself.
 
 `decode`: every image is read, hashed and decoded. `extract`: a model of the embedded zoo is run,
 too; the features are equal bit for bit. `cold`, `warm`: before and after the objects are in the
-local cache. `idle`: seconds between the first and the last image in which none was hashed or
-decoded. "bare requests" reads the objects as fast as the server sends them, and does nothing else.
+local cache. `gap`: the longest time in seconds, between the first and the last image, in which none
+was hashed or decoded. "bare requests" reads the objects as fast as the server sends them, and does
+nothing else: the server is written in Python, and slower than real ones.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 import oodzoo
 from oodzoo.data import contents, files
+from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.demo.digits import write_digits
 from oodzoo.features import pixels
 from oodzoo.features.config import ExtractionConfig
@@ -45,16 +47,24 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.s3 import SIGNED, FaultyProxy, S3Server
 from tests.sources import DECODED, WITH_FILES, tars
 
+LOCAL = ("folder", "tars", "Parquet", "HF on disk", "NumPy")
 MODEL = "separable_glyphs_colour"
-READERS = 32
 
 
 class Measured(NamedTuple):
     """One pass over the images; with `features`, of an extraction."""
 
     seconds: float
-    idle: float
+    gap: float
     features: str | None = None
+
+
+class Row(NamedTuple):
+    """A line of the table: a source of `tests.sources`, or a URL with a rule of the proxy."""
+
+    name: str
+    url: str | None = None
+    fault: Literal["slow", "stall"] | None = None
 
 
 @contextmanager
@@ -80,44 +90,43 @@ def busy_times() -> Iterator[list[tuple[float, float]]]:
         yield times
 
 
-def idle(times: Sequence[tuple[float, float]]) -> float:
-    """Sum the gaps between intervals."""
-    total, last = 0.0, None
+def longest_gap(times: Sequence[tuple[float, float]]) -> float:
+    """Return the longest time between intervals."""
+    longest, last = 0.0, None
     for start, end in sorted(times):
         if last is not None:
-            total += max(0.0, start - last)
+            longest = max(longest, start - last)
         last = end if last is None else max(last, end)
-    return total
+    return longest
 
 
-def open_source(name: str, given: str, folder: Path) -> Callable[[], oodzoo.ImageDomains]:
+def open_source(row: Row, local: str, folder: Path) -> Callable[[], oodzoo.ImageDomains]:
     """Prepare a source, and return the function that opens it."""
-    known = {**WITH_FILES, **DECODED}
-    if name not in known:
-        return lambda: oodzoo.ImageDomains(given)
+    if row.url:
+        return lambda: oodzoo.ImageDomains(row.url)
     (folder / "source").mkdir()
-    made = known[name](oodzoo.ImageDomains(given), folder / "source")
-    return lambda: oodzoo.ImageDomains(made.source, **made.options)
+    make = {**WITH_FILES, **DECODED}[row.name]
+    return make(oodzoo.ImageDomains(local), folder / "source").open
 
 
 def measure(
-    name: str, given: str, extracts: bool, passes: int, environment: Mapping[str, str]
+    row: Row, local: str, extracts: bool, environment: Mapping[str, str]
 ) -> list[Measured] | str:
     """Measure passes over a source, the first one with an empty cache; in a process of its own."""
     os.environ.update(environment)
+    os.environ["HF_DATASETS_DISABLE_PROGRESS_BARS"] = "1"
     model = [spec for spec in oodzoo.load_zoo("demo") if spec.name == MODEL]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         os.environ["OODZOO_CACHE"] = str(folder / "cache")
-        with tempfile.TemporaryDirectory() as small:  # libraries are loaded
-            first = oodzoo.ImageDomains(write_digits(small)).sample(60)
-            run_extraction(first, model, folder / "warm", ExtractionConfig(device="cpu"))
+        warm = folder / "warm"  # libraries are loaded, files are in memory
+        run_extraction(oodzoo.ImageDomains(local), model, warm, ExtractionConfig(device="cpu"))
         try:
-            opened = open_source(name, given, folder)
+            opened = open_source(row, local, folder)
         except pytest.skip.Exception as error:
             return str(error)
         measured = []
-        for number in range(passes):
+        for number in range(2 if row.url else 1):
             store = folder / f"store{number}"
             with busy_times() as times:
                 start = time.perf_counter()
@@ -128,7 +137,7 @@ def measure(
                     data.check()
                 seconds = time.perf_counter() - start
             digest = digest_of(oodzoo.FeatureStore(store)) if extracts else None
-            measured.append(Measured(seconds, idle(times), digest))
+            measured.append(Measured(seconds, longest_gap(times), digest))
         return measured
 
 
@@ -140,22 +149,20 @@ def digest_of(store: oodzoo.FeatureStore) -> str:
     return total.hexdigest()
 
 
-def bare_requests(
-    endpoint: str, bucket: str, keys: Sequence[str], environment: Mapping[str, str]
-) -> list[Measured]:
-    """Read objects with as many threads as remote images are read with."""
+def bare_requests(endpoint: str, bucket: str, keys: Sequence[str]) -> float:
+    """Return the seconds to read objects with as many threads as remote images are read with."""
 
     def read(part: Sequence[str]) -> None:
+        connection = HTTPConnection(urlsplit(endpoint).netloc)
         for key in part:
-            connection = HTTPConnection(urlsplit(endpoint).netloc)
             connection.request("GET", f"/{bucket}/{quote(key)}", headers=SIGNED)
             connection.getresponse().read()
-            connection.close()
+        connection.close()
 
     start = time.perf_counter()
-    with ThreadPoolExecutor(READERS) as pool:
-        list(pool.map(read, [keys[at::READERS] for at in range(READERS)]))
-    return [Measured(time.perf_counter() - start, 0.0)]
+    with ThreadPoolExecutor(REMOTE_READERS) as pool:
+        list(pool.map(read, [keys[at::REMOTE_READERS] for at in range(REMOTE_READERS)]))
+    return time.perf_counter() - start
 
 
 def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -164,60 +171,39 @@ def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
         return pool.submit(function, *arguments).result()
 
 
-class Row(NamedTuple):
-    """A line of the table: what is opened, through what."""
-
-    name: str
-    source: str
-    given: str
-    server: S3Server | FaultyProxy | None = None
-    prepare: Callable[[], None] = lambda: None
-
-
-def rows_of(
-    data: oodzoo.ImageDomains, folder: Path, server: S3Server, proxy: FaultyProxy
-) -> list[Row]:
-    """Upload the images, and list what is measured."""
-    local = str(data.root)
+def upload(data: oodzoo.ImageDomains, folder: Path, server: S3Server) -> list[Row]:
+    """Upload the images, as a folder and in archives, and list what is measured there."""
     bucket = server.create_bucket("photos")
     for i, sample in enumerate(data.samples):
         bucket.put(f"folder/{sample.path}", data.open(i))
     (folder / "tars").mkdir()
     tars(data, folder / "tars")
     archives = bucket.upload(folder / "tars", "tars") + "/{0..1}.tar"
-    middle = quote(data.samples[len(data) // 2].path)
-
-    def slow() -> None:
-        proxy.slow("", seconds=0.02)
-
-    def stall() -> None:
-        proxy.stall(f"^GET .*/{middle}$", seconds=20)
-
-    remote = f"{bucket.url}/folder"
+    images = f"{bucket.url}/folder"
     return [
-        Row("local folder", "folder", local),
-        Row("tars", "tars", local),
-        Row("Parquet", "Parquet", local),
-        Row("HF on disk", "HF on disk", local),
-        Row("NumPy", "NumPy", local),
-        Row("S3", "S3", remote, server),
-        Row("S3, 20 ms", "S3", remote, proxy, slow),
-        Row("S3, a stall", "S3", remote, proxy, stall),
-        Row("S3 tars", "S3", archives, server),
-        Row("S3 tars, 20 ms", "S3", archives, proxy, slow),
+        Row("S3", images),
+        Row("S3, 20 ms", images, "slow"),
+        Row("S3, a stall", images, "stall"),
+        Row("S3 tars", archives),
+        Row("S3 tars, 20 ms", archives, "slow"),
     ]
 
 
-def measure_row(row: Row, repeats: int, proxy: FaultyProxy) -> dict[str, list[Measured]] | str:
+def measure_row(
+    row: Row, data: oodzoo.ImageDomains, repeats: int, proxy: FaultyProxy
+) -> dict[str, list[Measured]] | str:
     """Measure cold and warm passes, without and with a model; or why that is not possible."""
     found: dict[str, list[Measured]] = {}
-    for _ in range(1 if row.server else repeats):
-        for what, extracts in (("decode", False), ("extract", True)):
+    environment = proxy.environment if row.url else {}
+    for _ in range(1 if row.url else repeats):
+        for what in ("decode", "extract"):
             proxy.forget()
-            row.prepare()
-            environment = row.server.environment if row.server else {}
-            passes = 2 if row.server else 1
-            done = in_a_process(measure, row.source, row.given, extracts, passes, environment)
+            if row.fault == "slow":
+                proxy.slow("", seconds=0.02)
+            elif row.fault == "stall":
+                middle = quote(data.samples[len(data) // 2].path)
+                proxy.stall(f"^GET .*/{middle}$", seconds=20)
+            done = in_a_process(measure, row, str(data.root), what == "extract", environment)
             if isinstance(done, str):
                 return done
             for temperature, measured in zip(("cold", "warm"), done, strict=False):
@@ -243,33 +229,34 @@ def main() -> None:
         n = len(data)
         size = sum(len(data.open(i)) for i in range(n)) / n / 1e3
         print(f"{n:,} images of {size:.0f} kB on average, {multiprocessing.cpu_count()} cores")
-        print(f"{'':<24}{'decode':>21}{'extract':>25}{'idle, s':>14}")
-        print(f"{'source':<18}{'cache':>6}" + f"{'images/s':>12}{'× local':>9}" * 2)
+        print(f"{'':<24}{'decode':>21}{'extract':>21}{'gap, s':>16}")
+        titles = f"{'images/s':>12}{'× local':>9}" * 2
+        print(f"{'source':<18}{'cache':>6}{titles}{'decode':>8}{'extract':>8}")
         reference: dict[str, float] = {}
         features = set()
-        for row in rows_of(data, folder, server, proxy):
-            if given.only and given.only not in row.name and row.name != "local folder":
+        for row in [*map(Row, LOCAL), *upload(data, folder, server)]:
+            if given.only and given.only not in row.name and row.name != LOCAL[0]:
                 continue
-            found = measure_row(row, given.repeats, proxy)
+            found = measure_row(row, data, given.repeats, proxy)
             if isinstance(found, str):
                 print(f"{row.name:<18}{'':>6}  {found}")
                 continue
             for temperature in ("cold", "warm"):
                 if f"decode {temperature}" not in found:
                     continue
-                line = f"{row.name:<18}{temperature if row.server else '':>6}"
+                line = f"{row.name:<18}{temperature if row.url else '':>6}"
                 gaps = []
                 for what in ("decode", "extract"):
                     each = found[f"{what} {temperature}"]
                     rate = n / statistics.median(one.seconds for one in each)
                     reference.setdefault(what, rate)
                     line += f"{rate:>12,.0f}{rate / reference[what]:>9.2f}"
-                    gaps.append(max(one.idle for one in each))
+                    gaps.append(max(one.gap for one in each))
                     features |= {one.features for one in each if one.features}
-                print(line + f"{gaps[0]:>7.1f}{gaps[1]:>7.1f}", flush=True)
+                print(line + f"{gaps[0]:>8.1f}{gaps[1]:>8.1f}", flush=True)
         keys = [key for key in server.keys("photos") if key.startswith("folder/")]
-        bare = in_a_process(bare_requests, server.endpoint, "photos", keys, server.environment)
-        rate = n / bare[0].seconds
+        proxy.forget()
+        rate = n / in_a_process(bare_requests, proxy.endpoint, "photos", keys)
         print(f"{'S3, bare requests':<24}{rate:>12,.0f}{rate / reference['decode']:>9.2f}")
         if len(features) != 1:
             sys.exit(f"features differ between sources: {len(features)} kinds")
