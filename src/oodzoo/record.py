@@ -13,6 +13,7 @@ from oodzoo._io import read_json, require_schema, structured, write_json
 from oodzoo.data.files import StoredFile
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
+from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
@@ -137,6 +138,7 @@ class Run:
     stages : tuple of Stage
     data : DataSummary
     extraction : ExtractionSummary
+    leaks : NearDuplicates
     ranking : Ranking
     selection : SelectionSummary
     evaluation : Evaluation
@@ -151,6 +153,7 @@ class Run:
     stages: tuple[Stage, ...] = ()
     data: DataSummary | None = None
     extraction: ExtractionSummary | None = None
+    leaks: NearDuplicates | None = None
     ranking: Ranking | None = None
     selection: SelectionSummary | None = None
     evaluation: Evaluation | None = None
@@ -189,6 +192,7 @@ class Run:
 PARTS: dict[str, Callable[[Document], Any]] = {
     "data": lambda document: msgspec.convert(document, DataSummary),
     "extraction": lambda document: msgspec.convert(document, ExtractionSummary),
+    "leaks": NearDuplicates.from_dict,
     "ranking": Ranking.from_dict,
     "selection": SelectionSummary.from_dict,
     "evaluation": Evaluation.from_dict,

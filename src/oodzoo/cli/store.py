@@ -9,6 +9,7 @@ import typer
 
 from oodzoo._text import count, file_size
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
+from oodzoo.cli.leaks import compare_stored, show_near_duplicates
 from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
@@ -193,11 +194,23 @@ def check(
             "--repair", help="Remove damaged files; rerun oodzoo extract to compute them again."
         ),
     ] = False,
+    leaks: Annotated[
+        str,
+        typer.Option(
+            metavar="PAIRS",
+            help="Pairs of images to compare, to find near-duplicates: auto (in about a minute), "
+            "all, class (with the same label), none.",
+        ),
+    ] = "auto",
 ) -> None:
-    """Verify every checksum of a feature store."""
+    """Verify every checksum of a feature store, and find near-duplicate images."""
     from oodzoo.errors import InputError
+    from oodzoo.leaks.planning import SCOPES
     from oodzoo.store.checking import check_store
 
+    if leaks not in (*SCOPES, "none"):
+        expected = ", ".join((*SCOPES, "none"))
+        raise InputError(f"unknown pairs to compare: --leaks {leaks!r}; expected {expected}")
     with terminal.progress("Verifying") as progress:
         found = check_store(store, repair=repair, progress=progress)
     for damage in found.damage:
@@ -205,15 +218,21 @@ def check(
     for name in found.unfinished:
         terminal.warn(f"model {name!r} is incomplete; rerun oodzoo extract to finish it")
     lost = [damage.path for damage in found.damage if damage.path.startswith("samples/")]
+    similar = None
+    if leaks != "none" and not found.damage:
+        similar = compare_stored(terminal, store, leaks)
     terminal.document(
         {
             "files": found.files,
             "damaged": msgspec.to_builtins(found.damage),
             "unfinished": list(found.unfinished),
             "repaired": repair and bool(found.damage) and not lost,
+            "near_duplicates": None if similar is None else similar.to_dict(),
         }
     )
     terminal.line(f"{count(found.files, 'file')} verified, {len(found.damage)} damaged")
+    if similar is not None:
+        show_near_duplicates(terminal, similar)
     if lost and repair:
         raise InputError(
             f"{lost[0]!r} cannot be repaired; restore it with `oodzoo store sync {store} DATA`"

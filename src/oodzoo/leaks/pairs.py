@@ -54,6 +54,12 @@ class Pair:
         return "same pixels" if same else "probable"
 
     @property
+    def keys(self) -> tuple[str, str]:
+        """Names of the two images that no others have: a path occurs once in a domain."""
+        first, second = (": ".join(pair) for pair in zip(self.domains, self.paths, strict=True))
+        return first, second
+
+    @property
     def labels_differ(self) -> bool:
         return None not in self.labels and self.labels[0] != self.labels[1]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -12,6 +12,7 @@ from oodzoo import scores, testbed
 from oodzoo._io import file_digest, is_temporary, locked
 from oodzoo._text import without_folders
 from oodzoo.data.dataset import ImageDomains
+from oodzoo.data.files import ImageFile
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
@@ -30,8 +31,10 @@ from oodzoo.features.target import (
     seen_images,
 )
 from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.leaks.pairs import NearDuplicates
+from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.config import RunConfig
-from oodzoo.pipeline.examples import choose_examples, example_files
+from oodzoo.pipeline.examples import choose_examples, example_files, leak_files
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
@@ -136,10 +139,17 @@ def _compute(
     store, models = _extract(stages, dataset, images, specs, folder / "store", config, engine)
     summary = _summary(dataset, len(store.skipped))
     recorder.add("data", summary)
-    write_local(folder, example_files(dataset, summary.examples))
     source = as_source(store, models=models)
     content = [store.fingerprint, list(source.models)]
     ranked_for = None if images is None else as_target(source, images.name)
+    image_files = dataset.files_by_digest | ({} if images is None else images.files_by_digest)
+    leaks = stages.stage(
+        "leaks",
+        [content, *_identities(source, ranked_for)],
+        lambda listener: _find_leaks(source, store, image_files, listener),
+    )
+    examples = example_files(dataset, summary.examples)
+    write_local(folder, examples | leak_files(leaks, store, image_files))
     stages.stage(
         "ranking",
         [content, config.score, *_identities(source, ranked_for)],
@@ -221,6 +231,18 @@ def _compute(
         )
     elif config.baselines:
         stages.skip("testbed", "it needs at least three models")
+
+
+def _find_leaks(
+    source: FeatureSource,
+    store: FeatureStore,
+    files: Mapping[str, ImageFile],
+    listener: Listener,
+) -> NearDuplicates:
+    with Stage(listener, "leaks", **extent(source)) as stage:
+        found = similar_images(store, files=files, progress=stage.progress)
+        stage.finish(found, found.metrics)
+    return found
 
 
 def _select(source: FeatureSource, device: str | None, listener: Listener) -> SelectionSummary:

@@ -16,7 +16,10 @@ from oodzoo.data.files import (
     UnreadableImageError,
     absolute,
 )
+from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.record import Example
+from oodzoo.report.leaks import shown_pairs
+from oodzoo.store.feature_store import FeatureStore
 
 EXAMPLES = 12
 """Images of each domain that the record names; the report shows some of them."""
@@ -48,6 +51,19 @@ def example_files(
     for sample, file in zip(dataset.samples, dataset.files, strict=True):
         if sample.path in wanted and (stored := stored_file(file)) is not None:
             found[sample.path] = stored
+    return found
+
+
+def leak_files(
+    leaks: NearDuplicates, store: FeatureStore, files: Mapping[str, ImageFile]
+) -> dict[str, StoredFile]:
+    """Return where the near-duplicates are that the report shows, by their keys."""
+    found: dict[str, StoredFile] = {}
+    for pair in shown_pairs(leaks):
+        for key, domain, path in zip(pair.keys, pair.domains, pair.paths, strict=True):
+            image = store.images(domain)[store.paths(domain).index(path)]
+            if (stored := stored_file(files[image])) is not None:
+                found[key] = stored
     return found
 
 

@@ -153,6 +153,14 @@ class Gallery:
 
 
 @dataclass(frozen=True)
+class PairGallery:
+    """Pairs of images, each with a caption."""
+
+    pairs: Sequence[tuple[str, tuple[Thumbnail, Thumbnail]]]
+    block: str = "pairs"
+
+
+@dataclass(frozen=True)
 class Facts:
     """A list of names and values, or a command line."""
 
@@ -162,7 +170,7 @@ class Facts:
     block: str = "facts"
 
 
-Block = Figure | Gallery | Facts
+Block = Figure | Gallery | PairGallery | Facts
 
 
 @dataclass(frozen=True)

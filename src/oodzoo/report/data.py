@@ -73,12 +73,12 @@ def _thumbnails(
     return rows
 
 
-def thumbnail_url(file: StoredFile) -> str:
+def thumbnail_url(file: StoredFile, side: int = SIDE) -> str:
     """Read an image and encode a small square of it as a data URL."""
     image = read(file)
     # tiny images keep their pixels
-    method = Image.Resampling.NEAREST if min(image.size) < SIDE else Image.Resampling.LANCZOS
-    small = ImageOps.fit(image, (SIDE, SIDE), method)
+    method = Image.Resampling.NEAREST if min(image.size) < side else Image.Resampling.LANCZOS
+    small = ImageOps.fit(image, (side, side), method)
     content = io.BytesIO()
     small.save(content, "JPEG", quality=72, optimize=True)
     return f"data:image/jpeg;base64,{base64.b64encode(content.getvalue()).decode()}"

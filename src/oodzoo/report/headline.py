@@ -12,6 +12,7 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.data import dimensions
 from oodzoo.report.expected import choice_is_repeated, interval_text, where
+from oodzoo.report.leaks import remark
 from oodzoo.report.numbers import listed, number, significant, span
 from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
 from oodzoo.report.terms import has_target
@@ -48,7 +49,9 @@ def headline(run: Run) -> Headline:
     else:
         shown = Headline("This run has no ranking yet.")
     data_tiles = [_data_tile(run.data)] if run.data else []
-    return replace(shown, tiles=[*shown.tiles, *data_tiles])
+    warnings = [warning] if run.leaks and (warning := remark(run.leaks)) else []
+    remarks = [*shown.remarks, *warnings]
+    return replace(shown, remarks=remarks, tiles=[*shown.tiles, *data_tiles])
 
 
 # --- with an evaluation: the recommended choice and its measured accuracy ------------------------

@@ -20,6 +20,7 @@ from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
 from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
+from oodzoo.report.leaks import leaks_section
 from oodzoo.report.provenance import provenance_section
 from oodzoo.report.race import race_section
 from oodzoo.report.ranking import ranking_section
@@ -105,6 +106,8 @@ def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
         sections.append(scores_section(run.testbed))
     if run.extraction and run.extraction.dropped:
         sections.append(race_section(run.extraction.dropped))
+    if run.leaks and run.leaks.problems:
+        sections.append(leaks_section(run.leaks, images))
     if run.data:
         sections.append(data_section(run.data, images))
     sections.append(provenance_section(run))
