@@ -74,10 +74,17 @@ def test_names_of_files_must_differ(models: Path) -> None:
     assert "names two models 'a'; leave one out" in complaint("onnx/models/**/*.onnx")
 
 
-def test_a_model_that_two_patterns_match_is_listed_once() -> None:
+def test_a_model_that_two_patterns_match_is_listed_once(models: Path) -> None:
+    assert names("onnx/models/*.onnx,onnx/models/b.onnx") == ["a", "b"]
+    assert names("onnx/models/b.onnx,onnx/models/*.onnx") == ["b", "a"]
     assert names("demo/cnn_ph*,demo/*photos,demo/cnn_photos") == ["cnn_photos"]
     assert names("demo/cnn_photos,demo/*photos") == ["cnn_photos"]
     assert "names two models" in complaint("timm/resnet50.a1_in1k,timm/resnet50.a1_in1k")
+
+
+def test_a_file_here_is_not_the_one_of_the_same_name_in_a_zoo(models: Path) -> None:
+    shutil.copyfile(models / "a.onnx", "cnn_photos.onnx")
+    assert "names two models 'cnn_photos'" in complaint("demo/cnn_photos,onnx/*.onnx")
 
 
 def test_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

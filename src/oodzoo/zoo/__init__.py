@@ -97,13 +97,17 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
 def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
     """The models of several specs; one that a pattern matches is listed once."""
     specs: list[ModelSpec] = []
-    matched: set[str] = set()
+    matched: set[tuple[str, Path]] = set()
     for text in texts:
-        found = expand(text, _parse_spec) if is_pattern(text) else [_parse_spec(text)]
-        listed = {spec.source for spec in specs} if is_pattern(text) else matched
-        specs += [spec for spec in found if spec.source not in listed]
         if is_pattern(text):
-            matched |= {spec.source for spec in found}
+            found = {(spec.source, spec.folder): spec for spec in expand(text, _parse_spec)}
+            listed = {(spec.source, spec.folder) for spec in specs}
+            specs += [spec for key, spec in found.items() if key not in listed]
+            matched |= found.keys()
+        else:
+            spec = _parse_spec(text)
+            if (spec.source, spec.folder) not in matched:
+                specs.append(spec)
     remedy = "leave one out, or give them different names in a zoo file (.toml)"
     require_unique_names((spec.name for spec in specs), "the list of models", remedy)
     return specs
