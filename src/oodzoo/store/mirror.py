@@ -105,8 +105,6 @@ class Mirror:
                 before = find_file(self.url / MANIFEST)
                 present = self._present()  # before the listing: other processes upload files
                 listed = self._list()
-                if remaining and listed.get(MANIFEST) != before:
-                    continue
                 try:
                     self._apply(state, listed, present, anew=anew)
                 except RemoteError:

@@ -38,7 +38,7 @@ def gather_rows(
         shard = shards[number]
         file = shard.files[output]
         shape = (len(index[shard.shard]) - len(shard.absent), record.widths[output])
-        opened = open_shard(store, folder / file.file, file, shape, record.dtype)
+        opened = open_shard(store, used[at], file, shape, record.dtype)
         array[_slice(positions)] = opened[_slice(places[positions, 1])]
     return array
 
