@@ -1,4 +1,4 @@
-"""Stores of random features with planted near-duplicates."""
+"""Stores with near-duplicates: random features, and real images and models."""
 
 from __future__ import annotations
 
@@ -8,7 +8,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
+from tests.fixtures import draw_digits
 
+import oodzoo
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import open_unlabelled, run_extraction
 from oodzoo.features.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
 
@@ -59,3 +64,27 @@ def planted(seed: int = 0, per_domain: int = 40, noise: float = 0.15) -> Planted
             values[second] = values[first] + noise * scale * rng.normal(size=width)
         models[name] = values.astype(np.float32).astype(np.float64)
     return Planted(models, domains, labels, [""] * n, copies)
+
+
+def extract_copies(folder: Path) -> Path:
+    """Write digits to `data` and `target`, some of them twice, and their features to `store`."""
+    data = draw_digits(folder / "data", 20)
+    first, second, third = sorted((data / "chalk" / "1").glob("*.png"))[:3]
+    Image.open(first).save(data / "marker" / "1" / "again.jpg", quality=90)
+    (data / "paper" / "1" / "exact.png").write_bytes(second.read_bytes())
+    (folder / "target").mkdir()
+    Image.open(third).save(folder / "target" / "other.jpg", quality=90)
+    zeros = sorted((data / "paper" / "0").glob("*.png"))
+    for name, quality in (("first", 90), ("second", 70)):
+        Image.open(zeros[0]).save(zeros[0].with_name(f"{name}.jpg"), quality=quality)
+    zeros[0].unlink()
+    for at, path in enumerate(sorted((data / "paper" / "2").glob("*.png"))[:10]):
+        ImageOps.invert(Image.open(path).convert("RGB")).save(folder / "target" / f"{at}.png")
+    run_extraction(
+        oodzoo.ImageDomains(data),
+        oodzoo.load_zoo("demo")[::3],
+        folder / "store",
+        ExtractionConfig(device="cpu"),
+        unlabelled=open_unlabelled([str(folder / "target")]),
+    )
+    return folder

@@ -4,15 +4,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image, ImageOps
-from tests.fixtures import draw_digits
-from tests.leaks.data import Planted, planted
+from PIL import Image
+from tests.leaks.data import Planted, extract_copies, planted
 from tests.oracles import leaks as oracle
 
-import oodzoo
 from oodzoo.data.files import ImageFile, LocalFile
-from oodzoo.features.config import ExtractionConfig
-from oodzoo.features.extract import open_unlabelled, run_extraction
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
 from oodzoo.store.feature_store import FeatureStore
@@ -125,28 +121,11 @@ def test_useless_models_are_not_used_beside_others(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Digits, and near-duplicates of some of them in other domains and in a folder apart."""
-    folder = tmp_path_factory.mktemp("copied")
-    data = draw_digits(folder / "data", 20)
-    first = sorted((data / "chalk" / "1").glob("*.png"))
-    Image.open(first[0]).save(data / "marker" / "1" / "again.jpg", quality=90)
-    (data / "paper" / "1" / "exact.png").write_bytes(first[1].read_bytes())
-    (folder / "target").mkdir()
-    Image.open(first[2]).save(folder / "target" / "other.jpg", quality=90)
-    for at, path in enumerate(sorted((data / "paper" / "2").glob("*.png"))[:10]):
-        ImageOps.invert(Image.open(path).convert("RGB")).save(folder / "target" / f"{at}.png")
-    return folder
+    return extract_copies(tmp_path_factory.mktemp("copied"))
 
 
 @pytest.fixture(scope="module")
 def store(copied: Path) -> FeatureStore:
-    run_extraction(
-        oodzoo.ImageDomains(copied / "data"),
-        oodzoo.load_zoo("demo")[::3],
-        copied / "store",
-        ExtractionConfig(device="cpu"),
-        unlabelled=open_unlabelled([str(copied / "target")]),
-    )
     return FeatureStore(copied / "store")
 
 
@@ -206,3 +185,17 @@ def test_other_pixels_refute_similar_features(store: FeatureStore, copied: Path)
     (same,) = (p for p in unread.across.worst if p.paths == pair.paths)
     assert same.correlation is None
     assert same.evidence == "probable"
+
+
+def test_within_a_domain_the_same_pixels_are_needed(store: FeatureStore, copied: Path) -> None:
+    found = similar_images(store, files=files_of(store, copied))
+    assert [set(p.paths) for p in found.within.worst] == [
+        {"paper/0/first.jpg", "paper/0/second.jpg"}
+    ]
+    image = store.images("paper")[store.paths("paper").index("paper/0/second.jpg")]
+    changed = copied / "changed.png"
+    first = Image.open(copied / "data/paper/0/first.jpg").convert("RGB")
+    pixels = np.random.default_rng(0).integers(0, 256, (first.height, first.width, 3), np.uint8)
+    Image.blend(first, Image.fromarray(pixels), 0.5).save(changed)
+    files = files_of(store, copied) | {image: LocalFile(str(changed))}
+    assert not len(similar_images(store, files=files).within)

@@ -27,7 +27,15 @@ from oodzoo.zoo import ModelSpec, load_zoo
 
 NAMES = ("separable_glyphs_colour", "separable_shapes", "mlp_glyphs_augmented", "mixer_random")
 COMMAND = (sys.executable, "-c", "from oodzoo.cli import main; main()")
-STAGES = ["extraction", "ranking", "selection", "evaluation", "predictor", "testbed"]
+STAGES = [
+    "extraction",
+    "leaks",
+    "ranking",
+    "selection",
+    "evaluation",
+    "predictor",
+    "testbed",
+]
 
 
 @pytest.fixture(scope="module")
@@ -240,6 +248,7 @@ def test_two_domains_have_no_evaluation(
     )
     assert [stage.name for stage in run.stages] == [
         "extraction",
+        "leaks",
         "ranking",
         "selection",
         "predictor",

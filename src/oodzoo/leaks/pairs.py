@@ -89,7 +89,7 @@ class Pairs:
 
     def __str__(self) -> str:
         """The number of pairs and their evidence."""
-        parts = ", ".join(f"{n:,} {name}" for name, n in self.counts.items())
+        parts = ", ".join(f"{self.counts[k]:,} {k}" for k in _EVIDENCE if k in self.counts)
         return f"{count(len(self), 'pair')} of near-duplicate images ({parts})"
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from oodzoo.data.files import ImageFile
 from oodzoo.events import Progress
-from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
+from oodzoo.leaks.pairs import SAME_PIXELS, NearDuplicates, Pair, Pairs
 from oodzoo.leaks.pixels import correlations
 from oodzoo.leaks.planning import BUDGET, plan_pairs
 from oodzoo.leaks.search import KEPT, Search, TopPairs
@@ -61,9 +61,9 @@ def similar_images(
         Which pairs to compare, see :func:`~oodzoo.leaks.planning.plan_pairs`.
     files : dict of str to ImageFile, optional
         Image files by their identity (SHA-256): only these images are compared, and the pixels of
-        similar ones, too. Pairs with other pixels are left out; pairs of different domains with
-        the same pixels are included if their similarity is at least
-        :math:`\max(0.2, 6 \sigma)`.
+        similar ones, too. Pairs of different domains are left out if their pixels differ clearly,
+        and included if they are the same and the similarity is at least
+        :math:`\max(0.2, 6 \sigma)`; pairs of one domain must have the same pixels.
     budget : float
         Multiplications to spend, with `pairs="auto"`.
     progress : callable, optional
@@ -84,8 +84,8 @@ def similar_images(
     search.run(plan, progress)
     everywhere = np.full(len(samples), threshold)
     own = _within_limits(samples, search.nearest, threshold)
-    across = _verified(search.across, samples, everywhere, files, candidates=files is not None)
-    within = _verified(search.within, samples, own, files, candidates=False)
+    across = _verified(search.across, samples, everywhere, files, OTHER_PIXELS)
+    within = _verified(search.within, samples, own, files, SAME_PIXELS)
     return NearDuplicates(
         Pairs.of(across, not_listed=max(0, search.n_across - KEPT)),
         Pairs.of(within),
@@ -120,33 +120,29 @@ def _verified(
     samples: Samples,
     limits: NDArray[np.float64],
     files: Mapping[str, ImageFile] | None,
-    *,
-    candidates: bool,
+    refuted: float,
 ) -> list[Pair]:
     """Return the near-duplicates among similar pairs, verified by their pixels if there are files.
 
-    With `candidates`, pairs with the same pixels need not reach the limit of their samples.
+    Those are near-duplicates that reach the limit of their samples, unless the correlation of
+    their pixels is less than `refuted`; of different domains, also those with the same pixels.
     """
     found = []
     for place, similarity in zip(top.places.tolist(), top.similarities.tolist(), strict=True):
         pair = _pair(samples, place, similarity)
         likely = pair.identical or similarity >= limits[place[0]]
-        if likely or candidates:
+        if likely or pair.domains[0] != pair.domains[1]:
             found.append((pair, place, likely))
     if files is None:
-        return [pair for pair, _, _ in found]
+        return [pair for pair, _, likely in found if likely]
     images = [[files[samples.images[at]] for at in place] for _, place, _ in found[:VERIFIED]]
     values = correlations([(first, second) for first, second in images])
     pairs = []
     for (pair, _, likely), value in itertools.zip_longest(found, values):
         verified = replace(pair, correlation=None if value is None else round(value, 4))
-        if verified.evidence != "probable" or (likely and not _has_other_pixels(verified)):
+        if verified.evidence != "probable" or (likely and (value is None or value >= refuted)):
             pairs.append(verified)
     return pairs
-
-
-def _has_other_pixels(pair: Pair) -> bool:
-    return pair.correlation is not None and pair.correlation < OTHER_PIXELS
 
 
 def _pair(samples: Samples, place: Sequence[int], similarity: float) -> Pair:
