@@ -65,7 +65,7 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
         (["--limit", "-1"], "a sample of -1 images is too small"),
         (["--limit", "few"], "'--limit'"),
         (["--budget", "soon"], "a budget is a duration above 0, such as 30m, 2h, 1h30m or 90s"),
-        (["--root", "."], "only used with a table"),
+        (["--root", "."], "root= is not used with"),
         (["--shard", "9/8"], "the shard '9/8' does not exist: I/N counts from 1/8 to 8/8"),
         (["--shard", "0/8"], "the shard '0/8' does not exist: I/N counts from 1/8 to 8/8"),
         (["--shard", "1/0"], "the shard '1/0' does not exist: I/N counts from 1/1 to 1/1"),

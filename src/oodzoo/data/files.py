@@ -7,9 +7,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from threading import Lock
 from typing import Protocol
-from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -26,9 +24,6 @@ MAX_FILE_BYTES = 1 << 30
 
 # What all threads together hold at the same time; the largest image fits in.
 _BYTES = Budget(MAX_FILE_BYTES)
-
-_FETCHING: WeakValueDictionary[RemoteFile, Lock] = WeakValueDictionary()
-_GUARD = Lock()
 
 
 class UnreadableImageError(Exception):
@@ -116,16 +111,16 @@ class RemoteImage(msgspec.Struct, frozen=True, tag="remote"):
         return self.file.url
 
     def local(self) -> Path:
-        with _GUARD:
-            fetching = _FETCHING.setdefault(self.file, Lock())
-        with fetching:  # many threads may need parts of the same file
-            return cached_file(self.file)
+        return cached_file(self.file)
 
     def size(self) -> int | None:
         return self.file.size
 
     def read(self) -> bytes:
-        return self.local().read_bytes()
+        try:
+            return self.local().read_bytes()
+        except FileNotFoundError:  # another process needed the space in the cache
+            return self.local().read_bytes()
 
 
 class FilePart(msgspec.Struct, frozen=True, tag="part"):

@@ -13,8 +13,10 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from threading import Lock
+from weakref import WeakValueDictionary
 
 from oodzoo._io import explaining_disk_errors, is_stale, is_temporary, temporary_name
 from oodzoo.errors import DiskError, InputError
@@ -35,23 +37,38 @@ _unmeasured: dict[Path, int | None] = {}
 """Bytes that this process has written since it measured a folder; None before the first time."""
 
 
+_locks: WeakValueDictionary[Path, Lock] = WeakValueDictionary()
+_guard = Lock()
+
+
 def cached_file(file: RemoteFile) -> Path:
     """A local copy of an object; fetched unless the cache has it.
 
     The copy may be removed later, when the cache is full: open it soon, or copy it.
     """
     path = _path(file)
-    if _is_complete(path, file.size):
-        with contextlib.suppress(OSError):  # removed in the meantime, or not permitted
-            os.utime(path)
-            return path
-    try:
-        with explaining_disk_errors(path):
-            _write(path, iter_blocks(file))
-    except DiskError as error:
-        raise DiskError(f"{error}; the variable {FOLDER} sets the folder of the cache") from error
+    with _fetching(path):
+        if _is_complete(path, file.size):
+            with contextlib.suppress(OSError):  # removed in the meantime, or not permitted
+                os.utime(path)
+                return path
+        try:
+            with explaining_disk_errors(path):
+                _write(path, iter_blocks(file))
+        except DiskError as error:
+            advice = f"the variable {FOLDER} sets the folder of the cache"
+            raise DiskError(f"{error}; {advice}") from error
     _limit(path)
     return path
+
+
+@contextlib.contextmanager
+def _fetching(path: Path) -> Iterator[None]:
+    """Let one thread at a time fetch a file: many may need parts of the same one."""
+    with _guard:
+        lock = _locks.setdefault(path, Lock())
+    with lock:
+        yield
 
 
 def keep_copy(file: RemoteFile, content: bytes) -> None:

@@ -96,7 +96,7 @@ def _kind(location: Path | Url) -> str:
         return by_name or "folder"
     if location.is_dir():
         return _kind_of_folder(location)
-    pattern = any(sign in location.name for sign in "*?{[")
+    pattern = any(sign in str(location) for sign in "*?{[")
     if not location.exists() and not (pattern and by_name):
         raise InputError(
             f"no such file or folder: {str(location)!r}; give a folder of domains, a table (.csv, "
