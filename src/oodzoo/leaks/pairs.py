@@ -90,7 +90,8 @@ class Pairs:
     def __str__(self) -> str:
         """The number of pairs and their evidence."""
         parts = ", ".join(f"{self.counts[k]:,} {k}" for k in _EVIDENCE if k in self.counts)
-        return f"{count(len(self), 'pair')} of near-duplicate images ({parts})"
+        counted = f"{count(len(self), 'pair')} of near-duplicate images"
+        return f"{counted} ({parts})" if parts else counted
 
 
 @dataclass(frozen=True)
