@@ -43,7 +43,7 @@ def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
     assert "Predict with: oodzoo predict" in first.err
     assert "1. Extract features of 19 models" in first.err
     again = run(*command)
-    assert again.err.count("reused from an earlier run") == 5
+    assert again.err.count("reused from an earlier run") == 6
     assert again.document["ranking"] == document["ranking"]
 
 

@@ -105,6 +105,8 @@ def test_every_stage_is_recorded(done: Path) -> None:
     assert all(0 < ratio <= 1 for ratio in run.evaluation.feature_ratio.values())
     assert run.data
     assert run.data.images == 240
+    assert run.leaks
+    assert run.leaks.images == 240
     assert run.testbed
     assert set(run.testbed.accuracy) == set(NAMES[:3])
     assert (done / "report.html").read_text().startswith("<!doctype html>")

@@ -9,11 +9,20 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.fixtures import draw_digits
+from tests.leaks.data import extract_copies
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
 from oodzoo.data.listing import Sample
-from oodzoo.pipeline.examples import EXAMPLES, choose_examples, example_files, stored_file
+from oodzoo.leaks.similar import similar_images
+from oodzoo.pipeline.examples import (
+    EXAMPLES,
+    choose_examples,
+    example_files,
+    leak_files,
+    stored_file,
+)
+from oodzoo.store.feature_store import FeatureStore
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +73,13 @@ def test_images_in_memory_are_embedded_as_small_copies() -> None:
 
 def test_an_unreadable_image_in_memory_is_left_out() -> None:
     assert stored_file(ObjectImage(Large(), 4, "4")) is None
+
+
+def test_near_duplicates_are_named_by_domain_and_path(tmp_path: Path) -> None:
+    folder = extract_copies(tmp_path)
+    store = FeatureStore(folder / "store")
+    data = ImageDomains(folder / "data")
+    leaks = similar_images(store, files=data.files_by_digest)
+    files = leak_files(leaks, store, data.files_by_digest)
+    assert files["marker: marker/1/again.jpg"] == LocalFile(str(folder / "data/marker/1/again.jpg"))
+    assert len(files) == 2 * (len(leaks.across.worst) + len(leaks.within.worst))

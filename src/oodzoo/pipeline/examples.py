@@ -61,8 +61,8 @@ def leak_files(
     found: dict[str, StoredFile] = {}
     for pair in shown_pairs(leaks):
         for key, domain, path in zip(pair.keys, pair.domains, pair.paths, strict=True):
-            image = store.images(domain)[store.paths(domain).index(path)]
-            if (stored := stored_file(files[image])) is not None:
+            file = files.get(store.images(domain)[store.paths(domain).index(path)])
+            if file is not None and (stored := stored_file(file)) is not None:
                 found[key] = stored
     return found
 
