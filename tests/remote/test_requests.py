@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from oodzoo.remote import requests
 from oodzoo.remote.failures import RemoteError
 from oodzoo.remote.filesystems import shared_filesystem
 from oodzoo.remote.location import Url
+from oodzoo.remote.objects import find_file, read_file, write_file
 from oodzoo.remote.requests import call, repeated, request
 
 URL = Url("s3://bucket/x")
@@ -116,3 +118,66 @@ def test_a_request_that_stalls_is_cancelled(s3: Bucket) -> None:
 def test_errors_of_a_filesystem_pass(in_memory: Url) -> None:
     with pytest.raises(FileNotFoundError):
         request(in_memory / "missing", "cat_file")
+
+
+# --- second requests ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No attempt is repeated, and none ends soon."""
+    monkeypatch.setattr(requests, "ATTEMPTS", 1)
+    monkeypatch.setattr(requests, "FIRST_DEADLINE", 30.0)
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_what_stalls_is_asked_for_a_second_time(s3: Bucket) -> None:
+    s3.put("a", b"content")
+    file = find_file(Url(f"{s3.url}/a"))
+    assert file is not None
+    s3.proxy.stall("^GET .*/a", seconds=60)
+    assert read_file(file) == b"content"
+    assert len(s3.proxy.asked("^GET .*/a")) == 2
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_the_first_answer_counts(s3: Bucket) -> None:
+    s3.put("a", b"content")
+    file = find_file(Url(f"{s3.url}/a"))
+    assert file is not None
+    s3.proxy.slow("^GET .*/a", seconds=1.5, times=1)
+    s3.proxy.slow("^GET .*/a", seconds=30, times=1)
+    assert read_file(file) == b"content"
+    assert len(s3.proxy.asked("^GET .*/a")) == 2
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_an_error_of_one_request_is_not_that_of_both(s3: Bucket) -> None:
+    s3.put("a", b"content")
+    file = find_file(Url(f"{s3.url}/a"))
+    assert file is not None
+    s3.proxy.slow("^GET .*/a", seconds=2, times=1)
+    s3.proxy.refuse("^GET .*/a", times=1)
+    assert read_file(file) == b"content"
+    s3.proxy.refuse("^GET .*/a")
+    with pytest.raises(RemoteError):
+        read_file(file)
+
+
+def test_writing_is_never_asked_twice(s3: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "SECOND_AFTER", 0.1)
+    s3.proxy.slow("^PUT .*/a", seconds=1, times=1)
+    write_file(Url(f"{s3.url}/a"), b"content")
+    assert len(s3.proxy.asked("^PUT .*/a")) == 1
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_few_second_requests_at_the_same_time(s3: Bucket) -> None:
+    """A server that is slow for all does not get twice the requests."""
+    for i in range(20):
+        s3.put(f"a{i}", b"content")
+    found = [find_file(Url(f"{s3.url}/a{i}")) for i in range(20)]
+    s3.proxy.slow("^GET .*/a", seconds=2)
+    with ThreadPoolExecutor(20) as pool:
+        assert set(pool.map(read_file, found)) == {b"content"}
+    assert 20 < len(s3.proxy.asked("^GET .*/a")) <= 30

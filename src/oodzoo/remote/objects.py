@@ -21,7 +21,15 @@ from oodzoo.remote.failures import (
 )
 from oodzoo.remote.filesystems import filesystem_class, shared_filesystem
 from oodzoo.remote.location import Url
-from oodzoo.remote.requests import call, call_s3, failure, repeated, request
+from oodzoo.remote.requests import (
+    SECOND_AFTER,
+    SLOW,
+    call,
+    call_s3,
+    failure,
+    repeated,
+    request,
+)
 
 BLOCK = 8 * 2**20
 """Bytes of one request; larger objects are read in several."""
@@ -214,7 +222,8 @@ def _blocks(url: Url, file: RemoteFile) -> Iterator[bytes]:
 
 def _read(url: Url, file: RemoteFile, size: int | None, **limits: int) -> bytes:
     def attempt(deadline: float) -> bytes:
-        content: bytes = call(url, "cat_file", deadline=deadline, **limits)
+        second = SECOND_AFTER + (size or 0) / SLOW
+        content: bytes = call(url, "cat_file", deadline=deadline, second_after=second, **limits)
         if size is not None and len(content) != size:
             _require_unchanged(file)
             raise EndedEarlyError(f"a response ended early, after {len(content)} of {size} bytes")

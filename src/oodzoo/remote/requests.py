@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
 from oodzoo._text import duration
@@ -26,6 +28,11 @@ SLOW = 2**20
 """Bytes in a second; a request for many bytes gets more time."""
 FIRST_PAUSE = 0.2
 """Seconds before the second attempt; each further pause is twice as long."""
+
+SECOND_AFTER = 1.0
+"""Seconds without an answer after which something small is asked for a second time."""
+_SECONDS_AT_ONCE = threading.BoundedSemaphore(4)
+"""Second requests at the same time; more would burden a server that is slow for all."""
 
 T = TypeVar("T")
 
@@ -68,15 +75,27 @@ def failure(url: Url, error: Exception) -> RemoteError:
     return RemoteError(f"{str(url)!r}: {explain(error, url.scheme)}")
 
 
-def call(url: Url, method: str, *args: Any, deadline: float, **options: Any) -> Any:
-    """Call a method of a filesystem once; raise TimeoutError after the deadline."""
+def call(
+    url: Url,
+    method: str,
+    *args: Any,
+    deadline: float,
+    second_after: float | None = None,
+    **options: Any,
+) -> Any:
+    """Call a method of a filesystem once; raise TimeoutError after the deadline.
+
+    After `second_after` seconds without an answer, a method that only reads may be called a second
+    time, and the answer that comes first counts.
+    """
     path = filesystem_class(url)._strip_protocol(str(url))
     filesystem = shared_filesystem(url)
     try:
         if filesystem is None:
             return _in_thread(url, method, (path, *args), options, deadline)
+        function = getattr(filesystem, f"_{method}")
         return _on_loop(
-            filesystem, getattr(filesystem, f"_{method}")(path, *args, **options), deadline
+            filesystem, lambda: function(path, *args, **options), deadline, second_after
         )
     except TimeoutError as error:
         raise TimeoutError(f"no answer within {duration(deadline)}") from error
@@ -85,21 +104,50 @@ def call(url: Url, method: str, *args: Any, deadline: float, **options: Any) -> 
 def call_s3(filesystem: Any, method: str, deadline: float, **parameters: Any) -> Any:
     """Call a method of the S3 client once, such as `list_objects_v2`."""
     try:
-        return _on_loop(filesystem, filesystem._call_s3(method, **parameters), deadline)
+        return _on_loop(filesystem, lambda: filesystem._call_s3(method, **parameters), deadline)
     except TimeoutError as error:
         raise TimeoutError(f"no answer within {duration(deadline)}") from error
 
 
-def _on_loop(filesystem: Any, coroutine: Any, deadline: float) -> Any:
+def _on_loop(
+    filesystem: Any,
+    function: Callable[[], Any],
+    deadline: float,
+    second_after: float | None = None,
+) -> Any:
     """Run a coroutine on the event loop of a filesystem; it is cancelled after the deadline."""
     import asyncio
 
-    future = asyncio.run_coroutine_threadsafe(coroutine, filesystem.loop)
+    futures = [asyncio.run_coroutine_threadsafe(function(), filesystem.loop)]
     try:
-        return future.result(deadline)
-    except BaseException:  # including KeyboardInterrupt
-        future.cancel()
-        raise
+        if second_after is None or second_after >= deadline:
+            return futures[0].result(deadline)
+        with contextlib.suppress(TimeoutError):
+            return futures[0].result(second_after)
+        if not _SECONDS_AT_ONCE.acquire(blocking=False):
+            return futures[0].result(deadline - second_after)
+        try:
+            futures.append(asyncio.run_coroutine_threadsafe(function(), filesystem.loop))
+            return _first_result(futures, deadline - second_after)
+        finally:
+            _SECONDS_AT_ONCE.release()
+    finally:
+        for future in futures:
+            future.cancel()  # no effect on one that is done
+
+
+def _first_result(futures: Sequence[Future[T]], timeout: float) -> T:
+    """Return the first result; an error counts only if both end in one."""
+    waiting = set(futures)
+    end = time.monotonic() + timeout
+    while waiting:
+        done, waiting = wait(waiting, end - time.monotonic(), FIRST_COMPLETED)
+        if not done:
+            raise TimeoutError
+        for future in done:
+            if future.exception() is None or not waiting:
+                return future.result()
+    raise AssertionError
 
 
 def _in_thread(
