@@ -390,7 +390,7 @@ def test_an_image_in_two_domains(plain: Path, data: Path, tree: Tree, fresh: Fre
 def test_a_label_for_a_missing_image(plain: Path, data: Path, tree: Tree) -> None:
     before = tree(plain)
     table = write_table(data, [*rows_of(data), ("chalk/0/none.png", "chalk", "0")])
-    with pytest.raises(InputError, match=r"table.csv line 47: no such file .*chalk/0/none.png"):
+    with pytest.raises(InputError, match=r"table.csv', line 47: no such file .*chalk/0/none.png"):
         sync_store(plain, table)
     assert tree(plain) == before
 
