@@ -46,8 +46,13 @@ class Planted:
         return import_features([file], folder / "store")
 
 
-def planted(seed: int = 0, per_domain: int = 40, noise: float = 0.15) -> Planted:
-    """Draw images of two classes in three domains, and copies across and within domains."""
+def planted(
+    seed: int = 0, per_domain: int = 40, noise: float = 0.15, alike: float | None = None
+) -> Planted:
+    """Draw images of two classes in three domains, and copies across and within domains.
+
+    With `alike`, most images of the first domain differ by so much from another one of it.
+    """
     rng = np.random.default_rng(seed)
     domains = [name for name in ("ink", "oil", "raw") for _ in range(per_domain)]
     n = len(domains)
@@ -62,6 +67,8 @@ def planted(seed: int = 0, per_domain: int = 40, noise: float = 0.15) -> Planted
             values[members] += 2 * rng.normal(size=width)
         for first, second in copies:
             values[second] = values[first] + noise * scale * rng.normal(size=width)
+        for at in range(8, per_domain - 1, 2) if alike is not None else ():
+            values[at + 1] = values[at] + alike * scale * rng.normal(size=width)
         models[name] = values.astype(np.float32).astype(np.float64)
     return Planted(models, domains, labels, [""] * n, copies)
 

@@ -56,6 +56,18 @@ def test_planted_copies_are_found_and_nothing_else(tmp_path: Path) -> None:
     assert not found.within.worst[0].identical
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_in_a_domain_of_images_that_are_alike_only_closer_ones_are_found(
+    tmp_path: Path, seed: int
+) -> None:
+    drawn = planted(seed, alike=0.6)
+    found = similar_images(drawn.store(tmp_path))
+    require_same(found, expected(drawn))
+    similar = oracle.similarities(list(drawn.models.values()))
+    assert sum(similar[at, at + 1] > found.threshold for at in range(8, 39, 2)) > 10
+    assert places(found).keys() == set(drawn.copies)
+
+
 def test_the_order_of_images_does_not_matter(tmp_path: Path) -> None:
     drawn = planted(1, noise=0.5)
     order = np.random.default_rng(0).permutation(len(drawn.domains))
