@@ -46,9 +46,7 @@ class Planted:
         return import_features([file], folder / "store")
 
 
-def planted(
-    seed: int = 0, per_domain: int = 40, noise: float = 0.15, alike: float | None = None
-) -> Planted:
+def planted(seed: int = 0, per_domain: int = 40, noise: float = 0.15, alike: float = 0) -> Planted:
     """Draw images of two classes in three domains, and copies across and within domains.
 
     With `alike`, most images of the first domain differ by so much from another one of it.
@@ -59,7 +57,7 @@ def planted(
     labels = ["ab"[at] for at in rng.integers(0, 2, n)]
     copies = [(0, per_domain), (1, 2 * per_domain + 3), (2, 7), (per_domain + 1, per_domain + 5)]
     models = {}
-    for name, width in (("wide", 48), ("narrow", 24)):
+    for name, width in (("wide", 200), ("narrow", 100)):
         scale = rng.uniform(0.2, 3, width)
         values = rng.normal(size=(n, width)) * scale + 5
         for key in (*"ab", "ink", "oil", "raw"):  # classes and domains differ in their means
@@ -67,7 +65,7 @@ def planted(
             values[members] += 2 * rng.normal(size=width)
         for first, second in copies:
             values[second] = values[first] + noise * scale * rng.normal(size=width)
-        for at in range(8, per_domain - 1, 2) if alike is not None else ():
+        for at in range(8, per_domain - 1, 2) if alike else ():
             values[at + 1] = values[at] + alike * scale * rng.normal(size=width)
         models[name] = values.astype(np.float32).astype(np.float64)
     return Planted(models, domains, labels, [""] * n, copies)

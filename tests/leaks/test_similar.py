@@ -102,7 +102,7 @@ def test_different_labels_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_budget_limits_what_is_compared(tmp_path: Path) -> None:
-    found = similar_images(planted().store(tmp_path), budget=72 * 100)
+    found = similar_images(planted().store(tmp_path), budget=300 * 100)
     assert found.scope == "part"
     assert 0 < found.compared <= 100 / 7140
     assert "Only a sample" in found.extent

@@ -36,7 +36,7 @@ def test_noise_is_that_of_pairs_of_different_domains(tmp_path: Path) -> None:
         if drawn.domains[i] != drawn.domains[j]
     ]
     assert found.noise == pytest.approx(1.4826 * np.median(across), abs=1e-4)
-    assert found.width == 72
+    assert found.width == 300
     assert np.linalg.norm(found.rows(np.arange(5)), axis=1) == pytest.approx(1)
 
 
