@@ -40,6 +40,8 @@ def test_pairs_are_those_of_a_literal_double_loop(tmp_path: Path, seed: int, noi
     drawn = planted(seed, noise=noise)
     found = similar_images(drawn.store(tmp_path))
     require_same(found, expected(drawn))
+    similar = oracle.similarities(list(drawn.models.values()))
+    assert found.threshold == pytest.approx(oracle.threshold(similar, drawn.domains), abs=1e-4)
     assert found.scope == "all"
     assert found.images == 120
     assert found.compared == 1

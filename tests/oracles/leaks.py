@@ -28,14 +28,19 @@ def similarities(models: Sequence[Matrix]) -> dict[tuple[int, int], float]:
     return {pair: statistics.fmean(values) for pair, values in cosines.items()}
 
 
+def threshold(similar: dict[tuple[int, int], float], domains: Sequence[str]) -> float:
+    """The smallest similarity of near-duplicates of different domains."""
+    across = [abs(s) for (i, j), s in similar.items() if domains[i] != domains[j]]
+    return min(max(0.35, 10 * 1.4826 * statistics.median(across)), 0.98)
+
+
 def near_duplicates(
     models: Sequence[Matrix], domains: Sequence[str], groups: Sequence[str | None]
 ) -> dict[tuple[int, int], float]:
     """The similarity of each pair of near-duplicates, by the positions of its images."""
     n = len(domains)
     similar = similarities(models)
-    across = [abs(s) for (i, j), s in similar.items() if domains[i] != domains[j]]
-    threshold = min(max(0.35, 10 * 1.4826 * statistics.median(across)), 0.98)
+    lowest = threshold(similar, domains)
 
     def together(i: int, j: int) -> bool:
         return groups[i] is not None and groups[i] == groups[j]
@@ -49,7 +54,7 @@ def near_duplicates(
 
     limits = {
         domain: max(
-            threshold,
+            lowest,
             min(
                 (1 + statistics.median(closest(i) for i in range(n) if domains[i] == domain)) / 2,
                 0.98,
@@ -60,7 +65,7 @@ def near_duplicates(
     found = {}
     for (i, j), s in similar.items():
         if domains[i] != domains[j]:
-            if s >= threshold:
+            if s >= lowest:
                 found[i, j] = s
         elif s >= limits[domains[i]] and not together(i, j):
             found[i, j] = s
