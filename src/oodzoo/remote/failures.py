@@ -43,6 +43,7 @@ _PERMANENT = (
     TypeError,
     ValueError,
 )
+_WAIT = {408, 425, 429}  # a server that asks for patience
 _REFUSED = {errno.EINVAL, errno.EPERM, errno.ENOSYS, errno.ENAMETOOLONG, errno.EMSGSIZE}
 
 
@@ -60,6 +61,21 @@ def is_permanent(error: BaseException) -> bool:
         or isinstance(error, _PERMANENT)
         or (isinstance(error, OSError) and error.errno in _REFUSED)
     )
+
+
+def reported(error: Exception) -> Exception:
+    """What the server has reported: fsspec calls any error of a web server a missing file."""
+    cause = error.__cause__ if isinstance(error, FileNotFoundError) else error
+    if not isinstance(cause, Exception) or not type(cause).__module__.startswith("aiohttp"):
+        return error
+    status = getattr(cause, "status", None)
+    if status in (404, 410):
+        return FileNotFoundError(str(cause))
+    if status in (401, 403):
+        return PermissionError(f"{status} {getattr(cause, 'message', '')}".strip())
+    if isinstance(status, int) and 400 <= status < 500 and status not in _WAIT:
+        return OSError(errno.EINVAL, one_line(cause))
+    return cause
 
 
 def bucket_is_missing(error: BaseException) -> bool:

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any, TypeVar
 
 from oodzoo._text import duration
-from oodzoo.remote.failures import RemoteError, explain, is_permanent
+from oodzoo.remote.failures import RemoteError, explain, is_permanent, reported
 from oodzoo.remote.filesystems import (
     filesystem_class,
     give_back,
@@ -99,6 +99,10 @@ def call(
         )
     except TimeoutError as error:
         raise TimeoutError(f"no answer within {duration(deadline)}") from error
+    except Exception as error:
+        if (found := reported(error)) is not error:
+            raise found from None
+        raise
 
 
 def call_s3(filesystem: Any, method: str, deadline: float, **parameters: Any) -> Any:
