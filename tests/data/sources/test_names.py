@@ -105,12 +105,15 @@ def test_values_as_text(values: Any, names: list[str]) -> None:
         ([1.0, float("nan")], "row 1: the label is missing"),
         ([0.5], "row 0: the label is 0.5; give a string or an integer"),
         ([["a"]], "row 0: the label is ['a']"),
+        ([np.eye(2)], "row 0: the label is array([[1., 0.], [0., 1.]]); give"),
+        ([np.arange(1000)], "row 0: the label is array([ 0, 1, 2,"),
     ],
 )
 def test_labels_that_are_refused(values: list[Any], words: str) -> None:
     with pytest.raises(InputError) as caught:
         as_names(values, "label", "t.csv")
     assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_groups_may_be_missing() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oodzoo import InputError
-from oodzoo.data.sources.options import Options, require_used
+from oodzoo.data.sources.options import Options, require_columns, require_used
 
 
 def test_roles_that_are_not_given_are_missing() -> None:
@@ -13,6 +13,19 @@ def test_roles_that_are_not_given_are_missing() -> None:
     assert options.given("label") == []
     assert options.given("group") is None
     assert options.missing(("label", "domain", "group")) == ("group",)
+
+
+def test_a_source_with_domains_is_not_one_domain() -> None:
+    with pytest.raises(InputError, match=r"^'a.csv' has domains of its own; give it without"):
+        require_used(Options(domains="day"), "a.csv", ("root", "columns"))
+
+
+@pytest.mark.parametrize("columns", ["label=y", ["label"], {"label": 3}])
+def test_columns_are_a_dict(columns: object) -> None:
+    require_columns(None)
+    require_columns({"label": "y"})
+    with pytest.raises(InputError, match="columns= must be a dict such as"):
+        require_columns(columns)
 
 
 def test_an_option_without_use_is_refused() -> None:

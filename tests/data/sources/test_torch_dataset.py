@@ -205,3 +205,9 @@ def test_missing_domains(photos: Path, options: dict[str, Any], words: str) -> N
 def test_an_empty_subset() -> None:
     with pytest.raises(InputError, match="'Subset' has no images"):
         ImageDomains(Subset(tensors([0] * 8), []), domains=[])
+
+
+def test_labels_that_are_vectors() -> None:
+    dataset = torch.utils.data.TensorDataset(torch.from_numpy(PIXELS), torch.eye(8))
+    with pytest.raises(InputError, match=r"row 0: the label is \[1.0, 0.0,"):
+        ImageDomains(dataset, domains=["a", "b"] * 4)

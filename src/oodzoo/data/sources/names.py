@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
+from textwrap import shorten
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,9 @@ def as_names(
     for row, value in zip(count() if rows is None else rows, values, strict=False):
         kind, name = _kind_and_name(value)
         if kind is None or not name.strip():
-            what = f"is {value!r}" if kind is None and not _is_missing(value) else "is missing"
+            what = "is missing"
+            if kind is None and not _is_missing(value):
+                what = f"is {shorten(repr(value), 80, placeholder=' …')}"
             raise InputError(
                 f"{source!r}, row {row}: the {role} {what}; give a string or an integer to each"
             )
@@ -146,7 +149,7 @@ def _is_missing(value: Any) -> bool:
         value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return True
-    return type(value).__name__ in ("NAType", "NaTType") or value == ""
+    return type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, str) and not value)
 
 
 def _require_role(role: str, where: str) -> None:

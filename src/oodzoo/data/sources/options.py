@@ -30,10 +30,19 @@ class Options(NamedTuple):
         return tuple(role for role in roles if self.given(role) is None)
 
 
+def require_columns(columns: Any) -> None:
+    """Reject columns that are not a dict of names by role."""
+    is_dict = isinstance(columns, Mapping)
+    if columns is not None and not (is_dict and all(isinstance(c, str) for c in columns.values())):
+        raise InputError(f"columns= must be a dict such as {{'label': 'y'}}, got {columns!r}")
+
+
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():
         if value is not None and name not in used:
+            if name == "domains" and isinstance(value, str):  # of a dict of sources by domain
+                raise InputError(f"{source!r} has domains of its own; give it without a domain")
             raise InputError(
                 f"{name}= is not used with {source!r}; "
                 + (f"it takes {' and '.join(used)}" if used else "leave it out")

@@ -43,7 +43,7 @@ def list_torch_dataset(dataset: Any, options: Options) -> Listing:
     else:
         paths = [Path(os.path.relpath(str(part.path), root)).as_posix() for part in parts]
     columns = {role: [getattr(part, role) for part in parts] for role in _ROLES}
-    own = {role: values for role, values in columns.items() if set(values) != {None}}
+    own = {role: column for role, column in columns.items() if any(v is not None for v in column)}
     listing = list_labelled(name, paths, [part.file for part in parts], own, options)
     listing.root = None if isinstance(options.domains, str) else root
     return listing
