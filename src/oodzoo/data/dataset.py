@@ -230,11 +230,12 @@ def _require_unique(samples: Sequence[Sample], name: str) -> None:
 
 
 def _require_two(source: str, domains: Sequence[str], classes: Sequence[str]) -> None:
+    advice = ": folders root/domain/class/image, a column domain, or domains="
     for what, names in (("domain", domains), ("class", classes)):
         if not names:
             raise InputError(f"{source!r} has no samples")
         if len(names) < 2:
             raise InputError(
                 f"{source!r} has one {what}, {names[0]!r}; at least two are needed"
-                + (": expected root/domain/class/image" if what == "domain" else "")
+                + (advice if what == "domain" else "")
             )

@@ -65,6 +65,27 @@ def test_a_sample_without_a_label() -> None:
         ImageDomains(Squares([Mine("d", "1")]))
 
 
+def test_labels_domains_and_groups_are_integers() -> None:
+    samples = [Sample(f"{n}", n % 2, n // 2 % 2, n) for n in range(8)]  # type: ignore[arg-type]
+    data = ImageDomains(Squares(samples))
+    assert (data.domains, data.classes) == (("0", "1"), ("0", "1"))
+    assert data.samples[0] == Sample("0", "0", "0", "0")
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        ([Sample("1", "d", "c"), Sample("2", "e", 3)], "labels of mixed kinds"),  # type: ignore[arg-type]
+        ([Sample("1", "d", "c"), Sample("2", "", "c")], "row 1: the domain is missing"),
+        ([Sample(1, "d", "c")], "the path of sample 0 of Squares must be text, got 1"),  # type: ignore[arg-type]
+        (3, "the samples of Squares must be a sequence, got int"),
+    ],
+)
+def test_samples_that_are_refused(samples: Any, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        ImageDomains(Squares(samples))
+
+
 def test_a_path_twice() -> None:
     samples = [Sample("1.png", f"d{n % 2}", f"c{n}") for n in range(2)]
     with pytest.raises(InputError, match=r"'Squares' lists '1\.png' twice"):

@@ -56,6 +56,7 @@ def test_text_and_path(digits: ImageDomains) -> None:
         ("nowhere", "no such file or folder: 'nowhere'; give a folder of domains, a table"),
         ("notes.txt", "'notes.txt' is a file; give a folder root/domain/class/image, a table"),
         ("photos-{0..3}.tar", "no such file: 'photos-0.tar', which 'photos-{0..3}.tar' means"),
+        ("", "DATA is empty; give a folder, a file or a URL"),
         (3, "cannot read images from an object of type int; give a path, a URL"),
         (Path("s3://bucket/photos"), "s3:/bucket/photos"),
         ("nope://bucket/photos", "nope"),
@@ -70,6 +71,11 @@ def test_what_is_no_source(
         ImageDomains(source)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_columns_must_be_a_dict(digits: ImageDomains) -> None:
+    with pytest.raises(InputError, match="columns= must be a dict"):
+        ImageDomains(digits.name, columns="label=y")  # type: ignore[arg-type]
 
 
 def test_options_that_are_not_used(digits: ImageDomains, tars: Path) -> None:

@@ -12,7 +12,8 @@ from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource
 from oodzoo.data.sources.folder import list_folder
-from oodzoo.data.sources.options import Options, require_used
+from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.options import Options, require_columns, require_used
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import RemoteFile, list_files
@@ -28,6 +29,9 @@ def open_source(source: Any, options: Options) -> Listing:
     InputError
         If the source is of no known kind, cannot be read, or has no sample.
     """
+    require_columns(options.columns)
+    if isinstance(source, str) and not source:  # the working folder for pathlib
+        raise InputError("DATA is empty; give a folder, a file or a URL")
     if isinstance(source, str | os.PathLike):
         location = parse_location(source)
         with explaining_errors(str(location)):
@@ -196,14 +200,24 @@ def _is_wilds(source: Any) -> bool:
 def _list_protocol(source: ImageSource) -> Listing:
     """List a source that somebody else has written."""
     name = str(getattr(source, "name", type(source).__name__))
+    if not isinstance(source.samples, Iterable):
+        kind = type(source.samples).__name__
+        raise InputError(f"the samples of {name} must be a sequence, got {kind}")
+    samples = list(source.samples)
+    for i, given in enumerate(samples):
+        for role in ("path", "domain", "label"):
+            if not hasattr(given, role):
+                raise InputError(
+                    f"sample {i} of {name} has no {role}; it needs path, domain and label: "
+                    f"{given!r}"
+                )
+        if not isinstance(given.path, str):
+            raise InputError(f"the path of sample {i} of {name} must be text, got {given.path!r}")
+    domains = as_names([given.domain for given in samples], "domain", name)
+    labels = as_names([given.label for given in samples], "label", name)
+    groups = as_groups([getattr(given, "group", None) for given in samples], name)
     listing = Listing(name)
-    for i, given in enumerate(source.samples):
-        try:
-            sample = Sample(given.path, given.domain, given.label, getattr(given, "group", None))
-        except AttributeError as error:
-            raise InputError(
-                f"sample {i} of {name} has no {error.name}; it needs path, domain and label: "
-                f"{given!r}"
-            ) from error
-        listing.add(sample, ObjectImage(source, i, sample.path))
+    paths = [given.path for given in samples]
+    listing.samples = list(map(Sample, paths, domains, labels, groups))
+    listing.files = [ObjectImage(source, i, path) for i, path in enumerate(paths)]
     return listing
