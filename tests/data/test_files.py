@@ -21,6 +21,7 @@ from oodzoo.data.files import (
     RemoteImage,
     StoredFile,
     UnreadableImageError,
+    _read_local,
     absolute,
     read_bytes,
 )
@@ -117,6 +118,23 @@ def test_a_remote_file_that_is_gone_is_a_transient_error() -> None:
     with pytest.raises(UnreadableImageError, match=r"gone\.ppm") as caught:
         read_bytes(file)
     assert caught.value.transient
+
+
+def test_a_local_copy_that_is_removed_before_it_is_read(tmp_path: Path) -> None:
+    paths: list[Path] = []
+
+    def read(path: Path) -> bytes:
+        if not paths:
+            path.unlink()
+        paths.append(path)
+        return path.read_bytes()
+
+    assert _read_local(remote("1.ppm"), read) == CONTENT
+    assert paths[0] == paths[1]
+    paths.clear()
+    (tmp_path / "1.ppm").write_bytes(CONTENT)
+    with pytest.raises(FileNotFoundError):
+        _read_local(LocalFile(str(tmp_path / "1.ppm")), read)
 
 
 @pytest.mark.parametrize(

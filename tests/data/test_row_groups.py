@@ -142,3 +142,12 @@ def test_damaged_pages(file: Path) -> None:
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"row group 0 of .*x.parquet' cannot be decoded: "):
         read_cell(file, 0, 0, "image")
+
+
+def test_names_with_dots(tmp_path: Path) -> None:
+    """A name of a column may look like the field of another one."""
+    structs = [{"bytes": b"struct", "path": "1.png"}]
+    columns = {"a.b.size": [1], "a.b": [b"flat"], "c.d": structs}
+    pq.write_table(pa.table(columns), tmp_path / "x.parquet")
+    assert read_cell(tmp_path / "x.parquet", 0, 0, "a.b") == b"flat"
+    assert read_cell(tmp_path / "x.parquet", 0, 0, "c.d.bytes") == b"struct"

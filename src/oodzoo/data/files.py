@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -117,16 +117,27 @@ class RemoteImage(msgspec.Struct, frozen=True, tag="remote"):
         return self.file.size
 
     def read(self) -> bytes:
-        try:
-            return self.local().read_bytes()
-        except FileNotFoundError:  # another process needed the space in the cache
-            return self.local().read_bytes()
+        return _read_local(self, Path.read_bytes)
+
+
+Container = LocalFile | RemoteImage
+T = TypeVar("T")
+
+
+def _read_local(file: Container, read: Callable[[Path], T]) -> T:
+    """Read a local file, or the local copy of a remote one."""
+    try:
+        return read(file.local())
+    except FileNotFoundError:
+        if file.remote is None:
+            raise
+        return read(file.local())  # another process needed the space in the cache
 
 
 class FilePart(msgspec.Struct, frozen=True, tag="part"):
     """Consecutive bytes of a file, such as a member of a tar archive."""
 
-    file: LocalFile | RemoteImage
+    file: Container
     offset: int
     length: int
     name: str
@@ -142,7 +153,10 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
         return self.length
 
     def read(self) -> bytes:
-        with self.file.local().open("rb") as file:
+        return _read_local(self.file, self._read)
+
+    def _read(self, path: Path) -> bytes:
+        with path.open("rb") as file:
             file.seek(self.offset)
             return file.read(self.length)
 
@@ -150,7 +164,7 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
 class ParquetCell(msgspec.Struct, frozen=True, tag="parquet"):
     """A cell of a Parquet file: its row group, the row in it, and its column."""
 
-    file: LocalFile | RemoteImage
+    file: Container
     group: int
     row: int
     column: str
@@ -167,7 +181,9 @@ class ParquetCell(msgspec.Struct, frozen=True, tag="parquet"):
         return None
 
     def read(self) -> bytes:
-        content = read_cell(self.file.local(), self.group, self.row, self.column)
+        content = _read_local(
+            self.file, lambda path: read_cell(path, self.group, self.row, self.column)
+        )
         if content is None:
             raise UnreadableImageError("the cell is empty")
         return content

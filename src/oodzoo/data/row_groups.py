@@ -127,10 +127,7 @@ def _decode(group: _Group) -> Any:
             parquet.ParquetFile(group.path, metadata=metadata) as file,
         ):
             table = file.read_row_group(group.number, [group.column], use_threads=False)
-            cells = table.column(0)
-            for _ in group.column.split(".")[1:]:
-                cells = _field(cells)
-            return cells
+            return _column(table, group.column)
     except MemoryError:
         raise
     except Exception as error:  # of a damaged file: of pyarrow, OSError, ValueError, …
@@ -139,11 +136,13 @@ def _decode(group: _Group) -> Any:
         ) from error
 
 
-def _field(cells: Any) -> Any:
-    """Return the only field that was read of a column of structs."""
+def _column(table: Any, column: str) -> Any:
+    """Return a column of bytes; of one of structs, only the field was read."""
     import pyarrow.compute
 
-    return pyarrow.compute.struct_field(cells, 0)
+    if column in table.column_names:
+        return table.column(column)
+    return pyarrow.compute.struct_field(table.column(column.rpartition(".")[0]), 0)
 
 
 @lru_cache(maxsize=64)

@@ -161,6 +161,14 @@ def test_names_in_structs_that_are_not_unique(
     assert [s.path for s in listing.samples] == [f"x.parquet/{n:06d}" for n in range(8)]
 
 
+@pytest.mark.parametrize("names", [["1.png"] * 8, [None, *"abcdefg"]])
+def test_paths_beside_images_that_are_not_unique(
+    columns: Columns, tmp_path: Path, names: list[Any]
+) -> None:
+    listing = list_parquet(write(tmp_path / "x.parquet", {**columns, "path": names}), None)
+    assert [s.path for s in listing.samples] == [f"x.parquet/{n:06d}" for n in range(8)]
+
+
 # --- several files ----------------------------------------------------------------------------
 
 

@@ -168,6 +168,8 @@ def one_key(tmp_path: Path, **parts: Any) -> Path:
     [
         ({"cls": b"3\n", "domain": b"x"}, None, ("x", "3", None)),
         ({"cls": b"3", "domain_txt": b" x "}, None, ("x", "3", None)),
+        ({"label_txt": b"c", "domain_txt": b"x"}, None, ("x", "c", None)),
+        ({"label": b"c", "domain": b"x", "group": b"g"}, None, ("x", "c", "g")),
         ({"json": {"label": 3, "domain": "x", "group": "g"}}, None, ("x", "3", "g")),
         ({"cls": b"3", "json": {"label": "no", "domain": 1}}, None, ("1", "3", None)),
         ({"json": {"y": True, "site": "x"}}, {"label": "json.y", "domain": "json.site"},
@@ -229,6 +231,14 @@ def test_key_without_image(photos: Path, tmp_path: Path) -> None:
     message = refusal(write_tar(tmp_path / "p.tar", members))
     assert "p.tar', key 'night/dog/2' has no image, such as .jpg, beside" in message
     assert message.endswith("'night/dog/2.cls'")
+
+
+def test_names_that_differ_in_upper_case(photos: Path, tmp_path: Path) -> None:
+    members = webdataset_members(photos) | {"day/cat/1.PNG": b"another image"}
+    message = refusal(write_tar(tmp_path / "p.tar", members))
+    assert "p.tar' has 'day/cat/1.png' and 'day/cat/1.PNG', which differ in upper" in message
+    folder = dict.fromkeys(("day/cat/1.png", "day/cat/1.PNG"), b"")
+    assert len(list_tars(write_tar(tmp_path / "p.tar", folder), None).samples) == 2
 
 
 def test_notes_beside_keys_are_ignored(photos: Path, tmp_path: Path) -> None:

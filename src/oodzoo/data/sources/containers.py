@@ -12,13 +12,12 @@ from typing import TypeVar
 
 from oodzoo._text import count
 from oodzoo._threads import Prefetch
-from oodzoo.data.files import LocalFile, RemoteImage
+from oodzoo.data.files import Container, LocalFile, RemoteImage
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import SIZE, cache_size
 from oodzoo.remote.location import Url
 from oodzoo.remote.objects import RemoteFile, find_file, list_files
 
-Container = LocalFile | RemoteImage
 T = TypeVar("T")
 
 _MOST = 100_000

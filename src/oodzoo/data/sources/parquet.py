@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from oodzoo._packages import optional_package
 from oodzoo._text import one_line
-from oodzoo.data.files import ParquetCell
+from oodzoo.data.files import Container, ParquetCell
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
-from oodzoo.data.sources.containers import Container, find_containers, read_each
+from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.names import as_groups, as_names, find_columns
 from oodzoo.data.sources.rows import common_folder, list_columns
 from oodzoo.errors import InputError
@@ -60,7 +60,7 @@ def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Lis
         is_folder = not location.name.lower().endswith(_SUFFIXES)
         return list_columns(name, values, None, location if is_folder else location.parent)
     images = [image for part in parts for image in part.images or ()]
-    paths = _paths(values, images, name)
+    paths = _paths(values, images)
     labels = as_names(values["label"], "label", name)
     domains = as_names(values["domain"], "domain", name)
     groups = as_groups(values.get("group", [None] * len(images)), name)
@@ -74,12 +74,13 @@ def _listed(part: _Part) -> str:
     return ", ".join([*part.values, *(["image"] if part.images is not None else [])])
 
 
-def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image], name: str) -> list[str]:
-    """Return the paths of samples: of a column, of the structs, or else file and row."""
-    if "path" in values:
-        return as_names(values["path"], "path", name)
-    known = [image.name for image in images if image.name]
-    return known if len(set(known)) == len(images) else [image.cell.name for image in images]
+def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image]) -> list[str]:
+    """Return the paths of samples: of a column or the structs if they are unique, or else rows."""
+    for given in (values.get("path", ()), [image.name for image in images]):
+        known = [str(name) for name in given if name is not None and name != ""]
+        if len(set(known)) == len(images):
+            return known
+    return [image.cell.name for image in images]
 
 
 def _read(file: Container, columns: Mapping[str, str] | None, short: str) -> _Part:
@@ -146,7 +147,7 @@ def _image_column(opened: Any, column: str, name: str) -> tuple[str, list[str | 
     _require_bytes(fields["bytes"], f"{column}.bytes", name)
     if "path" not in fields:
         return f"{column}.bytes", []
-    structs = opened.read([f"{column}.path"], use_threads=False).column(0).to_pylist()
+    structs = opened.read([f"{column}.path"], use_threads=False).column(column).to_pylist()
     return f"{column}.bytes", [None if value is None else value["path"] for value in structs]
 
 

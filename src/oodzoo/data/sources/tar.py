@@ -9,10 +9,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
 from oodzoo._text import one_line
-from oodzoo.data.files import FilePart, ImageFile
+from oodzoo.data.files import Container, FilePart, ImageFile
 from oodzoo.data.listing import SUFFIXES, Listing, Sample
 from oodzoo.data.sources.by_path import list_by_path
-from oodzoo.data.sources.containers import Container, find_containers, read_each
+from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.tar_members import Member, list_members
 from oodzoo.errors import InputError
@@ -24,6 +24,8 @@ _DEFAULTS = {
     "domain": ("domain", "domain.txt", "json.domain"),
     "group": ("group", "group.txt", "json.group"),
 }
+_LABELS = frozenset({"cls", "label", "label.txt", "json"})
+"""Members that are beside an image in archives of WebDataset."""
 _LONGEST = 16 << 20
 """Bytes of a member that has a label or a domain."""
 
@@ -112,10 +114,22 @@ def _by_key(members: Iterable[Member]) -> dict[str, dict[str, Member]]:
     return keys
 
 
+def _require_distinct(archive: _Archive, keys: Mapping[str, Mapping[str, Member]]) -> None:
+    """Reject `1.jpg` beside `1.JPG`: only one of them would be the image."""
+    for member in archive.members:
+        key, extension = _split(member.name)
+        other = keys[key][extension]
+        if other is not member:
+            raise InputError(
+                f"{str(archive.file)!r} has {member.name!r} and {other.name!r}, which differ in "
+                "upper case only; rename one"
+            )
+
+
 def _has_labels(members: Iterable[Member]) -> bool:
     """Whether some image has a member with its label beside it."""
     return any(
-        {"cls", "json"} & parts.keys() and any(map(_is_image, _names(parts)))
+        _LABELS & parts.keys() and any(map(_is_image, _names(parts)))
         for parts in _by_key(members).values()
     )
 
@@ -134,6 +148,7 @@ def _list_keys(name: str, archives: Sequence[_Archive], roles: Mapping[str, str]
     owners: list[tuple[str, _Archive]] = []
     for archive in archives:
         keys = _by_key(archive.members)
+        _require_distinct(archive, keys)
         with archive.file.local().open("rb") as stream:
             for key, parts in keys.items():
                 reader = _Key(str(archive.file), key, parts, stream)
@@ -181,7 +196,7 @@ class _Key:
     def require_unlabelled(self, roles: Mapping[str, str]) -> None:
         """Reject a label without an image; other files, such as notes, are ignored."""
         for extension in self._parts:
-            if extension in ("cls", "json") or extension in roles.values():
+            if extension in _LABELS or extension in roles.values():
                 wanted = roles.get("image") or "image, such as .jpg,"
                 raise InputError(
                     f"{self._where} has no {wanted} beside {self._parts[extension].name!r}"
