@@ -19,3 +19,6 @@ def test_errors_name_the_file_or_else_the_source(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught, explaining_errors("source"):
         raise OSError(errno.EIO, os.strerror(errno.EIO))
     assert str(caught.value) == "cannot read 'source': Input/output error"
+    with pytest.raises(InputError) as caught, explaining_errors("source"):
+        raise OSError("of a library")
+    assert str(caught.value) == "cannot read 'source': of a library"

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from oodzoo._text import one_line
 from oodzoo.data.files import ImageFile
 from oodzoo.errors import InputError
 
@@ -89,4 +90,4 @@ def explaining_errors(source: str | Path) -> Iterator[None]:
         yield
     except OSError as error:
         path = str(error.filename or source)
-        raise InputError(f"cannot read {path!r}: {error.strerror}") from error
+        raise InputError(f"cannot read {path!r}: {error.strerror or one_line(error)}") from error

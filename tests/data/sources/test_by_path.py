@@ -24,6 +24,10 @@ def test_domain_and_class_come_first() -> None:
     assert not listing.issues
 
 
+def test_empty_parts_of_a_path_are_no_names() -> None:
+    assert listed("/day//cat/1.png").samples == [("/day//cat/1.png", "day", "cat", None)]
+
+
 def test_images_outside_any_class_are_noted_and_those_beside_domains_ignored() -> None:
     listing = listed("day/cat/1.png", "v1.0/stray.png", "v1.0/more.png", "overview.png")
     assert len(listing.samples) == 1

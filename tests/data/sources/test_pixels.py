@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,13 @@ def test_a_file_at_a_url() -> None:
     assert image_bytes({"bytes": None, "path": "memory://pixels/a.png"}) == b"content"
     with pytest.raises(UnreadableImageError, match="no such file"):
         image_bytes({"bytes": None, "path": "memory://pixels/b.png"})
+
+
+@pytest.mark.skipif(os.name == "nt", reason="there are no pipes in folders")
+def test_a_pipe_is_refused_instead_of_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "1.png")
+    with pytest.raises(UnreadableImageError, match="not a regular file"):
+        image_bytes({"bytes": None, "path": str(tmp_path / "1.png")})
 
 
 @pytest.mark.parametrize(

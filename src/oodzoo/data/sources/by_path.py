@@ -15,7 +15,7 @@ def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: s
     listing = Listing(name)
     loose: dict[str, int] = {}
     for path, file in images:
-        domain, *rest = path.split("/")
+        domain, *rest = filter(None, path.split("/"))  # an object may have "a//b" in its name
         if len(rest) >= 2:
             listing.add(Sample(path, domain, rest[0]), file)
         elif rest:  # else it is beside the domains, and ignored

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.data.files import LocalFile, RemoteImage, UnreadableImageError
+from oodzoo.data.files import RemoteImage, UnreadableImageError, read_bytes
 from oodzoo.data.images import as_rgb
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import find_file
@@ -134,8 +134,8 @@ def _cell_bytes(cell: Mapping[str, Any]) -> bytes:
         raise UnreadableImageError("it has neither bytes nor a path")
     location = parse_location(path)
     if not isinstance(location, Url):
-        return LocalFile(str(location)).read()
+        return read_bytes(location)
     file = find_file(location)
     if file is None:
         raise UnreadableImageError(f"no such file: {path!r}", transient=True)
-    return RemoteImage(file).read()
+    return read_bytes(RemoteImage(file))
