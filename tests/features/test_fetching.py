@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,6 +96,23 @@ def test_what_cannot_be_fetched_is_named(s3: Bucket, groups: list[Group]) -> Non
     ((file, error),) = fetching.failed.items()
     assert file.url == f"{s3.url}/05/c"
     assert file.url in str(error)
+
+
+def test_what_could_not_be_fetched_may_be_later(s3: Bucket, groups: list[Group]) -> None:
+    """Several groups may need the same archive."""
+    ((_, (file, *_)), *_) = groups
+    s3.delete("00/a")
+
+    def one_by_one() -> Iterator[Group]:
+        yield "before", [file]
+        while not fetching.failed:
+            time.sleep(0.01)
+        s3.put("00/a", b"0a")
+        yield "after", [file]
+
+    fetching = Fetching(one_by_one(), files_of)
+    assert [group[0] for group in iter(fetching.take, None)] == ["before", "after"]
+    assert not fetching.failed
 
 
 def test_nothing_has_arrived_yet(s3: Bucket, tmp_path: Path) -> None:

@@ -81,6 +81,7 @@ class Fetching(Generic[T]):
             nonlocal missing
             try:
                 cached_file(file)
+                self.failed.pop(file, None)  # another group may have tried in vain
             except InputError as error:
                 self.failed[file] = error
             finally:
