@@ -53,7 +53,7 @@ def load_zoo(
         a list or separated by commas. The name in a spec may have the wildcards `*`, `?` and
         `[…]`: `timm/vit_small*`; `modern/*dino*` are some models of a named zoo.
     licence : str or sequence of str, optional
-        Only models with one of these licences: names or wildcards ("cc-by-*"), ignoring case. A
+        Only models with one of these licences: names or wildcards (`cc-by-*`), ignoring case. A
         string may contain several, separated by commas.
     max_parameters : float or str, optional
         Only models of at most this many parameters: 25e6 or "25M".
