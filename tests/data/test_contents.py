@@ -5,9 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from oodzoo.data.contents import hashes, inspect
-from oodzoo.data.files import LocalFile
+import pytest
+
+from oodzoo.data import contents
+from oodzoo.data.contents import hashes, inspect, read_contents
+from oodzoo.data.files import EmbeddedFile, ImageFile, LocalFile
 
 WriteImage = Callable[[Path], Path]
 
@@ -20,6 +24,26 @@ def test_order_of_more_files_than_one_call_reads(tmp_path: Path) -> None:
     assert [(name, content.digest) for name, content in found.items()] == [
         (name, hashlib.sha256(path.name.encode()).hexdigest()) for name, path in paths.items()
     ]
+
+
+class Slices(list[ImageFile]):
+    """Counts how often a part of it was taken."""
+
+    taken = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        self.taken += 1
+        return super().__getitem__(at)
+
+
+def test_few_of_many_files_are_read_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contents, "READ_AHEAD", 3)
+    files = Slices(EmbeddedFile(b"%d" % n) for n in range(1000))
+    found = read_contents(files)
+    digests = [next(found).digest]
+    assert files.taken == 4
+    digests += [content.digest for content in found]
+    assert digests == [hashlib.sha256(b"%d" % n).hexdigest() for n in range(1000)]
 
 
 def test_no_files() -> None:
@@ -47,8 +71,8 @@ def test_only_files_without_a_digest_are_unreadable(
         "missing": "No such file or directory",
         "text": None,
     }
-    contents = inspect(files, decode=True)
-    assert contents["text"].problem == "not an image that Pillow can identify"
-    found = hashes(contents)
+    decoded = inspect(files, decode=True)
+    assert decoded["text"].problem == "not an image that Pillow can identify"
+    found = hashes(decoded)
     assert found.unreadable == {"missing": "No such file or directory"}
     assert [digest is None for digest in found.digests] == [False, True, False]

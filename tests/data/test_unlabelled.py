@@ -12,6 +12,7 @@ import pytest
 
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
 from oodzoo.errors import InputError
+from oodzoo.remote.location import Url
 
 WriteImage = Callable[[Path], Path]
 
@@ -212,7 +213,7 @@ def test_folder_without_permission(new: Path, closed: str, mode: int) -> None:
 # --- given as text ----------------------------------------------------------------------------
 
 
-def parsed(text: str | Path) -> tuple[str, Path]:
+def parsed(text: str | Path) -> tuple[str, Path | Url]:
     images = parse_unlabelled(text)
     return images.name, images.location
 

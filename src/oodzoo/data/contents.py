@@ -20,6 +20,11 @@ REMOTE_READERS = 32
 """Threads that read remote images: almost all of them wait for an answer."""
 
 
+READ_AHEAD = 4096
+"""Calls that are waiting or done before their results are taken: a slow answer holds up few, and
+those of a large data set do not fill the memory."""
+
+
 class Content(NamedTuple):
     """What the bytes of an image file show."""
 
@@ -106,7 +111,7 @@ def read_contents(
     calls = ((files[at : at + size], decode) for at in range(0, len(files), size))
     threads = REMOTE_READERS if is_remote else cpu_count()
     done = 0
-    for part in Prefetch(_inspect, calls, n_threads=threads):
+    for part in Prefetch(_inspect, calls, n_threads=threads, ahead=READ_AHEAD):
         done += len(part)
         if progress is not None:
             progress(done, len(files))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from oodzoo._threads import Prefetch
-from oodzoo.data.contents import REMOTE_READERS
+from oodzoo.data.contents import READ_AHEAD, REMOTE_READERS
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.sources.names import as_groups, as_names
@@ -102,10 +102,20 @@ def list_rows(
         elif os.path.isfile(place):  # noqa: PTH113 - Path.is_file raises on a name too long
             file = LocalFile(place if listing.root is None else str(listing.root / path))
         if file is None:
-            inside = "" if _is_absolute(row.path) else f" in {str(folder)!r}"
-            raise InputError(f"{name!r}, {unit} {row.number}: no such file{inside}: {row.path!r}")
+            raise InputError(f"{name!r}, {unit} {row.number}: {_no_file(row.path, root, base)}")
         listing.add(Sample(path, row.domain, row.label, row.group), file)
     return listing
+
+
+def _no_file(path: str, root: Path | Url | None, base: Path | Url) -> str:
+    if _is_absolute(path):
+        return f"no such file: {path!r}"
+    if root is not None:
+        return f"no such file in {str(root)!r}: {path!r}"
+    return (
+        f"no such file in {str(base)!r}: {path!r}; if paths are relative to another folder, give "
+        "it as root (--root)"
+    )
 
 
 def _as_path(value: Any, row: int, name: str) -> str:
@@ -193,7 +203,8 @@ def _remote_files(urls: Sequence[str]) -> dict[str, RemoteFile]:
         by_server.setdefault("/".join(url.split("/", 3)[:3]), []).append(url)
     for server, here in by_server.items():
         if server.startswith(("http://", "https://")):  # which have no listings
-            files = Prefetch(find_file, [(Url(url),) for url in here], n_threads=REMOTE_READERS)
+            calls = ((Url(url),) for url in here)
+            files = Prefetch(find_file, calls, n_threads=REMOTE_READERS, ahead=READ_AHEAD)
             found |= {file.url: file for file in files if file is not None}
         else:
             folder = common_folder(here)
