@@ -18,7 +18,7 @@ from oodzoo.data.issues import also_unlabelled, find_identical, identical_images
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.data.sources.choice import open_source
-from oodzoo.data.sources.options import Options
+from oodzoo.data.sources.options import Options, require_each
 from oodzoo.data.summary import Summary, summarise
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
@@ -52,7 +52,7 @@ class ImageDomains(ImageFiles):
     columns : dict of str to str, optional
         The column for `path`, `image`, `label`, `domain` or `group`, where its name is another.
     labels, domains, groups : sequence, optional
-        Those of a source that has none of its own.
+        One value for each image, in the order of the source, instead of those of the source.
 
     Attributes
     ----------
@@ -93,7 +93,9 @@ class ImageDomains(ImageFiles):
         domains: Iterable[Any] | None = None,
         groups: Iterable[Any] | None = None,
     ) -> None:
-        listing = open_source(source, Options(root, columns, labels, domains, groups))
+        options = Options(root, columns, labels, domains, groups)
+        require_each(options)
+        listing = open_source(source, options)
         self.name = listing.name
         self.root = listing.root
         order = sorted(range(len(listing.samples)), key=lambda i: _position(listing.samples[i]))

@@ -60,6 +60,7 @@ def test_text_and_path(digits: ImageDomains) -> None:
         (3, "cannot read images from an object of type int; give a path, a URL"),
         (Path("s3://bucket/photos"), "s3:/bucket/photos"),
         ("nope://bucket/photos", "nope"),
+        ("hf://ada/photos", "does not name a data set; did you mean hf://datasets/ada/photos?"),
     ],
 )
 def test_what_is_no_source(
@@ -76,6 +77,12 @@ def test_what_is_no_source(
 def test_columns_must_be_a_dict(digits: ImageDomains) -> None:
     with pytest.raises(InputError, match="columns= must be a dict"):
         ImageDomains(digits.name, columns="label=y")  # type: ignore[arg-type]
+
+
+def test_the_name_of_a_column_is_not_that_of_all_images() -> None:
+    images = [b"1", b"2", b"3", b"4"]
+    with pytest.raises(InputError, match="domains= is one string, 'site'"):
+        ImageDomains(images, labels=[0, 1, 0, 1], domains="site")
 
 
 def test_options_that_are_not_used(digits: ImageDomains, tars: Path) -> None:

@@ -177,7 +177,7 @@ def test_missing_and_ambiguous_columns(photos: Path) -> None:
     source = rows(photos)
     with pytest.raises(InputError, match=r"no column 'domain'.* did you mean domains"):
         ImageDomains(source.rename_column("domain", "domains"))
-    with pytest.raises(InputError, match="'Dataset' has no column 'image' for the image"):
+    with pytest.raises(InputError, match="'Dataset' has no column 'image', it has"):
         ImageDomains(source.remove_columns("image"))
     two = source.rename_column("image", "a").add_column("b", [b"x"] * 8)
     two = two.cast_column("b", datasets.Image())

@@ -54,9 +54,14 @@ def test_columns_by_their_own_names_and_by_others() -> None:
         (
             ["path", "lable", "domain"],
             None,
-            "has no column 'label' for the label, it has 'path', 'lable', 'domain'; did you mean",
+            "'domain'; did you mean lable? Name it with --columns label=NAME (in Python columns={",
         ),
-        (["a", "b"], None, "it has 'a', 'b'; which one is it? Name it with --columns path=NAME"),
+        (["path", "label", "b"], None, "'b'; which one is it? Name it with --columns domain=NAME"),
+        (
+            ["file", "b"],
+            {"path": "fil"},
+            "no columns 'fil', 'label', 'domain', it has 'file', 'b'; name them with --columns path=",
+        ),
         (["path", "label", "domain"], {"label": "lab"}, "did you mean label?"),
         (["path", "label", "domain"], {"group": "g"}, "has no column 'g' for the group"),
         (["path", "label", "domain", "label"], None, "has the column 'label' twice"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oodzoo import InputError
-from oodzoo.data.sources.options import Options, require_columns, require_used
+from oodzoo.data.sources.options import Options, require_columns, require_each, require_used
 
 
 def test_roles_that_are_not_given_are_missing() -> None:
@@ -26,6 +26,13 @@ def test_columns_are_a_dict(columns: object) -> None:
     require_columns({"label": "y"})
     with pytest.raises(InputError, match="columns= must be a dict such as"):
         require_columns(columns)
+
+
+def test_a_name_of_a_column_is_not_a_sequence_of_values() -> None:
+    require_each(Options(labels=["cat"], domains=("day",)))
+    words = r"^domains= is one string, 'site'; .* with columns=\{'domain': 'site'\}$"
+    with pytest.raises(InputError, match=words):
+        require_each(Options(labels=["cat"], domains="site"))
 
 
 def test_an_option_without_use_is_refused() -> None:

@@ -96,8 +96,11 @@ def test_the_same_file_twice(photos: Path, again: str) -> None:
 
 
 def test_missing_files(photos: Path) -> None:
-    message = refusal(["day/cat/1.png", "day/cat/9.png"], photos)
-    assert message.endswith(f"row 1: no such file in {str(photos)!r}: 'day/cat/9.png'")
+    paths = ["day/cat/1.png", "day/cat/9.png"]
+    message = f"row 1: no such file in {str(photos)!r}: 'day/cat/9.png'"
+    assert refusal(paths, photos.parent, photos).endswith(message)
+    advice = "; if paths are relative to another folder, give it as root (--root)"
+    assert refusal(paths, photos).endswith(message + advice)
     missing = str(photos / "9.png")
     assert refusal([missing], photos).endswith(f"row 0: no such file: {missing!r}")
 

@@ -77,7 +77,7 @@ def test_quoted_cells_may_hold_commas_and_newlines(photos: Path, write_image: Wr
 def test_line_number_counts_lines_not_rows(photos: Path) -> None:
     text = HEADER + 'day/cat/1.png,day,"ca\nt"\n\nnone.png,day,"do\ng"\n'
     assert "table.csv', line 5: no such file in " in (message := refusal(photos, text))
-    assert message.endswith("'none.png'")
+    assert "'none.png'" in message
 
 
 def test_root_of_a_table(photos: Path, tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_header_without_rows(photos: Path, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["", "\n", "\ufeff", "\x89PNG\r\n"])
 def test_table_without_header(photos: Path, text: str) -> None:
-    assert "has no column 'path'" in refusal(photos, text)
+    assert "has no columns 'path', 'domain', 'label', it has" in refusal(photos, text)
 
 
 def test_quotation_without_end(photos: Path) -> None:

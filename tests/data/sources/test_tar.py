@@ -211,6 +211,8 @@ def test_which_member_is_the_image(tmp_path: Path) -> None:
         ({"png": b"", "json": {"label": None, "domain": "x"}}, None, "has no label"),
         ({"png": b"", "json": ["label"]}, None, "has no label"),
         ({"png": b"", "cls": b"c"}, {"domain": "site.txt"}, "has no domain: expected site.txt"),
+        ({"png": b"", "json": {"species": "x", "site": "y"}}, {"label": "json.specie"},
+         "expected json.specie, and there are 'png', 'json.species', 'json.site'; name the member"),
         ({"png": b"", "cls": b"c", "json": b"{'domain': 1}"}, None, "a/key.json' is not JSON: "),
         ({"png": b"", "cls": b"c", "json": b"[" * 100_000}, None, "a/key.json' is not JSON: "),
         ({"png": b"", "cls": b"\xff", "domain": b"x"}, None, "a/key.cls' is not UTF-8 text: "),

@@ -47,6 +47,8 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
     files: list[RemoteFile] = []
     if kind == "folder" and isinstance(location, Url):
         files = list_files(location)
+        if not files:
+            raise InputError(f"no files found below {str(location)!r}; check the URL")
         start = len(str(location)) + 1
         kind = _kind_of_entries([file.url[start:] for file in files])
     require_used(options, str(location), _USED[kind])
@@ -95,6 +97,9 @@ def _kind(location: Path | Url) -> str:
     name = location.name.lower()
     if isinstance(location, Url) and _names_data_set(location):
         return "hub"
+    if str(location).startswith("hf://") and str(location).count("/") == 3:
+        wanted = str(location).replace("hf://", "hf://datasets/", 1)
+        raise InputError(f"{str(location)!r} does not name a data set; did you mean {wanted}?")
     by_name = _kind_of_file(name)
     if isinstance(location, Url):
         return by_name or "folder"

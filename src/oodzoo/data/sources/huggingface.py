@@ -12,7 +12,7 @@ from oodzoo._text import one_line
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.image_column import ImageColumn, has_files
 from oodzoo.data.sources.labelled import collect_roles, list_labelled
-from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.names import find_columns, name_columns
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.errors import InputError
@@ -117,9 +117,9 @@ def _are_domains(splits: Mapping[str, Any], columns: Sequence[str], name: str) -
     """Whether the splits of a data set, which has no column of domains, are its domains."""
     if len(splits) > 1 and {*splits} <= _PARTS:
         raise InputError(
-            f"{name!r} has no column 'domain' for the domain, it has "
-            f"{', '.join(map(repr, columns))}; name it with --columns domain=NAME, or give "
-            f"dict(…) of it to use the splits {', '.join(map(repr, splits))} as domains"
+            f"{name!r} has no column 'domain', it has {', '.join(map(repr, columns))}; name it "
+            f"with {name_columns(['domain'])}, or give dict(…) of it to use the splits "
+            f"{', '.join(map(repr, splits))} as domains"
         )
     return len(splits) > 1
 
@@ -134,7 +134,7 @@ def _find_columns(
         if len(images) > 1:
             raise InputError(
                 f"{name!r} has several columns of images, {', '.join(map(repr, images))}; name "
-                "one with --columns image=NAME"
+                f"one with {name_columns(['image'])}"
             )
         if images:
             given["image"] = images[0]

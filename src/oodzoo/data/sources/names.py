@@ -69,7 +69,7 @@ def find_columns(
         if role not in (*needed, *optional):
             used = ", ".join((*needed, *optional))
             raise InputError(f"{source!r} has no use for a column {role!r}; it uses {used}")
-    found = {}
+    found, missing = {}, {}
     for role in (*needed, *optional):
         name = given.get(role, role)
         if list(available).count(name) > 1:
@@ -77,12 +77,37 @@ def find_columns(
         if name in available:
             found[role] = name
         elif role in needed or role in given:
-            advice = printable(did_you_mean(name, available)) or "which one is it?"
-            raise InputError(
-                f"{source!r} has no column {name!r} for the {role}, it has {_listed(available)}; "
-                f"{advice} Name it with --columns {role}=NAME"
-            )
+            missing[role] = name
+    if missing:
+        raise InputError(f"{source!r} {_without(missing, available)}")
     return found
+
+
+def name_columns(roles: Iterable[str]) -> str:
+    """How to name the columns of some roles, in the shell and in Python.
+
+    Examples
+    --------
+    >>> name_columns(["label", "domain"])
+    "--columns label=NAME,domain=NAME (in Python columns={'label': NAME, 'domain': NAME})"
+    """
+    names = dict.fromkeys(roles, "NAME")
+    shell = ",".join(f"{role}={name}" for role, name in names.items())
+    python = ", ".join(f"{role!r}: {name}" for role, name in names.items())
+    return f"--columns {shell} (in Python columns={{{python}}})"
+
+
+def _without(missing: Mapping[str, str], available: Sequence[str]) -> str:
+    """Say which columns are missing, by role, and what to do."""
+    if len(missing) == 1:
+        [(role, name)] = missing.items()
+        advice = printable(did_you_mean(name, available)) or "which one is it?"
+        what = f"no column {name!r}" + (f" for the {role}" if name != role else "")
+        advice = f"{advice} Name it"
+    else:
+        what = f"no columns {', '.join(map(repr, missing.values()))}"
+        advice = "name them"
+    return f"has {what}, it has {_listed(available)}; {advice} with {name_columns(missing)}"
 
 
 def as_names(

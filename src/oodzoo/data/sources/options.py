@@ -37,6 +37,17 @@ def require_columns(columns: Any) -> None:
         raise InputError(f"columns= must be a dict such as {{'label': 'y'}}, got {columns!r}")
 
 
+def require_each(options: Options) -> None:
+    """Reject a single string as the labels, domains or groups of a user."""
+    for role in ("label", "domain", "group"):
+        given = options.given(role)
+        if isinstance(given, str):
+            raise InputError(
+                f"{role}s= is one string, {given!r}; give one value for each image, or name a "
+                f"column with columns={{{role!r}: {given!r}}}"
+            )
+
+
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():

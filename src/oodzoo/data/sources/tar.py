@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple
 
@@ -13,7 +14,7 @@ from oodzoo.data.files import Container, FilePart, ImageFile
 from oodzoo.data.listing import SUFFIXES, Listing, Sample
 from oodzoo.data.sources.by_path import list_by_path
 from oodzoo.data.sources.containers import find_containers, read_each
-from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.names import as_groups, as_names, name_columns
 from oodzoo.data.sources.tar_members import Member, list_members
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
@@ -189,7 +190,7 @@ class _Key:
         if len(chosen) > 1:
             raise InputError(
                 f"{self._where}: which one is the image, {' or '.join(map(repr, images))}? Name it "
-                "with --columns image=NAME"
+                f"with {name_columns(['image'])}"
             )
         return chosen[0] if chosen else None
 
@@ -214,27 +215,40 @@ class _Key:
                     return value
         if role == "group":
             return None
-        have = ", ".join(repr(extension) for extension in self._parts)
+        have = ", ".join(map(repr, self._available()))
         raise InputError(
             f"{self._where} has no {role}: expected {' or '.join(choices)}, and there are {have}; "
-            f"name the member or field with --columns {role}=NAME"
+            f"name the member or field with {name_columns([role])}"
         )
 
+    def _available(self) -> Iterator[str]:
+        """Yield the members, and the fields of JSON documents, as `columns` names them."""
+        for extension, member in self._parts.items():
+            is_json = extension.rpartition(".")[2] == "json"
+            document = self._decode(member, json.loads, "JSON") if is_json else None
+            if isinstance(document, dict):
+                yield from (f"{extension}.{field}" for field in islice(document, 20))
+            else:
+                yield extension
+
     def _read(self, member: Member, fields: Sequence[str]) -> Any:
+        if not fields:
+            return self._decode(member, str.strip, "UTF-8 text") or None
+        value = self._decode(member, json.loads, "JSON")
+        for field in fields:
+            value = value.get(field) if isinstance(value, dict) else None
+        return None if value == "" else value
+
+    def _decode(self, member: Member, convert: Callable[[str], Any], what: str) -> Any:
         if member.size > _LONGEST:
             raise InputError(f"{self._where}: {member.name!r} has {member.size:,} bytes")
         try:
             self._stream.seek(member.offset)
-            text = self._stream.read(member.size).decode("utf-8-sig")
-            value = json.loads(text) if fields else text.strip()
+            return convert(self._stream.read(member.size).decode("utf-8-sig"))
         except (ValueError, RecursionError) as error:
-            what = "JSON" if fields else "UTF-8 text"
             raise InputError(
                 f"{self._where}: {member.name!r} is not {what}: {one_line(error)}"
             ) from error
-        for field in fields:
-            value = value.get(field) if isinstance(value, dict) else None
-        return None if value == "" else value
 
 
 def _field(reference: str) -> tuple[str, list[str]]:
