@@ -60,7 +60,7 @@ def test_columns_by_their_own_names_and_by_others() -> None:
         (
             ["file", "b"],
             {"path": "fil"},
-            "no columns 'fil', 'label', 'domain', it has 'file', 'b'; name them with --columns path=",
+            "no columns 'fil', 'label', 'domain', it has 'file', 'b'; name them with --columns",
         ),
         (["path", "label", "domain"], {"label": "lab"}, "did you mean label?"),
         (["path", "label", "domain"], {"group": "g"}, "has no column 'g' for the group"),
