@@ -53,6 +53,18 @@ def test_extract_json(run: Run, data: Path, three: Path, tmp_path: Path) -> None
     assert (again.code, again.document["decoded"], again.document["shards_written"]) == (0, 0, 0)
 
 
+def test_extracting_again_says_that_nothing_is_missing(
+    run: Run, data: Path, tmp_path: Path
+) -> None:
+    arguments = ("extract", data, "--zoo", "demo/mlp_glyphs_augmented", "--store", tmp_path / "s")
+    message = "Nothing to compute: the features are in the store."
+    first, again = run(*arguments), run(*arguments)
+    assert "The store will grow by 17.1 kB." in first.err
+    assert message not in first.err
+    assert message in again.err
+    assert "grow" not in again.err
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [

@@ -138,7 +138,7 @@ def test_images_that_nothing_adapts_to(
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
     done = run("predict", saved, photos / "z.png", "--output", tmp_path / "out.csv")
     assert (done.code, done.out) == (2, "")
-    assert "none of the 1 images can be read; first error:" in done.err.splitlines()[-1]
+    assert "none of the images can be read; first error:" in done.err.splitlines()[-1]
     assert not (tmp_path / "out.csv").exists()
 
 

@@ -176,6 +176,8 @@ def extract(
             f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
             f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
         )
+    elif not (done.failed or done.interrupted):
+        terminal.say("Nothing to compute: the features are in the store.")
     if raced is not None:
         show_dropped(terminal, raced.dropped)
     if part is not None:

@@ -79,8 +79,7 @@ def predict(
         if not n:
             first = unreadable[0]
             raise InputError(
-                f"none of the {len(unreadable)} images can be read; first error: "
-                f"{first['path']!r}: {first['reason']}"
+                f"none of the images can be read; first error: {first['path']!r}: {first['reason']}"
             )
     if adapt:
         terminal.say(f"adapted to {count(n, 'image')}, without labels")

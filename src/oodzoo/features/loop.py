@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oodzoo._text import one_line
+from oodzoo._text import file_size, one_line
 from oodzoo.data.files import ImageFile, UnreadableImageError
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig
@@ -159,7 +159,7 @@ class ExtractionLoop:
         path = self.writer.path
         free = free_space(path)
         if size:
-            self.progress.say(f"The store will grow by {size / 1e6:,.1f} MB.")
+            self.progress.say(f"The store will grow by {file_size(size)}.")
         if free is not None and size > free:
             raise InputError(
                 f"the features need {size / 1e6:,.2f} MB, the disk of {str(path)!r} has "
