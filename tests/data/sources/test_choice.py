@@ -60,6 +60,7 @@ def test_text_and_path(digits: ImageDomains) -> None:
         (3, "cannot read images from an object of type int; give a path, a URL"),
         (Path("s3://bucket/photos"), "s3:/bucket/photos"),
         ("nope://bucket/photos", "nope"),
+        ("http://127.0.0.1:9/photos", "check the URL, and the connection, or give a table of URLs"),
         ("hf://ada/photos", "does not name a data set; did you mean hf://datasets/ada/photos?"),
     ],
 )
