@@ -144,3 +144,9 @@ def test_bad_images(images: Any, words: str, tmp_path: Path, monkeypatch: Any) -
 def test_options_without_use() -> None:
     with pytest.raises(InputError, match="columns= is not used with 'ndarray'"):
         ImageDomains(PIXELS, columns={"label": "y"}, **ROLES)
+
+
+def test_images_in_memory_have_no_root(photos: Path) -> None:
+    images = [path.read_bytes() for path in sorted(photos.rglob("*.png"))]
+    with pytest.raises(InputError, match="root= is not used with 'list': its images are not given"):
+        ImageDomains(images, labels=["a", "b"] * 4, domains=["x"] * 4 + ["y"] * 4, root=photos)

@@ -216,3 +216,8 @@ def test_the_library_is_silent() -> None:
         assert not silent.logging.get_logger("datasets").isEnabledFor(silent.logging.ERROR)
     assert not datasets.are_progress_bars_disabled()
     assert datasets.logging.get_verbosity() == level
+
+
+def test_images_without_paths_have_no_root(photos: Path) -> None:
+    with pytest.raises(InputError, match="root= is not used with 'Dataset'"):
+        ImageDomains(rows(photos), root=photos)

@@ -14,7 +14,7 @@ from oodzoo.data.files import ObjectImage, UnreadableImageError
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.items import is_item, list_items, split_items
 from oodzoo.data.sources.labelled import collect_roles, list_labelled, row_names
-from oodzoo.data.sources.options import Options, require_used
+from oodzoo.data.sources.options import Options, require_no_root, require_used
 from oodzoo.data.sources.pixels import image_bytes, require_image
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.errors import InputError
@@ -72,6 +72,7 @@ def list_values(
             return list_columns(name, {"path": images, **roles}, root, Path.cwd())
         if n_paths:
             raise InputError(f"{name!r} mixes paths and images in memory; give all of one kind")
+    require_no_root(options, name)
     _require_images(images, name)
     opener = _Images(images)
     paths = row_names(len(images)) if paths is None else paths

@@ -13,7 +13,7 @@ from oodzoo.data.listing import Listing
 from oodzoo.data.sources.image_column import ImageColumn, has_files
 from oodzoo.data.sources.labelled import collect_roles, list_labelled
 from oodzoo.data.sources.names import find_columns, name_columns
-from oodzoo.data.sources.options import Options, require_used
+from oodzoo.data.sources.options import Options, require_no_root, require_used
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.errors import InputError
 from oodzoo.remote.location import parse_location
@@ -96,6 +96,7 @@ def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str
         root = None if options.root is None else parse_location(options.root)
         paths = _values(data, columns["path"])
         return list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+    require_no_root(options, name)
     names, files = ImageColumn(data, columns["image"]).files(split_of, name)
     return list_labelled(name, names, files, own, options)
 

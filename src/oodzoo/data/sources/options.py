@@ -48,6 +48,12 @@ def require_each(options: Options) -> None:
             )
 
 
+def require_no_root(options: Options, source: str) -> None:
+    """Reject a root of images that are not files."""
+    if options.root is not None:
+        raise InputError(f"root= is not used with {source!r}: its images are not given by paths")
+
+
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():

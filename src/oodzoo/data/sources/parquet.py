@@ -167,7 +167,7 @@ def _cells(file: Container, metadata: Any, column: str, short: str) -> list[Parq
         if size > MAX_GROUP_BYTES:
             raise InputError(
                 f"row group {number} of {str(file)!r} has {size / 1e9:.1f} GB, which are decoded "
-                "together; write the file with smaller ones, as with row_group_size=1000"
+                "together; write the file with smaller ones, as with row_group_size=100"
             )
         for row in range(metadata.row_group(number).num_rows):
             name = f"{short}/{len(cells):0{width}d}"
