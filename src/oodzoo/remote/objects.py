@@ -62,8 +62,13 @@ def list_files(url: Url) -> list[RemoteFile]:
     Raises
     ------
     RemoteError
-        If the bucket does not exist or cannot be listed.
+        If the bucket does not exist or cannot be listed. Lists of web servers have no versions.
     """
+    if url.scheme in ("http", "https"):
+        raise RemoteError(
+            f"{str(url)!r}: a web server gives no list of files; give the URLs of files, or a "
+            "table of them"
+        )
     path = filesystem_class(url)._strip_protocol(str(url)).rstrip("/")
     with _explained(url):
         found = _entries(url)

@@ -60,6 +60,7 @@ def test_text_and_path(digits: ImageDomains) -> None:
         (3, "cannot read images from an object of type int; give a path, a URL"),
         (Path("s3://bucket/photos"), "s3:/bucket/photos"),
         ("nope://bucket/photos", "nope"),
+        ("https://server/photos", "a web server gives no list of files; give the URLs of files"),
         ("hf://ada/photos", "does not name a data set; did you mean hf://datasets/ada/photos?"),
     ],
 )
@@ -72,12 +73,6 @@ def test_what_is_no_source(
         ImageDomains(source)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_web_server_without_a_list_of_files() -> None:
-    pytest.importorskip("aiohttp")
-    with pytest.raises(InputError, match="check the URL, and the connection, or give a table of"):
-        ImageDomains("http://127.0.0.1:9/photos")
 
 
 def test_columns_must_be_a_dict(digits: ImageDomains) -> None:

@@ -48,11 +48,7 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
     if kind == "folder" and isinstance(location, Url):
         files = list_files(location)
         if not files:
-            web = ", and the connection, or give a table of URLs: web servers may list no files"
-            raise InputError(
-                f"no files found below {str(location)!r}; check the URL"
-                + (web if location.scheme in ("http", "https") else "")
-            )
+            raise InputError(f"no files found below {str(location)!r}; check the URL")
         start = len(str(location)) + 1
         kind = _kind_of_entries([file.url[start:] for file in files])
     require_used(options, str(location), _USED[kind])
