@@ -74,6 +74,30 @@ def test_requests_that_fail_stall_and_end_early(
     assert content_of(oodzoo.extract(url, zoo(), tmp_path / "store", device="cpu")) == local
 
 
+@pytest.mark.parametrize("change", ["replaced", "removed", "denied"])
+def test_an_image_that_cannot_be_fetched_is_not_left_out(
+    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, local: str, change: str
+) -> None:
+    """Rankings of fewer images would differ."""
+    url = s3.upload(digits, "digits")
+    data = ImageDomains(url)
+    key = [key for key in s3.keys() if key.endswith(".png")][11]  # noqa: SIM118
+    content = s3.get(key)
+    if change == "replaced":
+        s3.put(key, content[:-20] + bytes(40))
+    elif change == "removed":
+        s3.delete(key)
+    else:
+        s3.proxy.fail(f"^GET .*/{key}", status=403)
+    name = key.partition("/")[2]
+    with pytest.raises(InputError, match=f"^cannot fetch '{name}': '{s3.url}/{key}'") as caught:
+        oodzoo.extract(data, zoo(), tmp_path / "store", device="cpu")
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "store").exists()
+    s3.put(key, content)
+    assert content_of(oodzoo.extract(url, zoo(), tmp_path / "store", device="cpu")) == local
+
+
 @pytest.mark.parametrize("change", ["replaced", "removed"])
 def test_a_bucket_that_changes_while_it_is_read(
     s3: Bucket,
@@ -122,8 +146,8 @@ def test_images_in_memory_cannot_be_sent_to_processes(zoo: MakeZoo, tmp_path: Pa
             return b"P6 1 1 255 " + bytes([i, i, i])
 
     with pytest.raises(InputError, match="'Squares' are Python objects, which the engine"):
-        oodzoo.extract(Squares(), zoo(), tmp_path / "store", device="cpu,cpu")
-    store = oodzoo.extract(Squares(), zoo(), tmp_path / "store", device="cpu")
+        oodzoo.extract(ImageDomains(Squares()), zoo(), tmp_path / "store", device="cpu,cpu")
+    store = oodzoo.extract(ImageDomains(Squares()), zoo(), tmp_path / "store", device="cpu")
     assert store.n_images == 8
 
 
@@ -136,9 +160,10 @@ def test_unlabelled_images_of_a_bucket(
     for name, folder in two.items():
         (tmp_path / "two").mkdir(exist_ok=True)
         (tmp_path / "two" / name).symlink_to(folder)
-    options = {"device": "cpu"}
     stores = [
-        oodzoo.extract(tmp_path / "two", zoo(), tmp_path / str(at), unlabelled=[target], **options)
+        oodzoo.extract(
+            tmp_path / "two", zoo(), tmp_path / str(at), device="cpu", unlabelled=[target]
+        )
         for at, target in enumerate([f"web={url}", f"web={digits / domains[0]}"])
     ]
     assert stores[0].unlabelled == ("web",)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from functools import cached_property
 from typing import NamedTuple
 
 from oodzoo._threads import Prefetch
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
 from oodzoo.data.images import ImageFacts, examine
+from oodzoo.errors import InputError
 from oodzoo.events import Progress
 
 _IMAGES_PER_CALL = 16
@@ -36,6 +38,8 @@ class Content(NamedTuple):
     """Size of the file; None if it cannot be read."""
     facts: ImageFacts | None = None
     """What decoding shows; None if the file was not decoded."""
+    is_transient: bool = False
+    """The file cannot be read now; see :class:`~oodzoo.data.files.UnreadableImageError`."""
 
 
 class Hashes(NamedTuple):
@@ -74,12 +78,27 @@ class ImageFiles(ABC):
         return list(self._files().values())
 
     def read_all(self, progress: Progress | None = None) -> None:
-        """Read all images to know their digests; remote ones are then in the local cache."""
-        self.__dict__["_hashes"] = hashes(inspect(self._files(), progress=progress))
+        """Read all images to know their digests; remote ones are then in the local cache.
+
+        Raises
+        ------
+        InputError
+            If a remote image cannot be fetched: it would be missing from all that follows.
+        """
+        files = self._files()
+        contents: dict[str, Content] = {}
+        with closing(read_contents(list(files.values()), progress=progress)) as found:
+            for (path, file), content in zip(files.items(), found, strict=True):
+                if content.is_transient and file.remote is not None:
+                    raise InputError(f"cannot fetch {path!r}: {content.problem}")
+                contents[path] = content
+        self.__dict__["_hashes"] = hashes(contents)
 
     @cached_property
     def _hashes(self) -> Hashes:
-        return hashes(inspect(self._files()))
+        self.read_all()
+        found: Hashes = self.__dict__["_hashes"]
+        return found
 
 
 def hashes(contents: dict[str, Content]) -> Hashes:
@@ -102,7 +121,7 @@ def inspect(
 
 def read_contents(
     files: Sequence[ImageFile], *, decode: bool = False, progress: Progress | None = None
-) -> Iterator[Content]:
+) -> Generator[Content, None, None]:
     """Hash image files, and also try to decode them if `decode`; yield their contents in order."""
     from joblib import cpu_count
 
@@ -111,11 +130,12 @@ def read_contents(
     calls = ((files[at : at + size], decode) for at in range(0, len(files), size))
     threads = REMOTE_READERS if is_remote else cpu_count()
     done = 0
-    for part in Prefetch(_inspect, calls, n_threads=threads, ahead=READ_AHEAD):
-        done += len(part)
-        if progress is not None:
-            progress(done, len(files))
-        yield from part
+    with closing(Prefetch(_inspect, calls, n_threads=threads, ahead=READ_AHEAD)) as parts:
+        for part in parts:
+            done += len(part)
+            if progress is not None:
+                progress(done, len(files))
+            yield from part
 
 
 def _inspect(files: Sequence[ImageFile], decode: bool) -> list[Content]:
@@ -130,5 +150,5 @@ def _content(file: ImageFile, decode: bool) -> Content:
             if decode:
                 facts = examine(content)
     except UnreadableImageError as error:
-        return Content(digest, str(error), n_bytes)
+        return Content(digest, str(error), n_bytes, is_transient=error.transient)
     return Content(digest, None, n_bytes, facts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,12 +61,13 @@ def inspect_images(files: Sequence[ImageFile], progress: Progress | None = None)
     width, height = np.zeros(n, np.int32), np.zeros(n, np.int32)
     is_grey = np.zeros(n, np.bool_)
     kind = np.zeros(n, np.int16)
-    for at, content in enumerate(read_contents(files, decode=True, progress=progress)):
-        digests.append(content.digest)
-        n_bytes[at] = content.n_bytes or 0
-        if content.problem is not None:
-            problems[at] = content.problem
-        if (facts := content.facts) is not None:
-            width[at], height[at], is_grey[at] = facts.width, facts.height, facts.is_grey
-            kind[at] = kinds.setdefault((facts.format, facts.mode), len(kinds))
+    with closing(read_contents(files, decode=True, progress=progress)) as contents:
+        for at, content in enumerate(contents):
+            digests.append(content.digest)
+            n_bytes[at] = content.n_bytes or 0
+            if content.problem is not None:
+                problems[at] = content.problem
+            if (facts := content.facts) is not None:
+                width[at], height[at], is_grey[at] = facts.width, facts.height, facts.is_grey
+                kind[at] = kinds.setdefault((facts.format, facts.mode), len(kinds))
     return Inspection(tuple(digests), problems, n_bytes, width, height, is_grey, tuple(kinds), kind)
