@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,17 @@ def test_a_warning_names_a_model_that_failed(
             data, [make_model(dark_is_nan, name="nan"), make_model()], tmp_path / "s"
         )
     assert store.models == ("function",)
+
+
+def test_a_warning_names_an_image_that_cannot_be_read(data: Path, zoo: Zoo, tmp_path: Path) -> None:
+    image = next(data.rglob("*.png"))
+    image.unlink()
+    image.symlink_to("nowhere.png")
+    path = image.relative_to(data).as_posix()
+    words = f"left out 1 image that cannot be read; the first is '{path}': No such file"
+    with pytest.warns(UserWarning, match=re.escape(words)):
+        store = oodzoo.extract(data, zoo(), tmp_path / "store", device="cpu")
+    assert store.n_images == len([*data.rglob("*.png")]) - 1
 
 
 def test_no_model_is_left(

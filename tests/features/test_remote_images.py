@@ -128,6 +128,19 @@ def test_a_bucket_that_changes_while_it_is_read(
     assert content_of(oodzoo.extract(url, zoo(), tmp_path / "store", device="cpu")) == local
 
 
+def test_an_image_that_was_not_fetched_for_a_summary_is_not_left_out(
+    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path
+) -> None:
+    url = s3.upload(digits, "digits")
+    key = next(key for key in sorted(s3.keys()) if key.endswith(".png"))
+    s3.proxy.refuse(f"^GET .*/{key}")
+    data = ImageDomains(url)
+    assert data.summary().total.unreadable == 1
+    with pytest.raises(InputError, match="cannot fetch"):
+        oodzoo.extract(data, zoo(), tmp_path / "store", device="cpu")
+    assert not (tmp_path / "store").exists()
+
+
 def test_processes_read_the_images_themselves(
     s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, local: str
 ) -> None:

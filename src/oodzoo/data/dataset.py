@@ -189,7 +189,8 @@ class ImageDomains(ImageFiles):
         if not quick:
             inspection = inspect_images(self.files, progress)
             self._forget_hashes()
-            self._hashes = inspection.hashes([s.path for s in self.samples])
+            if not any(self.files[at].remote is not None for at in inspection.problems):
+                self._hashes = inspection.hashes([s.path for s in self.samples])
         return summarise(self.samples, self.files, self.counts(), inspection, self._listing_issues)
 
     def check(self, progress: Progress | None = None) -> list[Issue]:

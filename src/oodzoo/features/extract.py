@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
@@ -24,7 +24,7 @@ Unlabelled = str | Path | UnlabelledImages | Sequence[str | Path | UnlabelledIma
 
 
 def extract(
-    dataset: ImageDomains | str | Path,
+    dataset: Any,
     zoo: Zoo,
     store: str | Path,
     *,
@@ -45,7 +45,7 @@ def extract(
 
     Parameters
     ----------
-    dataset : ImageDomains or path
+    dataset : ImageDomains, path, URL or object
         A data set, or what :class:`oodzoo.ImageDomains` takes.
     zoo : str, path or sequence
         Anything that :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and
@@ -93,6 +93,12 @@ def extract(
             listener=listener,
             unlabelled=targets,
             engine=opened_engine,
+        )
+    if extraction.unreadable:
+        path, reason = next(iter(extraction.unreadable.items()))
+        n = count(len(extraction.unreadable), "image")
+        warnings.warn(
+            f"left out {n} that cannot be read; the first is {path!r}: {reason}", stacklevel=2
         )
     for message in extraction.warnings():
         warnings.warn(message, stacklevel=2)

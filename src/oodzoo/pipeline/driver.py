@@ -56,7 +56,7 @@ from oodzoo.zoo.spec import local_path
 
 
 def run(
-    data: ImageDomains | str | Path,
+    data: Any,
     zoo: str | Path | Sequence[ModelSpec],
     out: str | Path,
     *,
@@ -74,7 +74,7 @@ def run(
 
     Parameters
     ----------
-    data : ImageDomains or path
+    data : ImageDomains, path, URL or object
         What :class:`oodzoo.ImageDomains` takes. With two domains the evaluation is skipped.
     zoo : str, path or sequence of ModelSpec
         What :func:`oodzoo.load_zoo` takes or returns.
