@@ -65,8 +65,8 @@ def kinds(folder: Path) -> list[StoredFile]:
     return [
         LocalFile(str(folder / "1.ppm")),
         remote("1.ppm"),
-        FilePart(LocalFile(str(folder / "all")), 6, len(CONTENT), "1.ppm"),
-        FilePart(whole, 6, len(CONTENT), "1.ppm"),
+        FilePart(LocalFile(str(folder / "all")), "1.ppm", 6, len(CONTENT)),
+        FilePart(whole, "1.ppm", 6, len(CONTENT)),
         EmbeddedFile(CONTENT),
     ]
 
@@ -98,7 +98,7 @@ def test_absolute_paths_for_other_processes(
 ) -> None:
     kinds(tmp_path)
     monkeypatch.chdir(tmp_path)
-    part = FilePart(LocalFile("all"), 6, len(CONTENT), "1.ppm")
+    part = FilePart(LocalFile("all"), "1.ppm", 6, len(CONTENT))
     given: list[ImageFile] = [LocalFile("1.ppm"), part, remote("1.ppm")]
     sent = [absolute(file) for file in given]
     monkeypatch.chdir("/")
@@ -108,7 +108,7 @@ def test_absolute_paths_for_other_processes(
 def test_a_part_that_its_file_no_longer_has(tmp_path: Path) -> None:
     (tmp_path / "all").write_bytes(b"short")
     with pytest.raises(UnreadableImageError, match="changed while it was read") as caught:
-        read_bytes(FilePart(LocalFile(str(tmp_path / "all")), 2, 9, "1.ppm"))
+        read_bytes(FilePart(LocalFile(str(tmp_path / "all")), "1.ppm", 2, 9))
     assert caught.value.transient
 
 

@@ -27,13 +27,17 @@ def write(folder: Path, n: int) -> dict[int, Path]:
     return files
 
 
+def local(paths: dict[int, Path]) -> dict[int, LocalFile]:
+    return {position: LocalFile(str(path)) for position, path in paths.items()}
+
+
 def reds(pixels: np.ndarray) -> list[int]:
     return [int(image[0, 0, 0]) for image in pixels]
 
 
 def test_every_image_in_every_size(tmp_path: Path) -> None:
     files = write(tmp_path, 11)
-    chunk = Decoding(files, [SMALL, LARGE]).result()
+    chunk = Decoding(local(files), [SMALL, LARGE]).result()
     assert chunk.positions == list(files)
     assert chunk.problems == {}
     for geometry, side in ((SMALL, 4), (LARGE, 6)):
@@ -44,7 +48,7 @@ def test_every_image_in_every_size(tmp_path: Path) -> None:
 def test_unreadable_images_have_no_row(tmp_path: Path) -> None:
     files = write(tmp_path, 11)
     (tmp_path / "3.png").write_bytes(b"")
-    chunk = Decoding(files, [SMALL]).result()
+    chunk = Decoding(local(files), [SMALL]).result()
     ((position, error),) = chunk.problems.items()
     assert (position, str(error)) == (3, "the file is empty (0 bytes)")
     assert not error.transient
@@ -85,7 +89,7 @@ def test_no_images() -> None:
 
 
 def test_cancel(tmp_path: Path) -> None:
-    Decoding(write(tmp_path, 11), [SMALL]).cancel()
+    Decoding(local(write(tmp_path, 11)), [SMALL]).cancel()
 
 
 def test_an_image_that_cannot_be_resized_is_its_own_problem(
@@ -102,6 +106,6 @@ def test_an_image_that_cannot_be_resized_is_its_own_problem(
         return np.zeros((*self.crop, 3), np.uint8)
 
     monkeypatch.setattr(Geometry, "apply", apply)
-    chunk = Decoding(files, [SMALL]).result()
+    chunk = Decoding(local(files), [SMALL]).result()
     assert chunk.positions == [0, 2]
     assert {at: str(error) for at, error in chunk.problems.items()} == {1: "no memory"}

@@ -13,7 +13,7 @@ from oodzoo.remote import requests
 from oodzoo.remote.failures import RemoteError
 from oodzoo.remote.filesystems import shared_filesystem
 from oodzoo.remote.location import Url
-from oodzoo.remote.objects import find_file, read_file, write_file
+from oodzoo.remote.objects import RemoteFile, find_file, read_file, write_file
 from oodzoo.remote.requests import call, repeated, request
 
 URL = Url("s3://bucket/x")
@@ -130,21 +130,23 @@ def one_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "FIRST_DEADLINE", 30.0)
 
 
-@pytest.mark.usefixtures("one_attempt")
-def test_what_stalls_is_asked_for_a_second_time(s3: Bucket) -> None:
+@pytest.fixture
+def file(s3: Bucket) -> RemoteFile:
     s3.put("a", b"content")
-    file = find_file(Url(f"{s3.url}/a"))
-    assert file is not None
+    found = find_file(Url(f"{s3.url}/a"))
+    assert found is not None
+    return found
+
+
+@pytest.mark.usefixtures("one_attempt")
+def test_what_stalls_is_asked_for_a_second_time(s3: Bucket, file: RemoteFile) -> None:
     s3.proxy.stall("^GET .*/a", seconds=60)
     assert read_file(file) == b"content"
     assert len(s3.proxy.asked("^GET .*/a")) == 2
 
 
 @pytest.mark.usefixtures("one_attempt")
-def test_the_first_answer_counts(s3: Bucket) -> None:
-    s3.put("a", b"content")
-    file = find_file(Url(f"{s3.url}/a"))
-    assert file is not None
+def test_the_first_answer_counts(s3: Bucket, file: RemoteFile) -> None:
     s3.proxy.slow("^GET .*/a", seconds=1.5, times=1)
     s3.proxy.slow("^GET .*/a", seconds=30, times=1)
     assert read_file(file) == b"content"
@@ -152,10 +154,7 @@ def test_the_first_answer_counts(s3: Bucket) -> None:
 
 
 @pytest.mark.usefixtures("one_attempt")
-def test_an_error_of_one_request_is_not_that_of_both(s3: Bucket) -> None:
-    s3.put("a", b"content")
-    file = find_file(Url(f"{s3.url}/a"))
-    assert file is not None
+def test_an_error_of_one_request_is_not_that_of_both(s3: Bucket, file: RemoteFile) -> None:
     s3.proxy.slow("^GET .*/a", seconds=2, times=1)
     s3.proxy.refuse("^GET .*/a", times=1)
     assert read_file(file) == b"content"

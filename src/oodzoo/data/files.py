@@ -134,12 +134,10 @@ def _read_local(file: Container, read: Callable[[Path], T]) -> T:
         return read(file.local())  # another process needed the space in the cache
 
 
-class FilePart(msgspec.Struct, frozen=True, tag="part"):
-    """Consecutive bytes of a file, such as a member of a tar archive."""
+class _Contained(msgspec.Struct, frozen=True):
+    """An image in a file that contains many."""
 
     file: Container
-    offset: int
-    length: int
     name: str
 
     @property
@@ -148,6 +146,13 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
 
     def __str__(self) -> str:
         return f"{self.file}: {self.name}"
+
+
+class FilePart(_Contained, frozen=True, tag="part"):
+    """Consecutive bytes of a file, such as a member of a tar archive."""
+
+    offset: int
+    length: int
 
     def size(self) -> int:
         return self.length
@@ -161,21 +166,12 @@ class FilePart(msgspec.Struct, frozen=True, tag="part"):
             return file.read(self.length)
 
 
-class ParquetCell(msgspec.Struct, frozen=True, tag="parquet"):
+class ParquetCell(_Contained, frozen=True, tag="parquet"):
     """A cell of a Parquet file: its row group, the row in it, and its column."""
 
-    file: Container
     group: int
     row: int
     column: str
-    name: str
-
-    @property
-    def remote(self) -> RemoteFile | None:
-        return self.file.remote
-
-    def __str__(self) -> str:
-        return f"{self.file}: {self.name}"
 
     def size(self) -> None:
         return None

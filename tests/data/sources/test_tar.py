@@ -339,7 +339,7 @@ def test_every_byte_is_found(
     )
     assert {name: file.read() for name, file in found.items()} == members
     assert all(
-        file == FilePart(LocalFile(str(path)), file.offset, len(members[name]), name)
+        file == FilePart(LocalFile(str(path)), name, file.offset, len(members[name]))
         for name, file in found.items()
         if isinstance(file, FilePart)
     )

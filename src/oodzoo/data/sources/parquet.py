@@ -171,7 +171,7 @@ def _cells(file: Container, metadata: Any, column: str, short: str) -> list[Parq
             )
         for row in range(metadata.row_group(number).num_rows):
             name = f"{short}/{len(cells):0{width}d}"
-            cells.append(ParquetCell(file, number, row, column, name))
+            cells.append(ParquetCell(file, name, number, row, column))
     return cells
 
 

@@ -69,7 +69,7 @@ def _is_image(name: str) -> bool:
 
 
 def _part(file: Container, member: Member) -> FilePart:
-    return FilePart(file, member.offset, member.size, member.name)
+    return FilePart(file, member.name, member.offset, member.size)
 
 
 def _require_once(names: Iterable[tuple[str, _Archive]]) -> None:
