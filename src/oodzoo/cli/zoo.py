@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, file_size
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 
@@ -47,7 +47,7 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
 
     Only a person at a terminal is asked: a command that nobody watches never waits.
     """
-    from oodzoo.zoo.download import format_size, plan_download
+    from oodzoo.zoo.download import plan_download
 
     download = plan_download(models)
     if not download.models:
@@ -59,7 +59,7 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
     if download.size < _ASK_FROM or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
     # Not typer.confirm: it writes a space to stdout, which may be a JSON document.
-    sys.stderr.write(f"Download about {format_size(download.size)}? [y/N] ")
+    sys.stderr.write(f"Download about {file_size(download.size)}? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise InputError(
@@ -70,7 +70,7 @@ def announce_download(terminal: Terminal, models: Sequence[ListedModel], *, yes:
 
 def show_models(terminal: Terminal, models: Sequence[ListedModel]) -> list[dict[str, Any]]:
     """Write a table of models and what must be downloaded; return it as a document."""
-    from oodzoo.zoo.download import format_size, plan_download
+    from oodzoo.zoo.download import plan_download
 
     documents = []
     with terminal.progress("Look up models") as progress:
@@ -88,7 +88,7 @@ def show_models(terminal: Terminal, models: Sequence[ListedModel]) -> list[dict[
                 model.licence or "-",
                 model.spec.feature_dim or "-",
                 "-" if model.parameters is None else f"{model.parameters / 1e6:.2f} M",
-                "no" if model.is_local else "-" if model.size is None else format_size(model.size),
+                "no" if model.is_local else "-" if model.size is None else file_size(model.size),
             ]
             for model in models
         ],

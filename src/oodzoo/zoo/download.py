@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oodzoo._text import count
+from oodzoo._text import count, file_size
 from oodzoo.errors import InputError
 from oodzoo.zoo.listing.model import ListedModel
 from oodzoo.zoo.spec import ModelSpec, local_path
@@ -43,7 +43,7 @@ class Download:
         """One line: how many models, how large, and how many need no download."""
         parts = [f"{count(len(self.models), 'model')} to download"]
         if len(self.unknown) < len(self.models):
-            parts.append(f"about {format_size(self.size)}")
+            parts.append(f"about {file_size(self.size)}")
         if self.unknown:
             parts.append(f"size of {count(len(self.unknown), 'model')} unknown")
         here = f" ({self.n_local:,} more on this machine)" if self.n_local else ""
@@ -66,8 +66,8 @@ class Download:
             free = shutil.disk_usage(disk).free
             if needed[disk.stat().st_dev] > free:
                 raise InputError(
-                    f"the models to download need about {format_size(self.size)}, but the disk of "
-                    f"{str(folder)!r} has {format_size(free)} free; set HF_HOME and TORCH_HOME to "
+                    f"the models to download need about {file_size(self.size)}, but the disk of "
+                    f"{str(folder)!r} has {file_size(free)} free; set HF_HOME and TORCH_HOME to "
                     "another disk, or leave out models, for example with --max-parameters"
                 )
 
@@ -103,21 +103,6 @@ def plan_download(models: Sequence[ModelSpec | ListedModel]) -> Download:
             folders[weights.folder] += weights.size
     size = sum(folders.values())
     return Download(tuple(missing), size, tuple(unknown), n_local, dict(folders))
-
-
-def format_size(n_bytes: int) -> str:
-    """A number of bytes in the unit that suits it.
-
-    Examples
-    --------
-    >>> format_size(46_830_571), format_size(1_300_000_000), format_size(900)
-    ('47 MB', '1.3 GB', '0.9 kB')
-    """
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if n_bytes >= unit or name == "kB":
-            number = n_bytes / unit
-            break
-    return f"{number:.1f} {name}" if number < 9.95 else f"{number:,.0f} {name}"
 
 
 def _existing(folder: Path) -> Path:
