@@ -4,7 +4,9 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 SHARED ?= ../shared
 MODELS ?= all
-PARALLEL ?= -n auto --maxprocesses 8 --dist loadfile
+# one process more than cores: some tests wait for a server
+WORKERS := $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
+PARALLEL ?= -n $(WORKERS) --dist loadfile
 INSTALL = -m pip --disable-pip-version-check install -qq
 PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema

@@ -250,5 +250,6 @@ def test_remote_image_that_is_refused_is_one_warning(run: Run, photos: Path, s3:
     s3.proxy.refuse(r"^GET .*night/cat/2\.png")
     outcome = run("data", url, "--json")
     assert list(outcome.document["unreadable"]) == ["night/cat/2.png"]
+    assert outcome.document["fingerprint"] is None
     (warning,) = outcome.document["warnings"]
     assert warning["message"].startswith("1 image cannot be read: 'night/cat/2.png': ")

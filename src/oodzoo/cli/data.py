@@ -85,7 +85,9 @@ def data(
         terminal.warn(str(issue))
     if not summary.issues and not quick:
         terminal.line("No problems found.")
-    document = {**summary.to_dict(), "fingerprint": None if quick else dataset.fingerprint}
+    # unknown if a remote image could not be fetched
+    fingerprint = dataset.fingerprint if dataset.is_read else None
+    document = {**summary.to_dict(), "fingerprint": fingerprint}
     if store is not None:
         found = compare_images(terminal, dataset, store)
         show_near_duplicates(terminal, found)

@@ -73,6 +73,11 @@ class ImageFiles(ABC):
         return self._hashes.unreadable
 
     @property
+    def is_read(self) -> bool:
+        """Whether all images have been read, so that their digests are known."""
+        return "_hashes" in self.__dict__
+
+    @property
     def all_files(self) -> list[ImageFile]:
         """Where the bytes of each image are."""
         return list(self._files().values())
