@@ -65,9 +65,10 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 
 slow: $(VENV)/backends acceptance cluster fuzz versions lowest  ## run what takes too long for CI; hours
 
-fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, and 2,000 histories of a store
-	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 $(BIN)/python -m pytest \
-	  tests/test_fuzz.py tests/store/test_histories.py
+fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, 2,000 histories of a store, all kills
+	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 OODZOO_KILL_STEP=1 $(BIN)/python -m pytest \
+	  tests/test_fuzz.py tests/store/test_histories.py tests/cli/test_killed.py \
+	  tests/store/test_mirror.py
 
 versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \

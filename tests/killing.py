@@ -21,6 +21,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 
+STEP = int(os.environ.get("OODZOO_KILL_STEP", "3"))
+"""Tests that take long kill before every third change, and before every one in `make fuzz`."""
+
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and SIGKILL")
 
 # A line on stdin is a list of jobs, which are started together; the answer is a line too.

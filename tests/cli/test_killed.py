@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from tests.cli.commands import command
 from tests.fixtures import draw_digits
-from tests.killing import Children, children, needs_fork
+from tests.killing import STEP, Children, children, needs_fork
 from tests.store import tiny
 from tests.store.tiny import content, files
 
@@ -111,7 +111,7 @@ def test_cache(
         assert without_times(command(name, s, *options)) == result, moment
         assert files(s) == expected, moment
         shutil.rmtree(s)
-        moment += 1
+        moment += STEP
     assert files(s) == expected
     assert moment > moments
 
@@ -143,7 +143,7 @@ def test_testbed(kill: Children, ranked: Path, tmp_path: Path) -> None:
         assert not temporaries(out.parent), moment
         shutil.rmtree(s)
         shutil.rmtree(out.parent)
-        moment += 1
+        moment += STEP
     assert seen.name == "s"
     assert moment > 8
 

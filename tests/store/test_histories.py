@@ -26,7 +26,7 @@ from oodzoo.store.shards import read_record
 from oodzoo.store.upgrade import upgrade_store
 
 # set the variable to try more histories
-EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "25"))
+EXAMPLES = int(os.environ.get("OODZOO_HISTORIES", "12"))
 
 
 @contextmanager

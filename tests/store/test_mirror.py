@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Run
-from tests.killing import Job, children, needs_fork
+from tests.killing import STEP, Job, children, needs_fork
 from tests.s3 import Bucket
 from tests.store import tiny
 from tests.store.data import fill, letters
@@ -393,7 +393,7 @@ def test_a_process_that_is_killed_at_an_upload(s3: Bucket, data: Path, local: Pa
                 s3.delete(key)
             for key, body in start.items():
                 s3.put(key, body)
-            moment += 1
+            moment += STEP
     assert last == [(0, "")]
     assert moment > 20
     assert old != new
