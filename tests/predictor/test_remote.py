@@ -311,7 +311,7 @@ def test_a_missing_or_changed_file(predictor: oodzoo.Predictor, place: str) -> N
     assert oodzoo.load(place).provenance == predictor.provenance
 
 
-@pytest.mark.parametrize("name", ["../evil", "/tmp/evil", "a/../../evil", "a\\..\\evil"])
+@pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "a\\..\\evil"])
 def test_a_file_outside_the_predictor(
     predictor: oodzoo.Predictor, in_memory: str, cache: Path, name: str
 ) -> None:

@@ -81,7 +81,7 @@ class Fetching(Generic[T]):
             nonlocal missing
             try:
                 cached_file(file)
-                self.failed.pop(file, None)  # another group may have tried in vain
+                self.failed.pop(file, None)  # it may have failed for another group
             except InputError as error:
                 self.failed[file] = error
             finally:

@@ -39,7 +39,7 @@ _PERMANENT = (
     IsADirectoryError,
     NotADirectoryError,
     PermissionError,
-    NotImplementedError,
+    NotImplementedError,  # raised by fsspec for what a protocol cannot do, such as writing by https
     TypeError,
     ValueError,
 )
