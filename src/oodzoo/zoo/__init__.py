@@ -117,6 +117,10 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float3
     """Load a model with its weights, ready to run on a device."""
     if spec.kind == "onnx":
         return onnx.load(spec, device=device, precision=precision)
+    if spec.kind == "sentence-transformers":
+        from oodzoo.zoo import sentence_transformers
+
+        return sentence_transformers.load(spec, device=device, precision=precision)
     built = import_module(f"oodzoo.zoo.{spec.kind}").build(spec)
     return assemble(built, spec, device=device, precision=precision)
 

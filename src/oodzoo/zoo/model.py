@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +63,13 @@ class Model(ABC):
     """
 
     info: ModelInfo
+    modality: Literal["image", "text"] = "image"
+    """What `prepare` takes: pixels of images, or a list of strings."""
     on_cpu: bool = False
     """Whether inference runs on the CPU, where prefetching images would compete with it."""
 
     @abstractmethod
-    def prepare(self, pixels: Pixels) -> Any: ...
+    def prepare(self, batch: Any, /) -> Any: ...
 
     @abstractmethod
     def launch(self, prepared: Any) -> Any: ...
@@ -75,6 +77,6 @@ class Model(ABC):
     @abstractmethod
     def collect(self, launched: Any) -> Outputs: ...
 
-    def __call__(self, pixels: Pixels) -> Outputs:
-        """Compute the outputs of a batch of images."""
-        return self.collect(self.launch(self.prepare(pixels)))
+    def __call__(self, batch: Any) -> Outputs:
+        """Compute the outputs of a batch of images, or of texts."""
+        return self.collect(self.launch(self.prepare(batch)))

@@ -120,6 +120,22 @@ class Preprocessing:
         return self.normalise(np.stack([self.geometry.apply(image) for image in images]))
 
 
+@dataclass(frozen=True)
+class TextPreprocessing:
+    """What a text encoder does with a text before it runs.
+
+    Attributes
+    ----------
+    max_tokens : int or None
+        Number of tokens after which a text is cut off.
+    prompt : str
+        Put before each text.
+    """
+
+    max_tokens: int | None = None
+    prompt: str = ""
+
+
 def square(
     size: int, mean: tuple[float, float, float], std: tuple[float, float, float]
 ) -> Preprocessing:

@@ -14,7 +14,7 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.wildcards import has_wildcard
 
-SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip")
+SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip", "sentence-transformers")
 
 Triple = tuple[float, float, float]
 
@@ -169,7 +169,9 @@ def local_path(spec: ModelSpec) -> Path | None:
     if colon:
         return spec.folder / path if scheme == "local-dir" else None
     tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
-    if spec.kind in ("hf", "open_clip") and tag.startswith((".", "/", "~")):
+    if spec.kind in ("hf", "open_clip", "sentence-transformers") and tag.startswith(
+        (".", "/", "~")
+    ):
         try:
             return spec.folder / Path(tag).expanduser()
         except RuntimeError as error:

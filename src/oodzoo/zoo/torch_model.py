@@ -63,7 +63,7 @@ class TorchModel(Model):
     ) -> None:
         torch: Any = import_module("torch")
         self.info = info
-        self._device = _device(device)
+        self._device = torch_device(device)
         self.on_cpu = self._device.type == "cpu"
         if precision not in PRECISIONS:
             known = ", ".join(PRECISIONS)
@@ -258,7 +258,8 @@ def scaled(preprocessing: Preprocessing, spec: ModelSpec) -> Preprocessing:
     return Preprocessing(geometry, spec.mean or preprocessing.mean, spec.std or preprocessing.std)
 
 
-def _device(name: str) -> Any:
+def torch_device(name: str) -> Any:
+    """Return the device of a name; reject one that this machine does not have."""
     import torch
 
     try:
