@@ -1,0 +1,90 @@
+"""Labels in text: the kind of task of a column of a table, numbers, and separated labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+from oodzoo.task.kinds import Kind
+from oodzoo.task.numbers import kind_of_numbers
+
+SEPARATORS = ("|", ";", ",")
+"""What separates the labels of a sample, the first one that occurs."""
+
+
+def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
+    """Return the kind of task of a column of text.
+
+    Numbers are judged by :func:`~oodzoo.task.numbers.kind_of_numbers`. Text is classes, unless
+    labels such as "cat|dog" have parts that other labels have, too: these could be classes or
+    several labels, and an InputError asks for the task.
+
+    Examples
+    --------
+    >>> kind_of_texts(["cat", "dog"], "labels"), kind_of_texts(["0.51", "1.72"], "labels")
+    ('classification', 'regression')
+    """
+    numbers = _numbers(texts)
+    if numbers is not None:
+        return kind_of_numbers(numbers, name)
+    different = set(texts)
+    for separator in SEPARATORS[:2]:
+        for text in sorted(different):
+            parts = {part.strip() for part in text.split(separator)}
+            if len(parts) > 1 and any(parts & _parts(t, separator) for t in different - {text}):
+                raise InputError(
+                    f"{name} such as {text!r} could be classes or several labels separated by "
+                    f"{separator!r}; say which with --task (task= in Python): classification or "
+                    "multilabel"
+                )
+    return "classification"
+
+
+def read_numbers(texts: Sequence[str], name: str) -> NDArray[np.float64]:
+    """Read a column of numbers; reject other text, and missing values."""
+    values = np.empty(len(texts))
+    for row, text in enumerate(texts):
+        try:
+            values[row] = float(text)
+        except ValueError as error:
+            reason = "has no value" if not text.strip() else f"has {text!r}, which is not a number,"
+            raise InputError(
+                f"{name} {reason} in row {row + 1}; correct it, or leave the sample out"
+            ) from error
+        if not np.isfinite(values[row]):
+            raise InputError(
+                f"{name} has no finite value in row {row + 1} ({text!r}); correct it, or leave the "
+                "sample out"
+            )
+    return values
+
+
+def split_labels(texts: Sequence[str], separator: str | None = None) -> list[list[str]]:
+    """Split text such as "cat|dog" into labels; empty text is a sample without labels.
+
+    The separator is by default the first of "|", ";" and "," that occurs in any text.
+
+    Examples
+    --------
+    >>> split_labels(["cat|dog", "dog", ""])
+    [['cat', 'dog'], ['dog'], []]
+    """
+    if separator is None:
+        separator = next((s for s in SEPARATORS if any(s in text for text in texts)), "|")
+    return [[p.strip() for p in text.split(separator) if p.strip()] for text in texts]
+
+
+def _parts(text: str, separator: str) -> set[str]:
+    return {part.strip() for part in text.split(separator)}
+
+
+def _numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    """The texts as numbers, if they all are finite ones."""
+    try:
+        values = np.array([float(text) for text in texts])
+    except ValueError:
+        return None
+    return values if len(values) and np.isfinite(values).all() else None

@@ -1,0 +1,75 @@
+"""Metrics against scikit-learn, and contributions against leaving samples out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, balanced_accuracy_score, r2_score
+
+from oodzoo.metrics import contributions, metric, second_metric
+
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+def _case(seed: int, kind: str, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    if kind == "classification":
+        return rng.integers(0, 4, n), rng.integers(0, 4, n)
+    if kind == "regression":
+        labels = rng.normal(size=(n, 3)) * [1, 10, 100] + [0, 5, -50]
+        return labels + rng.normal(size=(n, 3)) * [0.3, 20, 10], labels
+    labels = (rng.random((n, 3)) < [0.2, 0.5, 0.9]).astype(float)
+    labels[0], labels[1] = 1, 0
+    return (0.5 * labels + rng.random((n, 3))).round(1), labels
+
+
+@given(seed=SEEDS)
+def test_metrics_equal_those_of_scikit_learn(seed: int) -> None:
+    predicted, labels = _case(seed, "classification")
+    assert metric("classification", predicted, labels) == pytest.approx(
+        (predicted == labels).mean()
+    )
+    present = np.isin(predicted, labels)  # scikit-learn warns of classes that are not in labels
+    assert second_metric("classification", predicted[present], labels[present]) == pytest.approx(
+        balanced_accuracy_score(labels[present], predicted[present])
+    ) or len(np.unique(labels[present])) != len(np.unique(labels))
+    predicted, labels = _case(seed, "regression")
+    assert metric("regression", predicted, labels) == pytest.approx(r2_score(labels, predicted))
+    assert second_metric("regression", predicted, labels) == pytest.approx(
+        np.mean([abs(p - y) for p, y in zip(predicted.flat, labels.flat, strict=True)])
+    )
+    predicted, labels = _case(seed, "multilabel")
+    assert metric("multilabel", predicted, labels) == pytest.approx(
+        average_precision_score(labels, predicted, average="macro")
+    )
+    right = [
+        all((p > 0.5) == bool(y) for p, y in zip(*row, strict=True))
+        for row in zip(predicted, labels, strict=True)
+    ]
+    assert second_metric("multilabel", predicted, labels) == pytest.approx(np.mean(right))
+
+
+def test_a_label_that_no_sample_has_does_not_count() -> None:
+    labels = np.array([[1.0, 0], [0, 0], [1, 0]])
+    scores = np.array([[0.9, 0.9], [0.1, 0.2], [0.8, 0.1]])
+    assert metric("multilabel", scores, labels) == 1
+    assert metric("multilabel", scores[:, 1:], labels[:, 1:]) == 0
+
+
+def test_constant_labels_are_explained_only_if_they_are_predicted_exactly() -> None:
+    labels = np.full((5, 1), 3.0)
+    assert metric("regression", labels, labels) == 1
+    assert metric("regression", labels + 1, labels) == 0
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_contributions_vary_as_the_metric_does(kind: str) -> None:
+    """The variance of the mean of the contributions is close to that of a bootstrap."""
+    predicted, labels = _case(3, kind, n=400)
+    rng = np.random.default_rng(0)
+    draws = [rng.integers(0, 400, 400) for _ in range(400)]
+    spread = np.std([metric(kind, predicted[d], labels[d]) for d in draws])  # type: ignore[arg-type]
+    values = contributions(kind, predicted, labels)  # type: ignore[arg-type]
+    assert values.std() / 20 == pytest.approx(spread, rel=0.25 if kind == "regression" else 0.5)
