@@ -104,6 +104,8 @@ class ImageDomains(ImageFiles):
         self.files: tuple[ImageFile, ...] = tuple(listing.files[i] for i in order)
         self.domains = tuple(sorted({s.domain for s in self.samples}))
         self.classes = tuple(sorted({s.label for s in self.samples}))
+        self.metadata: dict[str, dict[str, str | None]] = {}
+        self.domains_proposed: str | None = None
         self._listing_issues = listing.issues
         _require_unique(self.samples, self.name)
         _require_two(self.name, self.domains, self.classes)

@@ -67,6 +67,9 @@ class Listing:
     issues : list of Issue
     root : Path, optional
         The local folder that the paths of the samples are relative to, where there is one.
+    metadata : dict of str to list
+        Further columns, one value for each sample; None where it is missing. Only if domains are
+        to be proposed.
     """
 
     name: str
@@ -74,6 +77,7 @@ class Listing:
     files: list[ImageFile] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     root: Path | None = None
+    metadata: dict[str, list[str | None]] = field(default_factory=dict)
 
     def add(self, sample: Sample, file: ImageFile) -> None:
         self.samples.append(sample)

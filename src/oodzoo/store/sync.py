@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import msgspec
+
 from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
@@ -105,11 +107,12 @@ def sync_store(
                 f"{known_names}"
             )
         known = [_known(writer, name) for name in names]
-        table = SampleTable(
-            [
+        table = msgspec.structs.replace(
+            given,
+            domains=[
                 *SampleTable(given.labelled).only(set.intersection(*known)).domains,
                 *SampleTable(given.unlabelled).only(set.union(*known)).domains,
-            ]
+            ],
         )
         if dataset is not None and not table.labelled:
             raise InputError(

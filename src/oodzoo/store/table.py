@@ -11,6 +11,7 @@ import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +28,7 @@ if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.unlabelled import UnlabelledImages
 
 
-class TableDomain(msgspec.Struct, frozen=True):
+class TableDomain(msgspec.Struct, frozen=True, omit_defaults=True):
     """The samples of a domain, sorted by path, as columns of equal length.
 
     Attributes
@@ -39,6 +40,9 @@ class TableDomain(msgspec.Struct, frozen=True):
     images : list of str
         The identity of each image: the SHA-256 of its file. Imported features without image files
         have an identity made of their path.
+    metadata : dict of str to list
+        Other columns of the user's table (camera, site, date), None for a missing value: what
+        domains can be proposed by. If domains are proposed, `domain` has those before.
     """
 
     name: str
@@ -46,9 +50,10 @@ class TableDomain(msgspec.Struct, frozen=True):
     labels: list[str] | None = msgspec.field(name="label")
     groups: list[str | None] = msgspec.field(name="group")
     images: list[str] = msgspec.field(name="image")
+    metadata: dict[str, list[str | None]] = {}
 
     def __post_init__(self) -> None:
-        columns = (self.labels, self.groups, self.images)
+        columns = (self.labels, self.groups, self.images, *self.metadata.values())
         if any(len(column) != len(self.paths) for column in columns if column is not None):
             raise ValueError(f"the columns of the domain {self.name!r} differ in length")
 
@@ -61,13 +66,21 @@ class TableDomain(msgspec.Struct, frozen=True):
             None if self.labels is None else [self.labels[row] for row in rows],
             [self.groups[row] for row in rows],
             [self.images[row] for row in rows],
+            {name: [column[row] for row in rows] for name, column in self.metadata.items()},
         )
 
 
-class SampleTable(msgspec.Struct, frozen=True):
-    """The samples of a store, by domain; domains with labels come first, each kind by name."""
+class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The samples of a store, by domain; domains with labels come first, each kind by name.
+
+    Attributes
+    ----------
+    proposed : str or None
+        What the domains with labels were proposed by; None if they were given.
+    """
 
     domains: list[TableDomain]
+    proposed: str | None = None
 
     @classmethod
     def of(
@@ -78,7 +91,9 @@ class SampleTable(msgspec.Struct, frozen=True):
         if dataset is not None:
             pairs = zip(dataset.samples, dataset.digests, strict=True)
             samples = [(sample, digest) for sample, digest in pairs if digest is not None]
-        table = cls.of_samples(samples)
+        table = cls.of_samples(samples, {} if dataset is None else dataset.metadata)
+        if dataset is not None:
+            table = msgspec.structs.replace(table, proposed=dataset.domains_proposed)
         for target in unlabelled:
             found = {
                 path: digest
@@ -91,8 +106,15 @@ class SampleTable(msgspec.Struct, frozen=True):
         return table
 
     @classmethod
-    def of_samples(cls, samples: Iterable[tuple[Sample, str]]) -> SampleTable:
-        """Make a table of samples with labels, each with the identity of its image."""
+    def of_samples(
+        cls,
+        samples: Iterable[tuple[Sample, str]],
+        metadata: Mapping[str, Mapping[str, str | None]] = MappingProxyType({}),
+    ) -> SampleTable:
+        """Make a table of samples with labels, each with the identity of its image.
+
+        `metadata` has columns of further values by path.
+        """
         by_domain: dict[str, list[tuple[Sample, str]]] = {}
         for sample, image in samples:
             by_domain.setdefault(sample.domain, []).append((sample, image))
@@ -106,6 +128,10 @@ class SampleTable(msgspec.Struct, frozen=True):
                     [sample.label for sample, _ in rows],
                     [sample.group for sample, _ in rows],
                     [image for _, image in rows],
+                    {
+                        column: [values[sample.path] for sample, _ in rows]
+                        for column, values in metadata.items()
+                    },
                 )
             )
         return cls(domains)
@@ -139,7 +165,7 @@ class SampleTable(msgspec.Struct, frozen=True):
             )
         others = [other for other in self.unlabelled if other.name != domain.name]
         targets = sorted([*others, domain], key=lambda target: target.name)
-        return SampleTable([*self.labelled, *targets])
+        return msgspec.structs.replace(self, domains=[*self.labelled, *targets])
 
     def keeping_unlabelled(self, old: SampleTable) -> SampleTable:
         """Return the table with the domains without labels of an old one that it lacks."""
@@ -156,7 +182,7 @@ class SampleTable(msgspec.Struct, frozen=True):
             rows = [row for row, image in enumerate(domain.images) if image in images]
             if rows:
                 domains.append(domain.part(rows))
-        return SampleTable(domains)
+        return msgspec.structs.replace(self, domains=domains)
 
     def places(self) -> dict[str, tuple[str, str]]:
         """Return the domain and path of each image, the first of them for a repeated one."""
@@ -195,9 +221,15 @@ def table_file(store: Path, number: str) -> Path:
 def add_table(store: Path, after: str | None, table: SampleTable) -> str | None:
     """Write a table under the next number; None if another process has taken it."""
     number = "00000" if after is None else f"{int(after) + 1:05d}"
-    content = msgspec.json.encode({"schema": SCHEMA, "domains": table.domains})
+    content = msgspec.json.encode({"schema": SCHEMA, **_fields(table)})
     path = require_no_links(store, table_file(store, number))
     return number if write_new(path, content) else None
+
+
+def _fields(table: SampleTable) -> dict[str, object]:
+    """The fields that differ from their defaults: tables without them are as they always were."""
+    fields = ((field.name, field.default) for field in msgspec.structs.fields(table))
+    return {n: getattr(table, n) for n, default in fields if getattr(table, n) != default}
 
 
 def read_table(store: Path, number: str, sha256: str | None = None) -> SampleTable:
