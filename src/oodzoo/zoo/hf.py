@@ -4,8 +4,8 @@ The features depend on the kind of checkpoint:
 
 - image classifier (`ViTForImageClassification`, …): the input of the classifier, and its logits;
 - image-text model (`CLIPModel`, `SiglipModel`, …): the image embedding of `get_image_features`,
-  projected if the architecture has a projection, not normalised to unit length; the text tower is
-  dropped and there are no logits;
+  projected if the architecture has a projection, not normalised to unit length; there are no
+  logits, and the text tower, for zero-shot classification, is loaded apart;
 - any other model: its pooled output. If the checkpoint has no weights for the pooling layer, the
   class token or, without one, the mean over all positions; a randomly initialised pooling layer is
   never used.
@@ -14,6 +14,8 @@ The features depend on the kind of checkpoint:
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
 from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
     Built,
@@ -38,28 +41,11 @@ from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_instal
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build a model with its pre-trained weights, from a folder, transformers' cache or the hub."""
-    refuse_sha256(spec)
-    purpose = f"model {spec.name!r} (hf)"
-    optional_package("torch", extra="hf", purpose=purpose)
-    if torchvision_installed():  # transformers imports it if installed, even if it is broken
-        import_torchvision(extra="hf", purpose=purpose)
-    transformers = optional_package("transformers", extra="hf", purpose=purpose)
+    transformers, config = _open(spec)
     checkpoint = _checkpoint(spec)
-    try:
-        with no_unpickling():
-            config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
-            if config.model_type == "timm_wrapper":
-                raise InputError(
-                    f"model {spec.name!r} is a timm model; use the source "
-                    f"timm/hf-hub:{spec.identifier}"
-                )
-            kind = _kind(transformers, config)
-            whole, missing = _whole(kind, checkpoint, config, pretrained)
-            stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
-    except InputError:
-        raise
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
+    with _explaining(spec):
+        whole, missing = _whole(_kind(transformers, config), checkpoint, config, pretrained)
+        stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
     module, forward, output = _extractor(whole, missing, spec)
     return Built(
         module=module,
@@ -69,15 +55,72 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     )
 
 
+def text_tower(
+    spec: ModelSpec, *, pretrained: bool = True, device: str = "cpu"
+) -> TextTower | None:
+    """Load the text tower of an image-text model, with its tokeniser; None for other models."""
+    transformers, config = _open(spec)
+    if not hasattr(config, "text_config"):
+        return None
+    checkpoint = _checkpoint(spec)
+    with _explaining(spec):
+        whole, missing = _whole(_kind(transformers, config), checkpoint, config, pretrained)
+        if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
+            return None
+        _require_weights(whole, missing, spec)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
+    scale, bias = float(whole.logit_scale.exp()), getattr(whole, "logit_bias", None)
+    whole = whole.float().eval().requires_grad_(False).to(device)
+    length = config.text_config.max_position_embeddings
+
+    def embed(texts: Sequence[str]) -> Any:
+        # Some models were trained on texts of this length, without a mask; others ignore the rest.
+        tokens = tokenizer(
+            list(texts),
+            padding="max_length",
+            truncation=True,
+            max_length=length,
+            return_tensors="pt",
+        )
+        output = whole.get_text_features(**tokens.to(device))
+        return getattr(output, "pooler_output", output).float().cpu().numpy()
+
+    return TextTower(embed, scale, 0.0 if bias is None else float(bias))
+
+
+def _open(spec: ModelSpec) -> tuple[Any, Any]:
+    """Import transformers, and read the configuration of a checkpoint."""
+    refuse_sha256(spec)
+    purpose = f"model {spec.name!r} (hf)"
+    optional_package("torch", extra="hf", purpose=purpose)
+    if torchvision_installed():  # transformers imports it if installed, even if it is broken
+        import_torchvision(extra="hf", purpose=purpose)
+    transformers = optional_package("transformers", extra="hf", purpose=purpose)
+    checkpoint = _checkpoint(spec)
+    with _explaining(spec):
+        config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+        if config.model_type == "timm_wrapper":
+            raise InputError(
+                f"model {spec.name!r} is a timm model; use the source timm/hf-hub:{spec.identifier}"
+            )
+    return transformers, config
+
+
+@contextmanager
+def _explaining(spec: ModelSpec) -> Iterator[None]:
+    try:
+        with no_unpickling():
+            yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise cannot_load(spec, error, HUB_REMEDY) from error
+
+
 def _extractor(whole: Module, missing: set[str], spec: ModelSpec) -> tuple[Module, Forward, str]:
     """Return the parts of a model in use, their forward pass, and a description of its output."""
     pooler = {key for key in missing if key.startswith("pooler.")}
-    if missing - pooler:
-        first = min(missing - pooler)
-        raise InputError(
-            f"model {spec.name!r}: {spec.source} lacks {count(len(missing - pooler), 'weight')} of "
-            f"{type(whole).__name__} ({first}, …), which would be initialised at random"
-        )
+    _require_weights(whole, missing - pooler, spec)
     if type(whole).__name__.endswith("ForImageClassification"):
         return _without_head(whole, spec), _features_and_logits, "input of the classifier"
     if hasattr(whole, "get_image_features"):
@@ -87,6 +130,14 @@ def _extractor(whole: Module, missing: set[str], spec: ModelSpec) -> tuple[Modul
     class_token = any(name.endswith("cls_token") for name, _ in whole.named_parameters())
     forward = partial(_pooled, pooler=not pooler, class_token=class_token)
     return whole, forward, f"pooled, pooler {not pooler}, class token {class_token}"
+
+
+def _require_weights(whole: Module, missing: set[str], spec: ModelSpec) -> None:
+    if missing:
+        raise InputError(
+            f"model {spec.name!r}: {spec.source} lacks {count(len(missing), 'weight')} of "
+            f"{type(whole).__name__} ({min(missing)}, …), which would be initialised at random"
+        )
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:

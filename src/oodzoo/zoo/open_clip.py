@@ -2,7 +2,8 @@
 
 Features are the result of `encode_image`: the image embedding, projected into the space shared
 with text and not normalised to unit length. It is what the model was trained on, and the one
-output that all architectures have. The text tower is dropped; there are no logits.
+output that all architectures have. There are no logits. The text tower, for zero-shot
+classification, is loaded apart.
 
 A file may replace the tag (`open_clip/ViT-B-16/./weights.safetensors`). A folder in open_clip's
 own format is `open_clip/local-dir:<path>`, a repository on the hub
@@ -11,6 +12,7 @@ own format is `open_clip/local-dir:<path>`, a repository on the hub
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +20,7 @@ from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.spec import ModelSpec, verified_file
+from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
     Built,
@@ -74,6 +77,26 @@ def build_whole(
             return open_clip.create_model(**options)
     except Exception as error:
         raise cannot_load(spec, error, HUB_REMEDY) from error
+
+
+def text_tower(spec: ModelSpec, *, pretrained: bool = True, device: str = "cpu") -> TextTower:
+    """Load the text tower of a model, with its tokeniser."""
+    open_clip = import_open_clip(f"zero-shot classification with model {spec.name!r} (open_clip)")
+    options = create_options(open_clip, spec)
+    whole = build_whole(open_clip, spec, options, pretrained=pretrained)
+    try:
+        with no_unpickling():
+            tokenize = open_clip.get_tokenizer(options["model_name"])
+    except Exception as error:
+        raise cannot_load(spec, error, HUB_REMEDY) from error
+    scale, bias = float(whole.logit_scale.exp()), getattr(whole, "logit_bias", None)
+    del whole.visual
+    whole = whole.float().eval().requires_grad_(False).to(device)
+
+    def embed(texts: Sequence[str]) -> Any:
+        return whole.encode_text(tokenize(list(texts)).to(device)).float().cpu().numpy()
+
+    return TextTower(embed, scale, 0.0 if bias is None else float(bias))
 
 
 def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
