@@ -215,7 +215,7 @@ def test_other_labels_domains_and_groups(
         table = write_table(data, [*rows[:3], changed, *rows[4:]], header)
         b = stored(f"b{number}", two, source=table)
         expected = (
-            rf"differs from .* in 1 sample, the first is '{path}' \(domain 'chalk', class '0'"
+            rf"differs from .* in 1 sample, the first is '{path}' \(domain 'chalk', label '0'"
         )
         with pytest.raises(InputError, match=expected):
             merge_stores([a, b], tmp_path / "out")

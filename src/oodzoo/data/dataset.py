@@ -16,7 +16,7 @@ from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile, read_bytes
 from oodzoo.data.inspection import inspect_images
 from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
-from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.listing import Issue, Sample, task_line
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.options import Options, require_each
@@ -99,11 +99,12 @@ class ImageDomains(ImageFiles):
         listing = open_source(source, options)
         self.name = listing.name
         self.root = listing.root
+        self.task = listing.task
         order = sorted(range(len(listing.samples)), key=lambda i: _position(listing.samples[i]))
         self.samples: tuple[Sample, ...] = tuple(listing.samples[i] for i in order)
         self.files: tuple[ImageFile, ...] = tuple(listing.files[i] for i in order)
         self.domains = tuple(sorted({s.domain for s in self.samples}))
-        self.classes = tuple(sorted({s.label for s in self.samples}))
+        self.classes = self.task.outputs or tuple(sorted({s.label for s in self.samples}))
         self.metadata: dict[str, dict[str, str | None]] = {}
         self.domains_proposed: str | None = None
         self._listing_issues = listing.issues
@@ -162,7 +163,7 @@ class ImageDomains(ImageFiles):
 
         It does not depend on the location of the data set or the order of the rows of a table.
         """
-        total = hashlib.sha256()
+        total = hashlib.sha256(task_line(self.task))
         for sample, digest in zip(self.samples, self.digests, strict=True):
             total.update(json.dumps([*sample, digest], ensure_ascii=True).encode() + b"\n")
         return total.hexdigest()

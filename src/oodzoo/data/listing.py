@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from oodzoo._text import one_line
 from oodzoo.data.files import ImageFile
 from oodzoo.errors import InputError
+from oodzoo.task import CLASSIFICATION, Task
 
 # fmt: off
 SUFFIXES = frozenset({
@@ -21,7 +23,11 @@ SUFFIXES = frozenset({
 
 
 class Sample(NamedTuple):
-    """One image: its path in the data set, which is unique there, domain, label and group."""
+    """One image: its path in the data set, which is unique there, domain, label and group.
+
+    The label is the name of a class; a label of another kind is text, see
+    :meth:`oodzoo.task.Task.encode`.
+    """
 
     path: str
     domain: str
@@ -70,6 +76,8 @@ class Listing:
     metadata : dict of str to list
         Further columns, one value for each sample; None where it is missing. Only if domains are
         to be proposed.
+    task : Task
+        What the labels are.
     """
 
     name: str
@@ -78,6 +86,7 @@ class Listing:
     issues: list[Issue] = field(default_factory=list)
     root: Path | None = None
     metadata: dict[str, list[str | None]] = field(default_factory=dict)
+    task: Task = CLASSIFICATION
 
     def add(self, sample: Sample, file: ImageFile) -> None:
         self.samples.append(sample)
@@ -85,6 +94,13 @@ class Listing:
 
     def add_issue(self, kind: str, message: str, *paths: str) -> None:
         self.issues.append(Issue(kind, message, paths))
+
+
+def task_line(task: Task) -> bytes:
+    """What a fingerprint of samples begins with: nothing for classes."""
+    if task.is_classification:
+        return b""
+    return json.dumps([task.kind, *task.outputs], ensure_ascii=True).encode() + b"\n"
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import shown
-from oodzoo._text import count
+from oodzoo._text import count, one_line
+from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
 from oodzoo.store import first_form
 from oodzoo.store.coverage import Coverage, Coverages, Places
@@ -26,6 +28,7 @@ from oodzoo.store.places import MANIFEST, MODELS, repair_advice
 from oodzoo.store.rows import gather_rows
 from oodzoo.store.shards import Shard, ShardFile, read_list
 from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
+from oodzoo.task import Task
 
 Array = NDArray[Any]
 
@@ -54,7 +57,10 @@ class FeatureStore:
         The domains with labels.
     unlabelled : tuple of str
         The domains without labels. A model need not have features of them.
+    task : Task
+        What the labels are: classes, numbers, or several labels per sample.
     classes : tuple of str
+        The classes, or the names of the numbers or of the labels.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -119,7 +125,9 @@ class FeatureStore:
         self.domains = tuple(domain.name for domain in self.table.labelled)
         self.unlabelled = tuple(domain.name for domain in self.table.unlabelled)
         labels = [self._domains[name].labels or [] for name in self.domains]
-        self.classes = tuple(sorted({label for column in labels for label in column}))
+        self.task: Task = self.table.task
+        classes = tuple(sorted({label for column in labels for label in column}))
+        self.classes = classes if self.task.is_classification else self.task.outputs
         self._coverages = Coverages()
         self._known_places: dict[tuple[int, str], Places] = {}
         self._digests: dict[str, str] = {}
@@ -151,12 +159,15 @@ class FeatureStore:
             models.append([name, self.model(name).identity, sorted(used)])
         samples = [self._domains[domain] for domain in self.domains]
         content = [[d.name, d.paths, d.labels, d.groups, d.images] for d in samples]
-        return hashlib.sha256(json.dumps([content, models]).encode()).hexdigest()
+        total = hashlib.sha256(task_line(self.task))
+        total.update(json.dumps([content, models]).encode())
+        return total.hexdigest()
 
     @property
     def data_fingerprint(self) -> str:
         """SHA-256 of the samples with labels; see :attr:`oodzoo.ImageDomains.fingerprint`."""
-        return SampleTable([self._domains[name] for name in self.domains]).fingerprint
+        domains = [self._domains[name] for name in self.domains]
+        return SampleTable(domains, task=self.task).fingerprint
 
     @property
     def n_images(self) -> int:
@@ -211,13 +222,26 @@ class FeatureStore:
         """Return the path of the image of each row."""
         return self._domain(domain).paths
 
-    def labels(self, domain: str) -> NDArray[np.int64]:
-        """Return the class of each row, as a position in `classes`."""
+    def labels(self, domain: str) -> NDArray[Any]:
+        """Return the label of each row.
+
+        Of classes, their positions in `classes`, (rows,); otherwise numbers, or zeros and ones,
+        (rows, outputs).
+        """
         labels = self._domain(domain).labels
         if labels is None:
             raise InputError(
                 f"the domain {domain!r} of the store {shown(self.path)!r} has no labels"
             )
+        if not self.task.is_classification:
+            try:
+                return self.task.decode(labels)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise InputError(
+                    f"the store {shown(self.path)!r} is damaged: {domain!r} has labels that do "
+                    f"not fit its task, {self.task.kind}: {one_line(error)}; restore them with "
+                    f"`oodzoo store sync {shlex.quote(shown(self.path))} DATA`"
+                ) from error
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[label] for label in labels], np.int64)
 

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from oodzoo._io import shown, structured
-from oodzoo.data.listing import Sample
+from oodzoo.data.listing import Sample, task_line
 from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document
 from oodzoo.store.files import write_new
 from oodzoo.store.places import SAMPLES, SCHEMA, require_no_links
+from oodzoo.task import CLASSIFICATION, Task
 
 if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.dataset import ImageDomains
@@ -34,7 +35,8 @@ class TableDomain(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes
     ----------
     labels : list of str or None
-        The class of each sample; None for a domain without labels.
+        The class of each sample, or its label as text, see :meth:`oodzoo.task.Task.encode`; None
+        for a domain without labels.
     groups : list
         The group of each sample; None for a sample without one.
     images : list of str
@@ -77,10 +79,18 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
     ----------
     proposed : str or None
         What the domains with labels were proposed by; None if they were given.
+    task : Task
+        What the labels are.
     """
 
     domains: list[TableDomain]
     proposed: str | None = None
+    task: Task = CLASSIFICATION
+
+    def __post_init__(self) -> None:
+        n, different = len(self.task.outputs), len(set(self.task.outputs))
+        if self.task.is_classification != (n == 0) or different < n:
+            raise ValueError(f"the task {self.task.kind} has the outputs {self.task.outputs}")
 
     @classmethod
     def of(
@@ -93,7 +103,9 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
             samples = [(sample, digest) for sample, digest in pairs if digest is not None]
         table = cls.of_samples(samples, {} if dataset is None else dataset.metadata)
         if dataset is not None:
-            table = msgspec.structs.replace(table, proposed=dataset.domains_proposed)
+            table = msgspec.structs.replace(
+                table, proposed=dataset.domains_proposed, task=dataset.task
+            )
         for target in unlabelled:
             found = {
                 path: digest
@@ -195,7 +207,7 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def fingerprint(self) -> str:
         """SHA-256 of the samples with labels, equal to that of a readable data set."""
-        total = hashlib.sha256()
+        total = hashlib.sha256(task_line(self.task))
         rows = [
             [path, domain.name, label, group, image]
             for domain in self.labelled

@@ -364,7 +364,7 @@ class StoreWriter:
         before = [self.table, self._newest[1] or self.table]
         self._newest = newest_table(self.path, self.manifest)
         table = self._newest[1] or SampleTable([])
-        if all(table.labelled != other.labelled for other in before):
+        if all((table.labelled, table.task) != (other.labelled, other.task) for other in before):
             raise InputError(
                 f"the images of the store {shown(self.path)!r} were changed by another process; "
                 "rerun the command: the features that it computed are kept"

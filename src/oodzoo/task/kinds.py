@@ -76,7 +76,10 @@ class Task:
         values = np.zeros((len(texts), len(self.outputs)))
         if self.kind == "regression":
             for row, text in enumerate(texts):
-                values[row] = [float(part) for part in text.split()]
+                parts = text.split()
+                if len(parts) != len(self.outputs):  # NumPy would repeat a single one
+                    raise ValueError(f"{text!r} does not have a number for each of {self.outputs}")
+                values[row] = [float(part) for part in parts]
             if not np.isfinite(values).all():
                 raise ValueError("the labels are not finite")
             return values
