@@ -16,7 +16,7 @@ from oodzoo.backend import Backend, backend, to_numpy
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.moments import Moments, merge, oas_shrinkage
 
-FIELDS = ("feature_sum", "gram", "class_sums", "class_counts")
+FIELDS = ("feature_sum", "gram", "products", "label_sum")
 
 
 def torch_or_skip() -> Any:
@@ -44,8 +44,8 @@ def test_are_what_their_names_say(sample: Any) -> None:
     assert (moments.n, moments.n_features, moments.n_classes) == (50, 7, 4)
     np.testing.assert_allclose(moments.feature_sum, Phi.sum(0))
     np.testing.assert_allclose(moments.gram, Phi.T @ Phi)
-    np.testing.assert_allclose(moments.class_sums, Phi.T @ Y)
-    np.testing.assert_array_equal(moments.class_counts, Y.sum(0))
+    np.testing.assert_allclose(moments.products, Phi.T @ Y)
+    np.testing.assert_array_equal(moments.label_sum, Y.sum(0))
     np.testing.assert_allclose(moments.mean, Phi.mean(0))
     np.testing.assert_allclose(moments.covariance, np.cov(Phi.T, ddof=0), atol=1e-12)
 
@@ -218,7 +218,7 @@ def test_moments_about_the_mean_survive_a_large_offset(parts: int, device: str |
         tolerance = 1e-14 * ratio
         np.testing.assert_allclose(to_numpy(centred.gram), exact.T @ exact, atol=60 * tolerance)
         np.testing.assert_allclose(
-            to_numpy(centred.class_sums), exact.T @ np.eye(3)[y], atol=60 * tolerance
+            to_numpy(centred.products), exact.T @ np.eye(3)[y], atol=60 * tolerance
         )
         np.testing.assert_allclose(
             to_numpy(moments.covariance), np.cov(spread.T, ddof=0), atol=tolerance

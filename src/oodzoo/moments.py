@@ -28,9 +28,9 @@ from oodzoo.features.source import FeatureSource, Shard
 # whole. With fewer rows per block, summing the Gram matrices would dominate the cost.
 _MIN_ROWS = 1024
 
-_ARRAYS = ("feature_sum", "gram", "class_sums", "class_counts")
+_ARRAYS = ("feature_sum", "gram", "products", "label_sum", "label_squares", "label_scatter")
 
-VERSION = "2"
+VERSION = "3"
 """Cached moments of other versions are computed again."""
 
 LARGE_OFFSET = 1e3
@@ -51,16 +51,18 @@ SIZES = (1e-70, 1e70)
 class Centred:
     r"""Moments about the mean :math:`\mu`: with :math:`\Psi = \Phi - 1\mu^\top`,
 
-    `gram` is :math:`\Psi^\top\Psi` (d, d) and `class_sums` is :math:`\Psi^\top Y` (d, C).
+    `gram` is :math:`\Psi^\top\Psi` (d, d) and `products` is :math:`\Psi^\top Y` (d, C).
     """
 
     gram: Array
-    class_sums: Array
+    products: Array
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    r"""Moments of n samples with features :math:`\Phi` (n × d) and one-hot labels Y (n × C).
+    r"""Moments of n samples with features :math:`\Phi` (n × d) and labels Y (n × C).
+
+    Labels of classes are one-hot; numbers to predict, and zeros and ones, are Y as they are.
 
     Always in float64, whatever the storage type of the features.
 
@@ -71,10 +73,14 @@ class Moments:
         :math:`s = \Phi^\top 1`.
     gram : array (d, d)
         :math:`G = \Phi^\top \Phi`.
-    class_sums : array (d, C)
+    products : array (d, C)
         :math:`B = \Phi^\top Y`.
-    class_counts : array (C,)
-        :math:`Y^\top 1`; for one-hot labels this equals :math:`y^\top y` of each class.
+    label_sum : array (C,)
+        :math:`Y^\top 1`; for one-hot labels the number of samples of each class.
+    label_squares : array (C,)
+        :math:`y^\top y` of each column y of Y; for zeros and ones equal to `label_sum`.
+    label_scatter : array (C,)
+        The same about the mean of y, :math:`\sum_i (y_i - \bar y)^2`; exact if the mean is large.
     shift, shifted : array (d,), Moments
         A vector close to the mean, and the moments of the features minus this vector; None unless
         the first block has a large offset.
@@ -95,8 +101,10 @@ class Moments:
     n: int
     feature_sum: Array
     gram: Array
-    class_sums: Array
-    class_counts: Array
+    products: Array
+    label_sum: Array
+    label_squares: Array
+    label_scatter: Array
     shift: Array | None = None
     shifted: Moments | None = None
 
@@ -128,8 +136,9 @@ class Moments:
         ----------
         shards : iterable of (features, labels)
             Features (n, d) of any real type, as NumPy arrays, memory maps or PyTorch tensors;
-            labels are integers in ``range(n_classes)``.
+            labels are integers (n,) in ``range(n_classes)``, or a matrix (n, n_classes) of numbers.
         n_classes : int
+            Number of classes, or of columns of the labels.
         device : str, optional
             Compute with NumPy if None, else with PyTorch on this device.
         context : str
@@ -142,17 +151,15 @@ class Moments:
             do not match.
         """
         be = backend(device)
-        xp = be.xp
-        classes = xp.arange(n_classes, device=be.device)
         total: Moments | None = None
         shift: Array | None = None
         for features, labels in blocks(shards, n_classes, be, context=context):
-            one_hot = xp.astype(labels[:, None] == classes[None, :], xp.float64)
-            block = cls._of_block(features, one_hot, be)
+            Y = label_matrix(labels, n_classes)
+            block = cls._of_block(features, Y, be)
             if total is None and block.has_large_offset:
                 shift = _centre(features, be)
             if shift is not None:
-                shifted = cls._of_block(features - shift[None, :], one_hot, be)
+                shifted = cls._of_block(features - shift[None, :], Y, be)
                 block = replace(block, shift=shift, shifted=shifted)
             total = block if total is None else total + block
         if total is None:
@@ -160,13 +167,16 @@ class Moments:
         return total
 
     @classmethod
-    def _of_block(cls, features: Array, one_hot: Array, be: Backend) -> Moments:
+    def _of_block(cls, features: Array, Y: Array, be: Backend) -> Moments:
+        xp = be.xp
         return cls(
             n=int(features.shape[0]),
-            feature_sum=be.xp.sum(features, axis=0),
+            feature_sum=xp.sum(features, axis=0),
             gram=be.gram(features),
-            class_sums=features.T @ one_hot,
-            class_counts=be.xp.sum(one_hot, axis=0),
+            products=features.T @ Y,
+            label_sum=xp.sum(Y, axis=0),
+            label_squares=xp.sum(Y**2, axis=0),
+            label_scatter=xp.sum((Y - _centre(Y, be)[None, :]) ** 2, axis=0),
         )
 
     @property
@@ -175,12 +185,21 @@ class Moments:
 
     @property
     def n_classes(self) -> int:
-        return int(self.class_counts.shape[0])
+        return int(self.label_sum.shape[0])
 
     @property
     def mean(self) -> Array:
         r"""Mean :math:`\mu` of the features, (d,)."""
         return self.feature_sum / self.n
+
+    @property
+    def label_mean(self) -> Array:
+        r"""Mean :math:`\bar y` of the labels, (C,); for one-hot labels the share of each class."""
+        return self.label_sum / self.n
+
+    def label_squares_about(self, shift: Array) -> Array:
+        """Squares of the labels minus a shift (C,), summed over the samples, (C,)."""
+        return self.label_scatter + self.n * (self.label_mean - shift) ** 2
 
     @property
     def covariance(self) -> Array:
@@ -223,7 +242,7 @@ class Moments:
         part, mean = self.shifted, self.shifted.mean
         return Centred(
             gram=part.gram - mean[:, None] * part.feature_sum[None, :],
-            class_sums=part.class_sums - mean[:, None] * self.class_counts[None, :],
+            products=part.products - mean[:, None] * self.label_sum[None, :],
         )
 
     def _mean_and_spread(self) -> tuple[float, float]:
@@ -243,8 +262,10 @@ class Moments:
             n=part.n,
             feature_sum=part.feature_sum - part.n * change,
             gram=part.gram - cross - cross.T + part.n * change[:, None] * change[None, :],
-            class_sums=part.class_sums - change[:, None] * part.class_counts[None, :],
-            class_counts=part.class_counts,
+            products=part.products - change[:, None] * part.label_sum[None, :],
+            label_sum=part.label_sum,
+            label_squares=part.label_squares,
+            label_scatter=part.label_scatter,
         )
 
     def products_about(self, shift: Array, weights: Array) -> tuple[Array, Array, Array]:
@@ -263,13 +284,13 @@ class Moments:
             - part.feature_sum[:, None] * along[None, :]
             - change[:, None] * (total - part.n * along)[None, :]
         )
-        return products, sums, part.class_sums - change[:, None] * part.class_counts[None, :]
+        return products, sums, part.products - change[:, None] * part.label_sum[None, :]
 
     def __add__(self, other: Moments) -> Moments:
         """Combine the moments of two sets of samples."""
         if not isinstance(other, Moments):
             return NotImplemented
-        mine, theirs = tuple(self.class_sums.shape), tuple(other.class_sums.shape)
+        mine, theirs = tuple(self.products.shape), tuple(other.products.shape)
         if mine != theirs:
             raise InputError(
                 f"moments of {mine[0]} features and {mine[1]} classes cannot be added to moments "
@@ -277,6 +298,8 @@ class Moments:
             )
         added = other._arrays()
         arrays = {name: array + added[name] for name, array in self._arrays().items()}
+        between = self.n * other.n / (self.n + other.n)
+        arrays["label_scatter"] += between * (self.label_mean - other.label_mean) ** 2
         shift = other.shift if self.shift is None else self.shift
         shifted = None if shift is None else self.about(shift) + other.about(shift)
         return Moments(self.n + other.n, **arrays, shift=shift, shifted=shifted)
@@ -348,15 +371,22 @@ def oas_shrinkage(
 def blocks(
     shards: Iterable[Shard], n_classes: int, be: Backend, *, context: str
 ) -> Iterator[Shard]:
-    """Split shards into validated blocks of float64 features and int64 labels on a backend."""
+    """Split shards into validated blocks on a backend.
+
+    Features are float64, labels int64 classes (n,) or a float64 matrix (n, n_classes).
+    """
     n_features: int | None = None
     for number, (features, labels) in enumerate(shards):
         here = f"{context}, shard {number}"
         shape, label_shape = np.shape(features), np.shape(labels)
-        if len(shape) != 2 or len(label_shape) != 1 or shape[0] != label_shape[0]:
+        if (
+            len(shape) != 2
+            or label_shape[:1] != shape[:1]
+            or label_shape[1:] not in ((), (n_classes,))
+        ):
             raise InputError(
-                f"{here}: features must have shape (samples, features) and labels (samples,), "
-                f"got {tuple(shape)} and {tuple(label_shape)}"
+                f"{here}: features must have shape (samples, features) and labels (samples,) or "
+                f"(samples, {n_classes}), got {tuple(shape)} and {tuple(label_shape)}"
             )
         if n_features not in (None, shape[1]):
             raise InputError(f"{here}: {shape[1]} features, but earlier shards have {n_features}")
@@ -408,6 +438,12 @@ def _centre(features: Array, be: Backend) -> Array:
 def _checked_labels(labels: Array, n_classes: int, be: Backend, context: str) -> Array:
     xp = be.xp
     labels = be.asarray(labels)
+    if labels.ndim == 2:
+        labels = be.float64(labels)
+        if not bool(xp.all(xp.isfinite(labels))):
+            row = int(np.argwhere(~to_numpy(xp.isfinite(labels)))[0][0])
+            raise InputError(f"{context}: the label of sample {row} is missing or infinite")
+        return labels
     if not xp.isdtype(labels.dtype, "integral"):
         raise InputError(f"{context}: labels must be integers, got {labels.dtype}")
     labels = xp.astype(labels, xp.int64, copy=False)
@@ -419,6 +455,15 @@ def _checked_labels(labels: Array, n_classes: int, be: Backend, context: str) ->
             f"0 to {n_classes - 1} of {count(n_classes, 'class', 'classes')}"
         )
     return labels
+
+
+def label_matrix(labels: Array, n_classes: int) -> Array:
+    """Labels as a float64 matrix Y (n, n_classes): one-hot if they are classes (n,)."""
+    if labels.ndim == 2:
+        return labels
+    be = backend_of(labels)
+    classes = be.xp.arange(n_classes, device=be.device)
+    return be.xp.astype(labels[:, None] == classes[None, :], be.xp.float64)
 
 
 def domain_moments(

@@ -24,6 +24,7 @@ from oodzoo.features.source import (
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.store.writer import writing
+from oodzoo.task import Task
 
 
 def both(folder: Path) -> list[FeatureSource]:
@@ -116,9 +117,11 @@ X, Y, D = np.ones((4, 2)), [0, 1, 0, 1], list("aabb")
         (({"net": [[1], [1, 2]]}, Y, D), "features of 'net' are not an array"),
         (({"net": X}, Y[1:], D), "y has 3 rows, 'domains' has 4"),
         (({"net": X}, Y, D, ["g"]), "y has 4 rows, 'groups' has 1"),
-        (({"net": X}, [0, 1, 0.5, 1], D), "y must be strings or integers, got 0.5"),
+        (({"net": X}, [0, 1, np.nan, 1], D), r"y has no value in row 2 \(got nan\)"),
+        (({"net": X}, ["a", "b", 3, "b"], D), "y mixes strings and numbers: 'a' in row 0, 3 in"),
         (({"net": X}, Y, ["a", "a", None, "b"]), "domains must be strings or integers, got None"),
-        (({"net": X}, [Y], D), r"y must have one value per row, got shape \(1, 4\)"),
+        (({"net": X}, [Y], D), "y has 1 rows, 'domains' has 4"),
+        (({"net": X}, [[Y]], D), r"y must have one value per sample, .* got shape \(1, 1, 4\)"),
     ],
 )
 def test_bad_input_is_one_line(arguments: tuple[Any, ...], complaint: str) -> None:
@@ -159,3 +162,21 @@ def test_groups_of_several_domains() -> None:
     grouped = ArraySource({"net": X}, y, domains, ["p", "q", None, "p", "r"])
     assert groups_of(grouped, ["b", "a"]) == ["q", "r", "p", None]
     assert groups_of(ArraySource({"net": X}, y, domains), ["a", "c"]) == [None] * 3
+
+
+def test_numbers_and_several_labels_are_kept_as_they_are() -> None:
+    numbers = as_source({"net": X}, [0.5, 2.25, 1, 7], D)
+    assert numbers.task == Task("regression", ("y",))
+    assert numbers.classes == ("y",)
+    assert np.concatenate([numbers.labels(d) for d in numbers.domains]).shape == (4, 1)
+    several = as_source({"net": X}, [["cat"], ["cat", "dog"], [], ["dog"]], D)
+    assert several.classes == ("cat", "dog")
+    part = several.only(several.domains[:1])
+    assert part.classes == ("cat", "dog")
+    assert part.labels(part.domains[0]).tolist() == several.labels(part.domains[0]).tolist()
+
+
+def test_a_task_that_is_not_that_of_the_source_is_refused() -> None:
+    source = as_source({"net": X}, Y, D)
+    with pytest.raises(InputError, match="the task is 'regression', but the store has labels for"):
+        as_source(source, task="regression")

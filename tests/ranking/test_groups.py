@@ -148,7 +148,7 @@ def test_groups_are_those_of_all_shards_together() -> None:
         for domain, rows in trained_on(data, "a", [held_out]).items():
             found = replace(read, shards=pieces).training(domain, [held_out])
             np.testing.assert_allclose(found.gram, rows[0].T @ rows[0], atol=1e-12)
-            assert found.class_counts.tolist() == np.bincount(rows[1], minlength=3).tolist()
+            assert found.label_sum.tolist() == np.bincount(rows[1], minlength=3).tolist()
 
 
 @pytest.mark.parametrize("both", [False, True])

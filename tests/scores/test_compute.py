@@ -130,7 +130,7 @@ def test_moments_where_there_are_more_samples_than_features(
         assert list(moments) == ["a", "c"]
         features, labels = next(iter(shards("c")))
         assert (features.shape, labels.tolist()) == ((6, d), [1, 0] * 3)
-        assert moments["c"].class_counts.tolist() == [3, 3]
+        assert moments["c"].label_sum.tolist() == [3, 3]
         return 1.0
 
     def from_arrays(X: Any, y: Any) -> float:

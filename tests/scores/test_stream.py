@@ -34,7 +34,7 @@ def test_moments_about_the_mean(offset: float, reads: int) -> None:
     one_hot = np.eye(3)[p.y]
     np.testing.assert_allclose(stream.centred.gram, (Z.T @ Z).astype(float), rtol=0, atol=1e-10)
     np.testing.assert_allclose(
-        stream.centred.class_sums, (Z.T @ one_hot).astype(float), rtol=0, atol=1e-10
+        stream.centred.products, (Z.T @ one_hot).astype(float), rtol=0, atol=1e-10
     )
     blocks = np.concatenate([block for block, _ in stream.centred_blocks()])
     order = np.argsort(p.domains, kind="stable")

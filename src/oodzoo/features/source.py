@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.cache import Arrays, cached_arrays
+from oodzoo.store.class_embeddings import ClassEmbeddings
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
 from oodzoo.store.places import CACHE, require_no_links
+from oodzoo.task import CLASSIFICATION, Kind, Task, as_labels, require_kind
 
 Shard = tuple[Array, Array]
-"""Features (n, d) and labels (n,), numbered from 0."""
+"""Features (n, d), and labels: classes (n,), numbered from 0, or a matrix (n, C) of numbers."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,19 @@ class FeatureSource(Protocol):
     models: tuple[str, ...]
     domains: tuple[str, ...]
     classes: tuple[Any, ...]
+    """The classes, or the names of the numbers or labels to predict."""
+    task: Task
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
-        """Yield features and labels (positions in `classes`) of a domain, block by block."""
+        """Yield features and labels (as :meth:`labels`) of a domain, block by block."""
         ...
 
-    def labels(self, domain: str) -> NDArray[np.int64]:
-        """Return the class of each sample, as a position in `classes`."""
+    def labels(self, domain: str) -> NDArray[Any]:
+        """Return the labels of the samples.
+
+        Of a classification, the position of each class in `classes`, (n,); else numbers, or zeros
+        and ones, (n, C).
+        """
         ...
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
@@ -74,6 +82,10 @@ class FeatureSource(Protocol):
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
         """Return the logits of the pre-training head; None if the model has none."""
         ...
+
+    def class_embeddings(self, model: str) -> ClassEmbeddings | None:
+        """Return the embeddings of `classes` by the text tower of a model; None without them."""
+        return None
 
     def facts(self, model: str) -> Facts:
         """Return the size, cost and licence of a model."""
@@ -131,11 +143,15 @@ class StoreSource:
         self._labels = {domain: values for domain, values in labels.items() if len(values)}
         self.domains = tuple(self._labels)
         self.classes: tuple[Any, ...] = store.classes
+        self.task: Task = getattr(store, "task", CLASSIFICATION)
 
     def only(self, domains: Sequence[str]) -> StoreSource:
         part = StoreSource(self.store, self.models)
         part.domains = tuple(domains)
-        labels = [self._labels[domain] for domain in part.domains]
+        part._labels = {domain: self._labels[domain] for domain in part.domains}
+        if not self.task.is_classification:
+            return part
+        labels = list(part._labels.values())
         present, codes = np.unique(np.concatenate(labels), return_inverse=True)
         part.classes = tuple(self.classes[at] for at in present)
         ends = np.cumsum([len(values) for values in labels])[:-1]
@@ -150,7 +166,7 @@ class StoreSource:
             yield features, labels[start : start + len(features)]
             start += len(features)
 
-    def labels(self, domain: str) -> NDArray[np.int64]:
+    def labels(self, domain: str) -> NDArray[Any]:
         return self._labels[domain]
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
@@ -161,6 +177,10 @@ class StoreSource:
         if self.store.model(model).n_logits is None:
             return None
         return self.store.logits(model, domain)
+
+    def class_embeddings(self, model: str) -> ClassEmbeddings | None:
+        found = self.store.class_embeddings(model) if self.task.is_classification else None
+        return None if found is None else found.of(self.classes)
 
     def facts(self, model: str) -> Facts:
         stored = self.store.model(model)
@@ -204,7 +224,10 @@ class StoreSource:
 
 
 class ArraySource(FeatureSource):
-    """Features in memory: a dict of arrays (n, d), and the label and domain of each row."""
+    """Features in memory: a dict of arrays (n, d), and the label and domain of each row.
+
+    `y` and `task` are as in :func:`oodzoo.task.as_labels`.
+    """
 
     def __init__(
         self,
@@ -212,11 +235,13 @@ class ArraySource(FeatureSource):
         y: Sequence[Any] | Array,
         domains: Sequence[Any] | Array,
         groups: Sequence[Any] | None = None,
+        task: str | None = None,
     ) -> None:
         if not features:
             raise InputError("features must have at least one model, got an empty dict")
         features = {name: _matrix(array, name) for name, array in features.items()}
-        labels, names = _column(y, "y"), _column(domains, "domains")
+        self.task, self.classes, labels = as_labels(y, task)
+        names = _column(domains, "domains")
         if groups is not None:
             groups = [None if g is None or g != g else str(g) for g in to_numpy(groups).tolist()]
         columns = [("domains", names), *features.items()]
@@ -224,12 +249,10 @@ class ArraySource(FeatureSource):
             if len(column) != len(labels):
                 raise InputError(f"y has {len(labels)} rows, {what!r} has {len(column)}")
         self.models = tuple(features)
-        classes, codes = np.unique(labels, return_inverse=True)
         unique_names, numbers = np.unique(names, return_inverse=True)
-        self.classes: tuple[Any, ...] = tuple(classes.tolist())
         self.domains = tuple(map(str, unique_names.tolist()))
         self._rows = {d: np.flatnonzero(numbers == i) for i, d in enumerate(self.domains)}
-        self._codes = codes.astype(np.int64)
+        self._labels = labels
         self._features = features
         self._groups = groups
 
@@ -238,10 +261,10 @@ class ArraySource(FeatureSource):
         rows = self._rows[domain]
         for start in range(0, len(rows), BLOCK_ROWS):
             part = rows[start : start + BLOCK_ROWS]
-            yield features[part], self._codes[part]
+            yield features[part], self._labels[part]
 
-    def labels(self, domain: str) -> NDArray[np.int64]:
-        return self._codes[self._rows[domain]]
+    def labels(self, domain: str) -> NDArray[Any]:
+        return self._labels[self._rows[domain]]
 
     def groups(self, domain: str) -> Sequence[str | None] | None:
         if self._groups is None:
@@ -261,12 +284,14 @@ class ArraySource(FeatureSource):
     def only(self, domains: Sequence[str]) -> ArraySource:
         part = copy.copy(self)
         part.domains = tuple(domains)
-        rows = np.concatenate([self._rows[domain] for domain in part.domains])
-        present, codes = np.unique(self._codes[rows], return_inverse=True)
-        part.classes = tuple(self.classes[at] for at in present)
         part._rows = {domain: self._rows[domain] for domain in part.domains}
-        part._codes = np.full(len(self._codes), -1, np.int64)
-        part._codes[rows] = codes
+        if not self.task.is_classification:
+            return part
+        rows = np.concatenate(list(part._rows.values()))
+        present, codes = np.unique(self._labels[rows], return_inverse=True)
+        part.classes = tuple(self.classes[at] for at in present)
+        part._labels = np.full(len(self._labels), -1, np.int64)
+        part._labels[rows] = codes
         return part
 
 
@@ -280,6 +305,7 @@ def as_source(
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
     *,
+    task: str | None = None,
     models: Sequence[str] | None = None,
 ) -> FeatureSource:
     """Make a source of a dict of arrays, a store or its path; return a source unchanged."""
@@ -288,9 +314,11 @@ def as_source(
     if isinstance(features, Mapping):
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")
-        return ArraySource(features, y, domains, groups)
+        return ArraySource(features, y, domains, groups, task)
     if y is not None or domains is not None or groups is not None:
         raise InputError("a store has its own labels, domains and groups; leave them out")
+    if task is not None:
+        require_task(features, require_kind(task))
     if isinstance(features, FeatureStore):
         source = StoreSource(features, models)
         if empty := [repr(d) for d in features.domains if d not in source.domains]:
@@ -302,6 +330,16 @@ def as_source(
         "features must be a dict {name: array (n, d)}, a FeatureStore or its path, got "
         f"{type(features).__name__}"
     )
+
+
+def require_task(features: FeatureStore | FeatureSource, kind: Kind) -> None:
+    """Raise an InputError if the labels of a store are of another kind."""
+    found = getattr(features, "task", CLASSIFICATION).kind
+    if found != kind:
+        raise InputError(
+            f"the task is {kind!r}, but the store has labels for {found!r}; leave the task out, or "
+            "extract into a new store"
+        )
 
 
 def groups_of(source: FeatureSource, domains: Sequence[str]) -> list[str | None]:

@@ -265,7 +265,7 @@ class _Domains:
             )
         first, *others = domains
         for name in others:
-            mine, theirs = (domains[key].class_sums.shape for key in (first, name))
+            mine, theirs = (domains[key].products.shape for key in (first, name))
             if tuple(mine) != tuple(theirs):
                 raise InputError(
                     f"domain {first!r} has {mine[0]} features and {mine[1]} classes, but domain "
@@ -285,7 +285,7 @@ class _Domains:
         """All domains together but the unseen ones, without the groups of these."""
         together = self.without(unseen)
         spectrum, _ = self._decompose(together)
-        (classes,) = self.backend.xp.nonzero(together.class_counts)
+        (classes,) = self.backend.xp.nonzero(together.label_sum)
         present = spectrum.take(classes)
         return _Union(spectrum, _evidence_per_sample(present, maximise_evidence(present)))
 
@@ -312,7 +312,7 @@ class _Domains:
             else RelativeDensity.of(kept, spectrum, eigenvectors, self.n_features)
         )
         path = RidgePath.of_spectrum(kept, spectrum, eigenvectors, self.n_features)
-        (classes,) = xp.nonzero(kept.class_counts)
+        (classes,) = xp.nonzero(kept.label_sum)
         spectrum = spectrum.take(classes)
         precisions = maximise_evidence(spectrum)
         model = LinearModel.of(spectrum, precisions)
@@ -402,12 +402,10 @@ class _Domains:
 
     def _decompose(self, moments: Moments) -> tuple[Spectrum, Array]:
         # For one-hot labels the sum of squares of a class equals its count.
-        counts, n = moments.class_counts, moments.n
+        counts, n = moments.label_sum, moments.n
         if (centred := moments.centred) is not None:
-            return decompose_offset(
-                centred.gram, centred.class_sums, moments.mean, counts, counts, n
-            )
-        return decompose(moments.gram, moments.class_sums, counts, n)
+            return decompose_offset(centred.gram, centred.products, moments.mean, counts, counts, n)
+        return decompose(moments.gram, moments.products, counts, n)
 
     def _by_class(self, values: Array, classes: NDArray[np.int64]) -> NDArray[np.float64]:
         full: NDArray[np.float64] = np.full(self.n_classes, np.nan)

@@ -38,13 +38,13 @@ class RidgePath:
     ----------
     mean : array (d,)
         Mean of the training features.
-    frequencies : array (C,)
-        Share of each class in the training samples.
+    label_mean : array (C,)
+        Mean of the training labels: the share of each class.
     weights : list of arrays (d, C)
     """
 
     mean: Array
-    frequencies: Array
+    label_mean: Array
     weights: list[Array]
 
     @classmethod
@@ -62,14 +62,14 @@ class RidgePath:
         backend = backend_of(centred.gram)
         xp = backend.xp
         total = float(xp.linalg.trace(centred.gram))
-        weights = [xp.zeros_like(centred.class_sums) for _ in ridges]
+        weights = [xp.zeros_like(centred.products) for _ in ridges]
         if moments.varies:
             unit = total / min(moments.n, n_features or moments.n_features)
             weights = [
-                backend.solve_positive(centred.gram, ridge * unit, centred.class_sums)
+                backend.solve_positive(centred.gram, ridge * unit, centred.products)
                 for ridge in ridges
             ]
-        return cls(moments.mean, moments.class_counts / moments.n, weights)
+        return cls(moments.mean, moments.label_mean, weights)
 
     @classmethod
     def of_spectrum(
@@ -94,7 +94,7 @@ class RidgePath:
         if moments.centred is not None or total <= squares / LARGE_OFFSET**2:
             return cls.of(moments, n_features)
         u = mean @ eigenvectors
-        targets = spectrum.projections.T - u[:, None] * moments.class_counts[None, :]
+        targets = spectrum.projections.T - u[:, None] * moments.label_sum[None, :]
         weights = []
         for ridge in RIDGES:
             kernel = 1 / (spectrum.eigenvalues + ridge * total / min(n, n_features))
@@ -106,30 +106,41 @@ class RidgePath:
         unrotated = eigenvectors @ xp.concat(weights, axis=1)
         C = targets.shape[1]
         split = [unrotated[:, number * C : (number + 1) * C] for number in range(len(RIDGES))]
-        return cls(mean, moments.class_counts / n, split)
+        return cls(mean, moments.label_mean, split)
 
-    def skills(self, target: Moments) -> NDArray[np.float64]:
+    def skills(self, target: Moments, *, by_output: bool = False) -> NDArray[np.float64]:
         """Compute the skill on other samples for each value of the ridge, (R,).
 
-        NaN if these have a single class, since their labels do not vary.
+        `by_output` averages the skills of the columns of Y, each limited to [0, 1], so that numbers
+        in different units weigh alike. NaN if no label varies, as of samples of a single class.
         """
         xp = backend_of(target.gram).xp
-        counts, n = target.class_counts, target.n
-        variance = n - float(xp.sum(counts**2)) / n
-        if variance <= 0:
+        variances = to_numpy(target.label_scatter)
+        varies = variances > 0
+        if not varies.any():
             return np.full(len(self.weights), np.nan)
-        shares = self.frequencies
+        C = len(variances)
         # ‖Y - 1ȳᵀ‖², then with Ψ = Φ - 1μᵀ for all weights at once: ΨᵀΨW, and Ψᵀ(Y - 1ȳᵀ)
-        squares = n + n * xp.sum(shares**2) - 2 * xp.sum(shares * counts)
+        squares = target.label_squares_about(self.label_mean)
         stacked = xp.concat(self.weights, axis=1)
-        products, sums, class_sums = target.products_about(self.mean, stacked)
-        cross = class_sums - sums[:, None] * shares[None, :]
+        quadratics, sums, products = target.products_about(self.mean, stacked)
+        cross = products - sums[:, None] * self.label_mean[None, :]
         errors = []
         for number, W in enumerate(self.weights):
-            quadratic = products[:, number * len(shares) : (number + 1) * len(shares)]
-            errors.append(squares - 2 * xp.sum(W * cross) + xp.sum(W * quadratic))
-        skills: NDArray[np.float64] = np.clip(1 - to_numpy(xp.stack(errors)) / variance, 0.0, 1.0)
-        return skills
+            quadratic = quadratics[:, number * C : (number + 1) * C]
+            errors.append(squares - 2 * xp.sum(W * cross, axis=0) + xp.sum(W * quadratic, axis=0))
+        each = to_numpy(xp.stack(errors))
+        if by_output:
+            skills = np.clip(1 - each[:, varies] / variances[varies], 0.0, 1.0).mean(axis=1)
+        else:
+            skills = np.clip(1 - each.sum(axis=1) / variances.sum(), 0.0, 1.0)
+        result: NDArray[np.float64] = skills
+        return result
+
+    def outputs(self, features: Array, ridge: int) -> Array:
+        """Predict the labels Y of each sample, (n, C), for one value of the ridge."""
+        W = self.weights[ridge]
+        return features @ W + (self.label_mean - self.mean @ W)[None, :]
 
     def predict(self, features: Array, ridge: int) -> Array:
         """Return the most probable class of each sample, for one value of the ridge.
@@ -137,8 +148,6 @@ class RidgePath:
         A class without training samples is never predicted.
         """
         xp = backend_of(features).xp
-        W = self.weights[ridge]
-        outputs = features @ W + (self.frequencies - self.mean @ W)[None, :]
-        lowest = xp.full_like(self.frequencies, -xp.inf)
-        absent = xp.where(self.frequencies > 0, xp.zeros_like(lowest), lowest)
-        return xp.argmax(outputs + absent[None, :], axis=1)
+        lowest = xp.full_like(self.label_mean, -xp.inf)
+        absent = xp.where(self.label_mean > 0, xp.zeros_like(lowest), lowest)
+        return xp.argmax(self.outputs(features, ridge) + absent[None, :], axis=1)

@@ -44,12 +44,13 @@ class Transfer:
         n_features: int | None = None,
         *,
         unseen: Sequence[str] = (),
+        by_output: bool = False,
     ) -> Transfer:
         """Compute all pairs from the moments of the domains.
 
         `training(source, [target, *unseen])` returns the moments to train on, if not those of the
         domain; pairs with an `unseen` domain are NaN. `n_features` is the number of features, if
-        the moments are of fewer coordinates.
+        the moments are of fewer coordinates. `by_output` is as in :meth:`RidgePath.skills`.
         """
         names = tuple(moments)
         skills = np.full((len(names), len(names), len(RIDGES)), np.nan)
@@ -63,7 +64,7 @@ class Transfer:
                 held_out = [target, *unseen]
                 part = moments[source] if training is None else training(source, held_out)
                 path = whole if part is moments[source] else RidgePath.of(part, n_features)
-                skills[row, column] = path.skills(moments[target])
+                skills[row, column] = path.skills(moments[target], by_output=by_output)
         return cls(names, skills)
 
     def pairs(

@@ -21,10 +21,10 @@ _FLOOR = 1e-4
 def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
     stream = Stream.of(moments, shards)
     backend, total, centred = stream.backend, stream.total, stream.centred
-    xp, counts = backend.xp, total.class_counts
+    xp, counts = backend.xp, total.label_sum
     eigenvalues, vectors = nonzero_eigh(backend, centred.gram, stream.rounding)
     eigenvalues, vectors = eigenvalues[-_COMPONENTS:], vectors[:, -_COMPONENTS:]
-    means = (centred.class_sums / counts).T @ vectors
+    means = (centred.products / counts).T @ vectors
     squares = xp.zeros_like(means)
     for X, y in stream.centred_blocks():
         deviations = X @ vectors - xp.take(means, y, axis=0)

@@ -21,9 +21,9 @@ def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
     varies = variances > CONSTANT**2 * squares
     scale = xp.where(varies, 1 / xp.sqrt(xp.where(varies, variances, squares + 1)), 0 * squares)
     gram = scale[:, None] * centred.gram * scale[None, :]
-    targets = scale[:, None] * centred.class_sums
+    targets = scale[:, None] * centred.products
     _, projected = spectrum_of_gram(stream.backend, gram, targets, stream.rounding)
-    return float(xp.sum(projected**2 / total.class_counts))
+    return float(xp.sum(projected**2 / total.label_sum))
 
 
 @score(

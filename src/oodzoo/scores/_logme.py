@@ -24,13 +24,11 @@ _EPSILON = 1e-5
 
 def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
     total = merge(moments.values())
-    n, counts, centred = total.n, total.class_counts, total.centred
+    n, sums, squares, centred = total.n, total.label_sum, total.label_squares, total.centred
     if centred is None:
-        values, _ = decompose(total.gram, total.class_sums, counts, n)
+        values, _ = decompose(total.gram, total.products, squares, n)
     else:
-        values, _ = decompose_offset(
-            centred.gram, centred.class_sums, total.mean, counts, counts, n
-        )
+        values, _ = decompose_offset(centred.gram, centred.products, total.mean, sums, squares, n)
     evidence = log_evidence(values, maximise_evidence(values))
     return float(backend_of(evidence).xp.mean(evidence)) / n
 

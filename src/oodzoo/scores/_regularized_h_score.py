@@ -17,12 +17,10 @@ from oodzoo.scores.stream import Shards, Stream
 def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
     stream = Stream.of(moments, shards)
     total, centred = stream.total, stream.centred
-    S, projected = spectrum_of_gram(
-        stream.backend, centred.gram, centred.class_sums, stream.rounding
-    )
+    S, projected = spectrum_of_gram(stream.backend, centred.gram, centred.products, stream.rounding)
     fourth = sum(_fourth(stream.backend.xp, X) for X, _ in stream.centred_blocks())
     shape = (total.n, total.n_features)
-    return _shrunk_h_score(stream.backend.xp, S, projected, total.class_counts, fourth, shape)
+    return _shrunk_h_score(stream.backend.xp, S, projected, total.label_sum, fourth, shape)
 
 
 @score(

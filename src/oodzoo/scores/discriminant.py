@@ -66,10 +66,10 @@ class Gaussians(NamedTuple):
     @classmethod
     def of(cls, moments: Moments) -> Gaussians:
         xp = backend_of(moments.gram).xp
-        present = moments.class_counts > 0
-        counts = xp.where(present, moments.class_counts, xp.ones_like(moments.class_counts))
-        means = (moments.class_sums / counts).T
-        within = (moments.gram - moments.class_sums @ means) / moments.n
+        present = moments.label_sum > 0
+        counts = xp.where(present, moments.label_sum, xp.ones_like(moments.label_sum))
+        means = (moments.products / counts).T
+        within = (moments.gram - moments.products @ means) / moments.n
         priors = xp.where(present, xp.log(counts / moments.n), -xp.inf + xp.zeros_like(counts))
         spread = float(xp.linalg.trace(moments.covariance)) / moments.n_features
         return cls(means, within, priors, max(spread, 0.0))

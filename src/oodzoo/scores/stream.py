@@ -69,7 +69,7 @@ class Stream:
         total = self.total
         return Centred(
             gram=total.n * total.covariance,
-            class_sums=total.class_sums - total.mean[:, None] * total.class_counts[None, :],
+            products=total.products - total.mean[:, None] * total.label_sum[None, :],
         )
 
     @property

@@ -57,8 +57,10 @@ def concatenated_moments(
         n=first.n,
         feature_sum=xp.concat([parts[model].feature_sum for model in models]),
         gram=xp.concat([xp.concat(row, axis=1) for row in rows]),
-        class_sums=xp.concat([parts[model].class_sums for model in models]),
-        class_counts=first.class_counts,
+        products=xp.concat([parts[model].products for model in models]),
+        label_sum=first.label_sum,
+        label_squares=first.label_squares,
+        label_scatter=first.label_scatter,
     )
 
 

@@ -185,7 +185,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self._forget("classes_", "feature_names_in_")
         if isinstance(moments, Moments):
             self.classes_ = np.arange(moments.n_classes) if classes is None else np.asarray(classes)
-            moments = TargetMoments.of_classes(moments)
+            moments = TargetMoments.of_labels(moments)
         moments.check()
         if moments.n < 2:
             raise InputError(

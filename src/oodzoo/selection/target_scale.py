@@ -94,15 +94,15 @@ class TargetMoments:
         )
 
     @classmethod
-    def of_classes(cls, moments: Moments) -> TargetMoments:
-        """Convert the moments of class labels: one-hot targets."""
+    def of_labels(cls, moments: Moments) -> TargetMoments:
+        """Convert the moments of labels; those of classes are one-hot targets."""
         return cls(
             n=moments.n,
             feature_sum=moments.feature_sum,
             gram=moments.gram,
-            products=moments.class_sums,
-            target_sum=moments.class_counts,
-            squares=moments.class_counts,
+            products=moments.products,
+            target_sum=moments.label_sum,
+            squares=moments.label_squares,
         )
 
     def __add__(self, other: TargetMoments) -> TargetMoments:
