@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,9 +32,12 @@ class Columns:
     ----------
     by_model : dict
         Column numbers of each model; concatenated in this order.
+    normalised : frozenset of str
+        Models whose features are divided by their norm before columns are chosen.
     """
 
     by_model: dict[str, NDArray[np.int64]]
+    normalised: frozenset[str] = frozenset()
 
     @classmethod
     def all_of(cls, source: FeatureSource, models: Sequence[str]) -> Columns:
@@ -62,18 +65,31 @@ class Columns:
     def __len__(self) -> int:
         return sum(map(len, self.by_model.values()))
 
+    def of(self, model: str, features: NDArray[Any]) -> NDArray[Any]:
+        """Choose the columns of a model from its features (n, d)."""
+        if model in self.normalised:
+            features = normalise(features)
+        return features[:, self.by_model[model]]
+
     def samples(self, source: FeatureSource, domains: Sequence[str]) -> Samples:
         """Load the chosen columns of some domains; domains are numbered in the order given."""
         labels = [source.labels(domain) for domain in domains]
         features = np.empty((sum(map(len, labels)), len(self)), np.float32)
         right = 0
         for model in self.models:
-            columns = self.by_model[model]
-            left, right = right, right + len(columns)
+            left, right = right, right + len(self.by_model[model])
             bottom = 0
             for domain in domains:
                 for shard, _ in source.shards(model, domain):
                     top, bottom = bottom, bottom + len(shard)
-                    features[top:bottom, left:right] = to_numpy(shard)[:, columns]
+                    features[top:bottom, left:right] = self.of(model, to_numpy(shard))
         numbers = np.repeat(np.arange(len(domains)), [len(part) for part in labels])
         return Samples(features, np.concatenate(labels), numbers)
+
+
+def normalise(features: NDArray[Any]) -> NDArray[np.float32]:
+    """Divide features (n, d) by their norm; those without any stay zero."""
+    values = features.astype(np.float32, copy=False)
+    norms = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
+    unit: NDArray[np.float32] = (values / np.where(norms > 0, norms, 1)).astype(np.float32)
+    return unit

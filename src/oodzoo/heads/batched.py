@@ -48,6 +48,8 @@ class Batch:
         -inf for a class without samples, else 0.
     penalty : array (Cs, 1, d)
         1 / C, and 0 for the bias.
+    offset : array (1, 1, classes, n), optional
+        Added to the outputs.
     """
 
     xp: Any
@@ -56,6 +58,7 @@ class Batch:
     counts: Array
     absent: Array
     penalty: Array
+    offset: Array | None = None
 
     def outputs(self, solution: Array) -> Array:
         """Outputs of solutions, without those of absent classes."""
@@ -87,6 +90,10 @@ def minimise_batch(batch: Batch, tol: float, max_iter: int = 1000) -> Array:
     gradient = batch.gradient(batch.residuals(outputs), solution)
     squared = _dot(xp, gradient, gradient)
     least = tol**2 * squared
+    if batch.offset is not None:
+        outputs = outputs + batch.offset
+        gradient = batch.gradient(batch.residuals(outputs), solution)
+        squared = _dot(xp, gradient, gradient)
     done = squared <= least
     scale = 1 / xp.sqrt(xp.where(done, 1, squared))
     steps = xp.zeros((sets, n_Cs, MEMORY, n_classes * d), **kind)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,6 +70,7 @@ def fit_head(
     C: float | None = None,
     Cs: tuple[float, ...] = C_GRID,
     groups: Groups | None = None,
+    offset: NDArray[np.floating[Any]] | None = None,
 ) -> LinearHead:
     """Fit a linear head to samples of one or more domains.
 
@@ -89,6 +91,8 @@ def fit_head(
     groups : sequence, optional
         Group of each sample (a patient, a video), None for a sample without one. The folds of a
         single domain keep groups whole.
+    offset : array (n, n_classes), optional
+        Logits of each sample that those of the head are added to; only with a given C.
 
     Examples
     --------
@@ -103,7 +107,7 @@ def fit_head(
     numbers = group_numbers(groups, len(samples.labels))
     check_Cs(Cs if C is None else (C,))
     with blas_threads(samples.features.size):
-        return _fit_head(samples, n_classes, C, Cs, numbers)
+        return _fit_head(samples, n_classes, C, Cs, numbers, offset)
 
 
 def _fit_head(
@@ -112,6 +116,7 @@ def _fit_head(
     C: float | None,
     Cs: tuple[float, ...] = (),
     groups: NDArray[np.int64] | None = None,
+    offset: NDArray[np.floating[Any]] | None = None,
 ) -> LinearHead:
     mean, std = mean_and_std(samples.features)
     features = standardised(samples.features, mean, std)
@@ -121,7 +126,8 @@ def _fit_head(
     if C is None:
         C, start = _select_C(problem, samples, n_classes, sorted(Cs), _folds(samples, groups))
     targets, present = _targets(samples.labels, np.ones(len(features), bool))
-    solution = problem.fit(targets, C, None if start is None else start[present])
+    added = None if offset is None else offset[:, present].T
+    solution = problem.fit(targets, C, None if start is None else start[present], added)
     weights, bias = np.zeros((n_classes, features.shape[1])), np.full(n_classes, -np.inf)
     weights[present] = problem.weights(solution) / np.where(std > 0, std, 1)
     bias[present] = solution[:, -1] - weights[present] @ mean
@@ -160,10 +166,12 @@ class _PrimalProblem:
         for solution in _path(form, targets, Cs):
             yield solution, held_out.outputs(solution, solution)
 
-    def fit(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
+    def fit(
+        self, targets: Matrix, C: float, start: Matrix | None, offset: Matrix | None = None
+    ) -> Matrix:
         """Fit to all samples, in float64 if memory allows."""
         dtype = np.float64 if self._small else np.float32
-        return _fit(Primal(self.features.astype(dtype, copy=False)), targets, C, start)
+        return _fit(Primal(self.features.astype(dtype, copy=False)), targets, C, start, offset)
 
     def weights(self, solution: Matrix) -> NDArray[np.float64]:
         return solution[:, :-1].astype(np.float64)
@@ -192,9 +200,11 @@ class _DualProblem:
             padded[:, np.append(train, True)] = solution
             yield padded, solution[:, :-1] @ held_out + solution[:, -1:]
 
-    def fit(self, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
+    def fit(
+        self, targets: Matrix, C: float, start: Matrix | None, offset: Matrix | None = None
+    ) -> Matrix:
         """Fit to all samples, in float64."""
-        return _fit(Dual(self._gram), targets, C, start)
+        return _fit(Dual(self._gram), targets, C, start, offset)
 
     def weights(self, solution: Matrix) -> NDArray[np.float64]:
         weights = np.zeros((len(solution), self.features.shape[1]))
@@ -213,14 +223,21 @@ def _path(form: Form, targets: Matrix, Cs: Sequence[float]) -> Iterator[Matrix]:
         yield solution
 
 
-def _fit(form: Primal | Dual, targets: Matrix, C: float, start: Matrix | None) -> Matrix:
+def _fit(
+    form: Primal | Dual,
+    targets: Matrix,
+    C: float,
+    start: Matrix | None,
+    offset: Matrix | None = None,
+) -> Matrix:
     """Solve for one C, in the precision of the form."""
     dtype = (form.features if isinstance(form, Primal) else form.gram).dtype
     targets = targets.astype(dtype)
     if start is None:
         start = np.zeros((len(targets), form.size + 1))
     tol = TOLERANCE * gradient_at_zero(form, targets)
-    return minimise(form, targets, C, start.astype(dtype), tol)
+    added = None if offset is None else offset.astype(dtype)
+    return minimise(form, targets, C, start.astype(dtype), tol, offset=added)
 
 
 def _select_C(

@@ -181,17 +181,26 @@ def gradient_at_zero(form: Form, targets: Matrix) -> float:
 
 
 def minimise(
-    form: Form, targets: Matrix, C: float, start: Matrix, tol: float, max_iter: int = 1000
+    form: Form,
+    targets: Matrix,
+    C: float,
+    start: Matrix,
+    tol: float,
+    max_iter: int = 1000,
+    offset: Matrix | None = None,
 ) -> Matrix:
     """Find the weights, or combinations, and bias (classes, size + 1) that minimise J.
 
     `targets` (classes, n) are one-hot labels; a sample without a class is ignored. `start` is the
-    solution for another C, or zeros. Ends when the norm of the gradient is at most `tol`.
+    solution for another C, or zeros. `offset` (classes, n) is added to the outputs. Ends when the
+    norm of the gradient is at most `tol`.
     """
     counts = targets.sum(axis=0)
     penalty = 1 / C
     solution = start
     outputs = form.outputs(solution, form.metric(solution))
+    if offset is not None:
+        outputs = outputs + offset
     gradient = form.gradient(_residuals(outputs, targets, counts), solution, penalty)
     metric = form.metric(gradient)
     memory = Memory(solution, same=metric is gradient)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -55,6 +56,7 @@ def left_out_paths(
     Cs: Sequence[float] = C_GRID,
     tol: float = PATH_TOLERANCE,
     device: str | None = None,
+    offset: NDArray[np.floating[Any]] | None = None,
 ) -> list[NDArray[np.float32]]:
     """Predict left-out domains by heads fitted to the other domains, for each C.
 
@@ -73,6 +75,8 @@ def left_out_paths(
         A fit ends when the norm of the gradient, relative to zero weights, is below this.
     device : str, optional
         Compute with NumPy if None, else with PyTorch on this device, as one batched problem.
+    offset : array (n, n_classes), optional
+        Logits of each sample that those of the heads are added to; there is no penalty for them.
 
     Returns
     -------
@@ -96,8 +100,8 @@ def left_out_paths(
     masks = left_out_masks(samples, left_out)
     on = backend(device)
     if not on.is_numpy:
-        return _on_device(samples, masks, n_classes, Cs, tol, on)
-    calls = [(samples, mask, n_classes, Cs, tol) for mask in masks]
+        return _on_device(samples, masks, n_classes, Cs, tol, on, offset)
+    calls = [(samples, mask, n_classes, Cs, tol, offset) for mask in masks]
     return call_for_sets(_left_out_path, calls, samples.features.size, on_cpu=True)
 
 
@@ -125,21 +129,37 @@ def _left_out_path(
     n_classes: int,
     Cs: Sequence[float],
     tol: float,
+    offset: NDArray[np.floating[Any]] | None = None,
 ) -> NDArray[np.float32]:
     """Log-probabilities (n_Cs, n, n_classes) of left-out samples."""
     training = samples.features[~left_out]
     mean, std = mean_and_std(training)
     dtype = _dtype(tol)
     targets, present = one_hot(samples.labels[~left_out])
-    weights = _path(standardised(training, mean, std, dtype), targets.astype(dtype), Cs, tol)
+    added = None if offset is None else offset[:, present].T.astype(dtype)
+    weights = _path(
+        standardised(training, mean, std, dtype),
+        targets.astype(dtype),
+        Cs,
+        tol,
+        None if added is None else added[:, ~left_out],
+    )
     others = standardised(samples.features[left_out], mean, std, dtype)
     outputs = weights[:, :, :-1] @ others.T + weights[:, :, -1:]
+    if added is not None:
+        outputs = outputs + added[:, left_out]
     result = np.full((len(Cs), len(others), n_classes), -np.inf, np.float32)
     result[:, :, present] = np.moveaxis(log_softmax(outputs.astype(np.float64), axis=1), 1, 2)
     return result
 
 
-def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) -> Matrix:
+def _path(
+    features: Matrix,
+    targets: Matrix,
+    Cs: Sequence[float],
+    tol: float,
+    offset: Matrix | None = None,
+) -> Matrix:
     """Weights and bias (n_Cs, classes, d + 1), each C starting from the next smaller one."""
     # A step takes one product with the Gram matrix (n, n), or two with the features (n, d).
     wide = len(features) < 1.5 * features.shape[1]
@@ -149,7 +169,7 @@ def _path(features: Matrix, targets: Matrix, Cs: Sequence[float], tol: float) ->
     solution = np.zeros((len(targets), form.size + 1), features.dtype)
     solutions = np.empty((len(Cs), *solution.shape), features.dtype)
     for at in np.argsort(Cs):
-        solutions[at] = solution = minimise(form, targets, Cs[at], solution, tol, max_iter)
+        solutions[at] = solution = minimise(form, targets, Cs[at], solution, tol, max_iter, offset)
     if not wide:
         return solutions
     return np.concatenate([solutions[:, :, :-1] @ features, solutions[:, :, -1:]], axis=2)
@@ -162,6 +182,7 @@ def _on_device(
     Cs: Sequence[float],
     tol: float,
     on: Backend,
+    offset: NDArray[np.floating[Any]] | None = None,
 ) -> list[NDArray[np.float32]]:
     """Log-probabilities of left-out samples for each set, in batches that fit into memory."""
     n, d = samples.features.shape
@@ -172,7 +193,12 @@ def _on_device(
     for at in range(0, len(left_out), size):
         masks = left_out[at : at + size]
         batch = _batch(features, samples.labels, masks, n_classes, Cs, _dtype(tol), on)
+        if offset is not None:
+            added = np.ascontiguousarray(offset.T[None, None].astype(_dtype(tol)))
+            batch = replace(batch, offset=on.asarray(added))
         outputs = batch.absent + batch.outputs(minimise_batch(batch, tol, _max_iter(tol)))
+        if batch.offset is not None:
+            outputs = outputs + batch.offset
         for mask, each in zip(masks, outputs, strict=True):
             part = to_numpy(each[:, :, on.asarray(mask)]).astype(np.float64)
             results.append(np.moveaxis(log_softmax(part, axis=1), 1, 2).astype(np.float32))

@@ -10,6 +10,7 @@ from pathlib import Path
 from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema, shown
 from oodzoo.errors import DiskError, InputError
 from oodzoo.events import Progress
+from oodzoo.store.class_embeddings import FILE, read_class_embeddings
 from oodzoo.store.contents import read_model, registered_models, require_store
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import (
@@ -127,6 +128,8 @@ def _shard_parts(store: Path) -> Iterator[_Part]:
     for name in registered_models(store):
         folder = require_no_links(store, model_folder(store, name))
         yield folder / "model.json", _bound(read_model, store, name)
+        if (folder / FILE).is_file():
+            yield folder / FILE, _bound(_read_class_embeddings, store, name)
         files = record_files(folder)
         fetch_records(files)
         for path in files:
@@ -136,6 +139,11 @@ def _shard_parts(store: Path) -> Iterator[_Part]:
                 continue
             for file in record.files.values():
                 yield folder / file.file, _bound(_verify, store, folder / file.file, file)
+
+
+def _read_class_embeddings(store: Path, name: str) -> None:
+    record = read_model(store, name)
+    read_class_embeddings(store, name, record.identity, record.feature_dim)
 
 
 def _first_form_parts(store: Path) -> Iterator[_Part]:

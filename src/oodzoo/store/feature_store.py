@@ -19,6 +19,7 @@ from oodzoo._text import count, one_line
 from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
 from oodzoo.store import first_form
+from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
 from oodzoo.store.coverage import Coverage, Coverages, Places
 from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
@@ -156,7 +157,9 @@ class FeatureStore:
         models = []
         for name in self.models:
             used = {shard for domain in self.domains for shard in self.checksums(name, domain)}
-            models.append([name, self.model(name).identity, sorted(used)])
+            texts = self.class_embeddings(name)
+            added = [] if texts is None else [texts.digest]
+            models.append([name, self.model(name).identity, sorted(used), *added])
         samples = [self._domains[domain] for domain in self.domains]
         content = [[d.name, d.paths, d.labels, d.groups, d.images] for d in samples]
         total = hashlib.sha256(task_line(self.task))
@@ -213,6 +216,13 @@ class FeatureStore:
         """Return the time of a forward pass on the machine of the extraction, None if unknown."""
         value = self.local(name).get("milliseconds_per_image")
         return float(value) if isinstance(value, int | float) else None
+
+    def class_embeddings(self, name: str) -> ClassEmbeddings | None:
+        """Return the embeddings of the classes by the text tower of a model; None without them."""
+        if self.is_first_form:
+            return None
+        stored = self.model(name)
+        return read_class_embeddings(self.path, name, stored.identity, stored.feature_dim)
 
     def images(self, domain: str) -> list[str]:
         """Return the identity (SHA-256 of the file) of the image of each row."""

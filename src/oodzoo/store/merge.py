@@ -11,6 +11,7 @@ import numpy as np
 from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.errors import InputError
+from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder
@@ -59,6 +60,8 @@ def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
         for name, having in sorted(holders.items()):
             writer.add_model(name, _record(having[0], name))
             update_local(path, name, having[0].local(name))
+            if (texts := having[0].class_embeddings(name)) is not None:
+                write_class_embeddings(path, name, writer.record(name).identity, texts)
             for source in having:  # another one may have more domains without labels
                 copy_rows(writer, source, name, needed)
         writer.finish()

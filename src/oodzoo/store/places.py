@@ -7,6 +7,7 @@ Layout on disk::
     STORE/images/00000.json                  index: the images of each shard
     STORE/models/<model>/model.json          description of a model
     STORE/models/<model>/local.json          its timings and location; not part of the fingerprint
+    STORE/models/<model>/class_embeddings.json   of its text tower; can be added and replaced
     STORE/models/<model>/00000-00000.json    record of a finished shard
     STORE/models/<model>/shards.<digest>.json    all records of a complete model
     STORE/models/<model>/00000-00000.features.<digest>.npy, 00000-00000.logits.<digest>.npy

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from oodzoo._io import explaining_disk_errors, shown
 from oodzoo.errors import InputError
+from oodzoo.store.class_embeddings import FILE as CLASS_EMBEDDINGS
 from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.coverage import Coverage
@@ -129,6 +130,10 @@ _OURS = re.compile(
 """Names of shard files, records and lists."""
 
 
+_LEFT = ("local.json", CLASS_EMBEDDINGS, ".lock")
+"""Files that a killed removal of a model may leave."""
+
+
 def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
     """Yield the files that neither the manifest nor an unfinished extraction uses."""
     registered = set(registered_models(path))
@@ -145,7 +150,7 @@ def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
         if folder.name in writer.manifest.models:
             used.add(list_file(folder, writer.manifest.models[folder.name].shards).name)
         for file in sorted(folder.iterdir()):
-            left = folder.name not in registered and file.name in ("local.json", ".lock")
+            left = folder.name not in registered and file.name in _LEFT
             if left or (file.name not in used and _OURS.fullmatch(file.name)):
                 yield file
     yield from old_tables(path, writer.manifest)

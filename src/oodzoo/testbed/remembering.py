@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from oodzoo.features.cache import Arrays
 from oodzoo.features.source import Facts, FeatureSource, Shard
+from oodzoo.store.class_embeddings import ClassEmbeddings
 
 
 class Remembering(FeatureSource):
@@ -37,6 +38,9 @@ class Remembering(FeatureSource):
 
     def logits(self, model: str, domain: str) -> NDArray[Any] | None:
         return self._source.logits(model, domain)
+
+    def class_embeddings(self, model: str) -> ClassEmbeddings | None:
+        return self._source.class_embeddings(model)
 
     def facts(self, model: str) -> Facts:
         return self._source.facts(model)
