@@ -14,6 +14,7 @@ from oodzoo.combination.heads import Head, Heads, Pool, choose_pool
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.predictions import fit_kind
 from oodzoo.combination.target import pool_for_target, with_standardised_heads
+from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.features.target import Target
@@ -56,7 +57,7 @@ def fit_pool(
 ) -> FinalHead:
     """Fit a pool, and with the same models a pool that adapts to the images of a domain."""
     pool = choose_pool(heads, limits)
-    columns = Columns.all_of(source, pool.models)
+    columns = pool_columns(source, pool.models)
     base = _fit_members(source, heads, pool.members, columns, None)
     weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
     known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
@@ -78,17 +79,18 @@ def fit_pool_for_target(
     """Fit a pool for a target of which there are unlabelled images."""
 
     def features(model: str) -> NDArray[np.float32]:
-        blocks = [to_numpy(block) for block in target.blocks(model)]
+        columns = pool_columns(source, [model])
+        blocks = [columns.of(model, to_numpy(block)) for block in target.blocks(model)]
         return np.concatenate(blocks).astype(np.float32, copy=False)
 
     plain = choose_pool(heads, limits)
-    columns = Columns.all_of(source, plain.models)
+    columns = pool_columns(source, plain.models)
     base = _fit_members(source, heads, plain.members, columns, None)
     together = np.concatenate([features(model) for model in plain.models], axis=1)
     plain = replace(plain, test=np.log(np.maximum(base.probabilities(together), 1e-30)))
     found = pool_for_target(source, heads, plain, features, limits, device=device)
     models = tuple(dict.fromkeys([*found.pool.models, *plain.models]))
-    every = Columns.all_of(source, models)
+    every = pool_columns(source, models)
     base = _fit_members(source, heads, plain.members, every, None)
     adaptive = _adaptive(source, found.heads, found.pool, every, base, found.weights)
     weights = found.weights.target
@@ -139,11 +141,13 @@ def _fit_members(
     starts = _starts(columns)
     total, bias = np.zeros((n_classes, len(columns))), np.zeros(n_classes)
     for head in members:
-        samples = Columns.all_of(source, [head.model]).samples(source, source.domains)
+        samples = pool_columns(source, [head.model]).samples(source, source.domains)
         if weights is not None:
             samples = standardise(samples, weights.labelled)
         kind = "logistic" if head.kind == STANDARDISED else head.kind
-        fitted = fit_kind(kind, samples, n_classes, heads.candidates[head].setting)
+        setting = heads.candidates[head].setting
+        zero_shot = find_zero_shot(source, head.model)
+        fitted = fit_kind(kind, samples, n_classes, setting, zero_shot)
         start = starts[head.model]
         total[:, start : start + fitted.weights.shape[1]] += fitted.weights / size
         bias += fitted.bias / size

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.pool import Limits, PoolChooser, pooled
-from oodzoo.combination.predictions import ALONE, POOLED, HeadPredictions, model_predictions
+from oodzoo.combination.predictions import ALONE, HeadPredictions, model_predictions
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
 
@@ -89,9 +89,10 @@ def predict_with_heads(
             [source.labels(domain) for domain in domains],
             {model: kinds[ALONE][test] for model, kinds in found.items()},
             {
-                Head(model, kind): kinds[kind][test]
+                Head(model, kind): predictions[test]
                 for model, kinds in found.items()
-                for kind in POOLED
+                for kind, predictions in kinds.items()
+                if kind != ALONE
             },
             milliseconds,
         )

@@ -8,25 +8,35 @@ computed once and kept in the store.
 The regularisation of a head that is used alone is chosen by accuracy, with the rule of
 :func:`~oodzoo.heads.linear.fit_head`. In a pool, probabilities matter, and it is chosen by the
 likelihood of the labels.
+
+A model with class embeddings has two more kinds of heads in a pool: the zero-shot head, which is
+not trained, and heads that start from it (:mod:`oodzoo.heads.zero_shot`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.linear import LinearHead, fit_head
 from oodzoo.heads.paths import C_GRID, label_likelihood, left_out_paths, singles_and_pairs
 from oodzoo.heads.ridge import SETTINGS, fit_ridge_head, left_out_ridges
+from oodzoo.heads.zero_shot import (
+    fit_from_zero_shot,
+    left_out_from_zero_shot,
+    left_out_zero_shot,
+)
 
-POOLED = ("logistic", "ridge")
-"""Kinds of heads in a pool."""
+ZERO_SHOT, FROM_ZERO_SHOT = "zero_shot", "from_zero_shot"
+"""Kinds of heads of a model with class embeddings."""
 
 ALONE = "alone"
 """The kind of a logistic regression that is used alone."""
@@ -73,9 +83,27 @@ _KINDS_OF = {"logistic": ("logistic", ALONE), "ridge": ("ridge",)}
 """The kinds of heads of each path."""
 
 
-def fit_kind(kind: str, samples: Samples, n_classes: int, setting: int) -> LinearHead:
-    """Fit a head of a kind with one of its settings."""
-    return _KINDS[kind].fit(samples, n_classes, setting)
+def _kind(name: str, zero_shot: LinearHead | None) -> Kind:
+    """Return a kind of head; the zero-shot head is that of the model."""
+    if zero_shot is None or name not in (ZERO_SHOT, FROM_ZERO_SHOT):
+        return _KINDS[name]
+    if name == ZERO_SHOT:
+        return Kind(partial(left_out_zero_shot, zero_shot=zero_shot), lambda *_: zero_shot)
+    return Kind(
+        partial(left_out_from_zero_shot, zero_shot=zero_shot),
+        lambda samples, n, at: fit_from_zero_shot(samples, n, C_GRID[at], zero_shot),
+    )
+
+
+def fit_kind(
+    kind: str,
+    samples: Samples,
+    n_classes: int,
+    setting: int,
+    zero_shot: LinearHead | None = None,
+) -> LinearHead:
+    """Fit a head of a kind with one of its settings; `zero_shot` is that of the model, if any."""
+    return _kind(kind, zero_shot).fit(samples, n_classes, setting)
 
 
 def model_predictions(
@@ -89,28 +117,45 @@ def model_predictions(
     domains = source.domains
     tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
     result: dict[str, dict[str | None, HeadPredictions]] = {}
+
+    def add(arrays: dict[str, NDArray[Any]], kind: str) -> None:
+        result[kind] = {}
+        for number, test in enumerate(tests):
+            sizes = [len(source.labels(domain)) for domain in domains if domain != test]
+            result[kind][test] = HeadPredictions(
+                int(arrays[f"{kind} {number} setting"]),
+                np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
+                arrays.get(f"{kind} {number} test"),
+            )
+
     for path, kinds in _KINDS_OF.items():
         arrays = _path_arrays(source, model, path, device)
         for kind in kinds:
-            result[kind] = {}
-            for number, test in enumerate(tests):
-                sizes = [len(source.labels(domain)) for domain in domains if domain != test]
-                result[kind][test] = HeadPredictions(
-                    int(arrays[f"{kind} {number} setting"]),
-                    np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
-                    arrays.get(f"{kind} {number} test"),
-                )
+            add(arrays, kind)
+    if (zero_shot := find_zero_shot(source, model)) is not None:
+        for path in (*_KINDS_OF, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
+            add(_path_arrays(source, model, path, device, zero_shot), path)
     return result
 
 
 def _path_arrays(
-    source: FeatureSource, model: str, path: str, device: str | None
+    source: FeatureSource,
+    model: str,
+    path: str,
+    device: str | None,
+    zero_shot: LinearHead | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """The predictions of all kinds of heads of one path, as they are cached."""
+    """The predictions of all kinds of heads of one path, as they are cached.
+
+    With a zero-shot head, they are those of features of unit length.
+    """
 
     def compute() -> dict[str, NDArray[Any]]:
-        samples = Columns.all_of(source, [model]).samples(source, source.domains)
-        found = predict_left_out(samples, len(source.classes), path, device=device)
+        choose = Columns.all_of if zero_shot is None else pool_columns
+        samples = choose(source, [model]).samples(source, source.domains)
+        found = predict_left_out(
+            samples, len(source.classes), path, zero_shot=zero_shot, device=device
+        )
         arrays: dict[str, NDArray[Any]] = {}
         for name, predictions in found.items():
             for number, each in enumerate(predictions):
@@ -120,21 +165,29 @@ def _path_arrays(
                     arrays[f"{name} {number} test"] = each.test
         return arrays
 
-    return source.cached("heads", [model], compute, settings=f"{path} {C_GRID} {SETTINGS}")
+    settings = f"{path} {C_GRID} {SETTINGS}"
+    if zero_shot is not None:
+        settings += f" unit length, {zero_shot.digest}"
+    return source.cached("heads", [model], compute, settings=settings)
 
 
 def predict_left_out(
-    samples: Samples, n_classes: int, path: str, *, device: str | None = None
+    samples: Samples,
+    n_classes: int,
+    path: str,
+    *,
+    zero_shot: LinearHead | None = None,
+    device: str | None = None,
 ) -> dict[str, list[HeadPredictions]]:
     """Predictions without a test domain, then for each domain as the test domain.
 
-    `samples` are of domains numbered from 0; `path` is "logistic" or "ridge". A logistic
-    regression is returned as two kinds, in a pool and alone. A head trained without two domains
-    serves both.
+    `samples` are of domains numbered from 0; `path` is "logistic" or "ridge", or with the zero-shot
+    head of the model also "zero_shot" or "from_zero_shot". A logistic regression is returned as two
+    kinds, in a pool and alone. A head trained without two domains serves both.
     """
     numbers = np.unique(samples.domains).tolist()
     sets = singles_and_pairs(numbers) if len(numbers) > 2 else [frozenset({n}) for n in numbers]
-    found = _KINDS[path].paths(samples, n_classes, sets, device=device)
+    found = _kind(path, zero_shot).paths(samples, n_classes, sets, device=device)
     paths = dict(zip(sets, found, strict=True))
 
     def left_out(domain: int, test: int | None) -> LogProbabilities:

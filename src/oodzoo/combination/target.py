@@ -16,7 +16,7 @@ from oodzoo.combination.adaptation import (
 )
 from oodzoo.combination.heads import Head, Heads, Pool, choose_pool
 from oodzoo.combination.pool import Limits
-from oodzoo.features.columns import Columns
+from oodzoo.combination.zero_shot import pool_columns
 from oodzoo.features.source import FeatureSource
 
 
@@ -72,7 +72,7 @@ def with_standardised_heads(
     """Add heads of features standardised within each domain to the candidates."""
     added = {}
     for model in models:
-        samples = Columns.all_of(source, [model]).samples(source, heads.domains)
+        samples = pool_columns(source, [model]).samples(source, heads.domains)
         features = None if target is None else target(model)
         added[Head(model, STANDARDISED)] = standardised_predictions(
             samples, features, len(source.classes), weights, device=device

@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 from oodzoo import scores
 from oodzoo._text import count
 from oodzoo.combination.decision import Decision, decide
-from oodzoo.combination.heads import Heads
+from oodzoo.combination.heads import Head, Heads
 from oodzoo.combination.pool import Limits
+from oodzoo.combination.predictions import ZERO_SHOT
 from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
 from oodzoo.features.columns import Columns
@@ -74,6 +75,8 @@ class Choice:
         The best model by other scores.
     random : list of Candidate
         Randomly drawn features of all models: as many as were selected.
+    zero_shot : Predicted, optional
+        The zero-shot head that is best on the training domains, if a model has one.
     """
 
     decision: Decision
@@ -86,6 +89,7 @@ class Choice:
     singles: dict[str, Candidate | Predicted]
     best_by: dict[str, str]
     random: list[Candidate]
+    zero_shot: Predicted | None = None
 
     @property
     def paper_ratios(self) -> dict[int, float]:
@@ -172,7 +176,23 @@ def choose(
         singles,
         best_by,
         random,
+        _best_zero_shot(training, heads),
     )
+
+
+def _best_zero_shot(training: FeatureSource, heads: Heads) -> Predicted | None:
+    """The zero-shot head that is most accurate on the training domains, which weigh alike."""
+
+    def accuracy(head: Head) -> float:
+        each = zip(heads.candidates[head].out_of_fold, heads.labels, strict=True)
+        return float(np.mean([np.mean(p.argmax(axis=1) == labels) for p, labels in each]))
+
+    known = [head for head in heads.candidates if head.kind == ZERO_SHOT]
+    if not known:
+        return None
+    best = max(known, key=accuracy)
+    width = training.facts(best.model).feature_dim
+    return Predicted((best.model,), width, _test(heads.candidates[best].test))
 
 
 def _test(predictions: NDArray[np.floating] | None) -> NDArray[np.floating]:

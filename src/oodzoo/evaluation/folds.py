@@ -80,7 +80,7 @@ def put_together(
     baselines = {
         name: row(name)
         for name in first.cells
-        if name.startswith(("random_features", "oracle", "best_by_"))
+        if name.startswith(("random_features", "oracle", "best_by_", "zero_shot"))
     }
     if "oracle" in baselines:
         baselines["paper_selection"] = main_row("paper_selection")

@@ -220,7 +220,8 @@ class Evaluation:
         ``random_features`` (as many as were selected, from all models; mean over draws),
         ``oracle`` (the single model that is most accurate on the test domain),
         ``paper_selection`` (the paper's selection, from the best K models),
-        ``best_by_<score>`` (the top model under another score).
+        ``best_by_<score>`` (the top model under another score), ``zero_shot`` (the best zero-shot
+        model on the training domains, if a model has class embeddings).
     with_target : dict of str to Row
         Rows for which the unlabelled images of each test domain were known: ``pool``.
     ablation : dict of int to Aggregation

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from oodzoo.combination.heads import Heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.target import pool_for_target
+from oodzoo.combination.zero_shot import pool_columns
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
 from oodzoo.evaluation.metrics import Measures, measures
 from oodzoo.evaluation.result import Cell
 from oodzoo.evaluation.training import TrainingView
-from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, total
 
 
@@ -47,6 +47,8 @@ def score_choice(
         scored[f"ensemble {k}"] = cell(ensemble)
     for k, selection in choice.paper_selections.items():
         scored[f"paper_selection {k}"] = cell(selection)
+    if choice.zero_shot is not None:
+        scored["zero_shot"] = cell(choice.zero_shot)
     if choice.random:
         scored["random_features"] = _mean_cell([cell(each) for each in choice.random])
         scored["oracle"] = max(singles.values(), key=lambda each: each.accuracy)
@@ -115,7 +117,7 @@ def cell_with_target(
         source,
         heads,
         choice.decision.pool,
-        lambda model: Columns.all_of(source, [model]).samples(source, [test]).features,
+        lambda model: pool_columns(source, [model]).samples(source, [test]).features,
         limits,
         device=device,
     ).pool

@@ -10,6 +10,7 @@ to the weakest is computed, each initialised with the previous one.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,6 +52,11 @@ class LinearHead:
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
     C: float
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the weights and the bias."""
+        return hashlib.sha256(self.weights.tobytes() + self.bias.tobytes()).hexdigest()
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
         """Compute the logits (n, n_classes)."""
