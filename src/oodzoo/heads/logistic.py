@@ -7,11 +7,15 @@ At the minimum the weights are a linear combination of the samples, :math:`W = A
 samples than features, A is optimised instead of W, and features enter only through the Gram matrix
 :math:`K = ZZ^\top`, computed once. L-BFGS takes the same steps in either form: the gradient
 :math:`RZ + W/C` of W for residuals R becomes :math:`R + A/C`, with inner products in the metric K.
+
+With sigmoid residuals, each row of W is a logistic regression of its own, of one label against the
+samples without it; all of them are optimised together.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -19,8 +23,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsv
+from scipy.special import expit
 
 Matrix = NDArray[np.floating[Any]]
+
+Residuals = Callable[[Matrix, Matrix, Matrix], Matrix]
+"""Probabilities minus targets (classes, n), from outputs, targets and the sums of their columns."""
 
 MEMORY = 20
 """Number of steps that L-BFGS remembers."""
@@ -172,11 +180,32 @@ class Memory:
         return step, combined(self._steps_metric, self._changes_metric, metric)
 
 
+def softmax_residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
+    """Residuals of one of several classes; 0 for a sample without a class, which is ignored."""
+    result: Matrix = outputs - outputs.max(axis=0)
+    np.exp(result, out=result)
+    result *= counts / result.sum(axis=0)
+    result -= targets
+    return result
+
+
+def sigmoid_residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
+    """Residuals of any number of labels."""
+    result: Matrix = expit(outputs)
+    result -= targets
+    return result
+
+
 def gradient_at_zero(form: Form, targets: Matrix) -> float:
     """Norm of the gradient at zero weights and bias, the scale of tolerances."""
-    residuals = _residuals(np.zeros_like(targets), targets, targets.sum(axis=0))
+    residuals = softmax_residuals(np.zeros_like(targets), targets, targets.sum(axis=0))
     zero = np.zeros((len(targets), form.size + 1), targets.dtype)
-    gradient = form.gradient(residuals, zero, 0.0)
+    return gradient_norm(form, residuals, zero)
+
+
+def gradient_norm(form: Form, residuals: Matrix, solution: Matrix) -> float:
+    """Norm of the gradient of J without its penalty, in the metric of the form."""
+    gradient = form.gradient(residuals, solution, 0.0)
     return math.sqrt(_dot(gradient, form.metric(gradient)))
 
 
@@ -188,12 +217,13 @@ def minimise(
     tol: float,
     max_iter: int = 1000,
     offset: Matrix | None = None,
+    residuals_of: Residuals = softmax_residuals,
 ) -> Matrix:
     """Find the weights, or combinations, and bias (classes, size + 1) that minimise J.
 
-    `targets` (classes, n) are one-hot labels; a sample without a class is ignored. `start` is the
-    solution for another C, or zeros. `offset` (classes, n) is added to the outputs. Ends when the
-    norm of the gradient is at most `tol`.
+    `targets` (classes, n) are one-hot labels, or any zeros and ones for sigmoid residuals. `start`
+    is the solution for another C, or zeros. `offset` (classes, n) is added to the outputs. Ends
+    when the norm of the gradient is at most `tol`.
     """
     counts = targets.sum(axis=0)
     penalty = 1 / C
@@ -201,7 +231,7 @@ def minimise(
     outputs = form.outputs(solution, form.metric(solution))
     if offset is not None:
         outputs = outputs + offset
-    gradient = form.gradient(_residuals(outputs, targets, counts), solution, penalty)
+    gradient = form.gradient(residuals_of(outputs, targets, counts), solution, penalty)
     metric = form.metric(gradient)
     memory = Memory(solution, same=metric is gradient)
     for _ in range(max_iter):
@@ -213,7 +243,9 @@ def minimise(
         slope = _dot(gradient, step_metric)
         along = penalty * _dot(solution[:, :-1], step_metric[:, :-1])
         bend = penalty * _dot(step[:, :-1], step_metric[:, :-1])
-        length, there, residuals = _line_search(outputs, added, targets, counts, slope, along, bend)
+        length, there, residuals = _line_search(
+            outputs, added, lambda at: residuals_of(at, targets, counts), slope, along, bend
+        )
         if length == 0:  # no further progress within rounding error
             break
         step *= length
@@ -233,8 +265,7 @@ def minimise(
 def _line_search(
     outputs: Matrix,
     added: Matrix,
-    targets: Matrix,
-    counts: Matrix,
+    residuals_at: Callable[[Matrix], Matrix],
     slope: float,
     along: float,
     bend: float,
@@ -245,7 +276,7 @@ def _line_search(
     length = 1.0
     for _ in range(40):
         there = outputs + length * added
-        residuals = _residuals(there, targets, counts)
+        residuals = residuals_at(there)
         here = _dot(residuals, added) + along + length * bend
         if abs(here) <= SLOPE_FRACTION * abs(slope):
             return length, there, residuals
@@ -259,15 +290,6 @@ def _line_search(
             part = low_slope / (low_slope - high_slope)
             length = low + (high - low) * min(max(part, 0.1), 0.9)
     return 0.0, there, residuals
-
-
-def _residuals(outputs: Matrix, targets: Matrix, counts: Matrix) -> Matrix:
-    """Probabilities minus targets (classes, n); 0 for an ignored sample."""
-    result: Matrix = outputs - outputs.max(axis=0)
-    np.exp(result, out=result)
-    result *= counts / result.sum(axis=0)
-    result -= targets
-    return result
 
 
 def _dot(one: Matrix, two: Matrix) -> float:

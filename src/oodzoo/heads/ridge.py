@@ -115,31 +115,42 @@ def fit_ridge_head(
     require_two_classes(samples.labels)
     _check_settings([(ridge, temperature)])
     with blas_threads(samples.features.size):
-        fit = _fit(samples.features, samples.labels, [ridge], backend())
+        hot, present = one_hot(samples.labels)
+        fit = solve_ridges(samples.features, hot.T, [ridge], backend())
     weights, bias = np.zeros((n_classes, len(fit.std))), np.full(n_classes, -np.inf)
-    weights[fit.present] = temperature * fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
-    bias[fit.present] = temperature * fit.prior - weights[fit.present] @ fit.mean
+    weights[present] = temperature * fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
+    bias[present] = temperature * fit.prior - weights[present] @ fit.mean
     return LinearHead(weights, bias, 1 / (ridge * fit.unit))
 
 
-class _Fit(NamedTuple):
-    """Solutions for several ridges; `present` are the classes with training samples."""
+class Ridges(NamedTuple):
+    """Solutions for several ridges, for features standardised by `mean` and `std`."""
 
     mean: Array
     std: Array
     weights: Array
-    """(n_ridges, d, classes)"""
+    """(n_ridges, d, outputs)"""
     prior: Array
-    present: NDArray[np.int64]
+    """Mean of the targets, (outputs,)."""
     unit: float
 
+    def outputs(self, features: Array) -> NDArray[np.float64]:
+        """Outputs (n_ridges, n, outputs) of features."""
+        Z = standardised(features, self.mean, self.std, "float64")
+        outputs: NDArray[np.float64] = to_numpy(Z @ self.weights + self.prior)
+        return outputs
 
-def _fit(features: Array, labels: NDArray[np.int64], ridges: Sequence[float], on: Backend) -> _Fit:
-    """Solve for each ridge, in the smaller of both forms: of the features, or of the samples."""
+
+def solve_ridges(
+    features: Array, targets: NDArray[np.floating], ridges: Sequence[float], on: Backend
+) -> Ridges:
+    """Solve for each ridge, in the smaller of both forms: of the features, or of the samples.
+
+    `targets` are (n, outputs).
+    """
     mean, std = mean_and_std(features)
     Z = standardised(features, mean, std, "float64")
-    hot, present = one_hot(labels)
-    targets = on.float64(hot.T)
+    targets = on.float64(targets)
     prior = on.xp.mean(targets, axis=0)
     dual = len(Z) < Z.shape[1]
     gram = on.gram(Z.T if dual else Z)
@@ -147,7 +158,7 @@ def _fit(features: Array, labels: NDArray[np.int64], ridges: Sequence[float], on
     unit = float(on.xp.linalg.trace(gram)) / len(Z) or 1.0  # constant features have no scale
     solutions = [on.solve_positive(gram, ridge * unit, right) for ridge in ridges]
     weights = on.xp.stack([Z.T @ each if dual else each for each in solutions])
-    return _Fit(mean, std, weights, prior, present, unit)
+    return Ridges(mean, std, weights, prior, unit)
 
 
 def _left_out_ridges(
@@ -160,13 +171,13 @@ def _left_out_ridges(
 ) -> NDArray[np.float32]:
     """Log-probabilities (n_settings, n, n_classes) of left-out samples."""
     ridges = sorted({ridge for ridge, _ in settings})
-    fit = _fit(features[on.asarray(~left_out)], labels[~left_out], ridges, on)
-    others = standardised(features[on.asarray(left_out)], fit.mean, fit.std, "float64")
-    outputs = to_numpy(others @ fit.weights + fit.prior)
-    result = np.full((len(settings), len(others), n_classes), -np.inf, np.float32)
+    hot, present = one_hot(labels[~left_out])
+    fit = solve_ridges(features[on.asarray(~left_out)], hot.T, ridges, on)
+    outputs = fit.outputs(features[on.asarray(left_out)])
+    result = np.full((len(settings), outputs.shape[1], n_classes), -np.inf, np.float32)
     for at, (ridge, temperature) in enumerate(settings):
         logits = temperature * outputs[ridges.index(ridge)]
-        result[at][:, fit.present] = log_softmax(logits, axis=1)
+        result[at][:, present] = log_softmax(logits, axis=1)
     return result
 
 
