@@ -35,6 +35,9 @@ from oodzoo.heads.zero_shot import (
     left_out_zero_shot,
 )
 
+POOLED = ("logistic", "ridge")
+"""Kinds of heads of every model in a pool."""
+
 ZERO_SHOT, FROM_ZERO_SHOT = "zero_shot", "from_zero_shot"
 """Kinds of heads of a model with class embeddings."""
 
@@ -133,7 +136,7 @@ def model_predictions(
         for kind in kinds:
             add(arrays, kind)
     if (zero_shot := find_zero_shot(source, model)) is not None:
-        for path in (*_KINDS_OF, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
+        for path in (*POOLED, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
             add(_path_arrays(source, model, path, device, zero_shot), path)
     return result
 

@@ -16,6 +16,7 @@ from oodzoo.scores._parc import parc
 from oodzoo.scores._regularized_h_score import regularized_h_score
 from oodzoo.scores._sfda import sfda
 from oodzoo.scores._transrate import transrate
+from oodzoo.scores._zero_shot import zero_shot
 from oodzoo.scores.registry import Score, get, names, register, score, unregister
 
 __all__ = [
@@ -37,4 +38,5 @@ __all__ = [
     "sfda",
     "transrate",
     "unregister",
+    "zero_shot",
 ]

@@ -29,7 +29,7 @@ from oodzoo.scores.registry import Score
 
 
 class MissingHeadError(InputError):
-    """A score needs the pre-training head of a model that has none."""
+    """A score needs the pre-training head or the text tower of a model that has none."""
 
 
 def compute_score(
@@ -114,11 +114,12 @@ def _from_arrays(
     source: FeatureSource, score: Score, model: str, device: str | None
 ) -> Callable[[], Any]:
     labels = [source.labels(domain) for domain in source.domains]
-    if score.needs == "features":
-        values = _features(source, model, device if is_own(score) else None)
+    if score.needs in ("features", "class_embeddings"):
+        texts = _class_embeddings(source, score, model)
+        arguments = [_features(source, model, device if is_own(score) else None), *texts]
     else:
-        values = _outputs(source, score, model)
-    arguments = [values, np.concatenate(labels)]
+        arguments = [_outputs(source, score, model)]
+    arguments.append(np.concatenate(labels))
     if score.uses_domains:
         arguments.append(np.repeat(list(source.domains), [len(part) for part in labels]))
     return partial(score.function, *arguments)
@@ -136,6 +137,19 @@ def _features(source: FeatureSource, model: str, device: str | None) -> Array:
         values[start : start + block.shape[0], :] = block
         start += block.shape[0]
     return values
+
+
+def _class_embeddings(source: FeatureSource, score: Score, model: str) -> list[NDArray[np.float32]]:
+    """The embeddings of the classes, if a score needs them."""
+    if score.needs != "class_embeddings":
+        return []
+    found = source.class_embeddings(model)
+    if found is None:
+        raise MissingHeadError(
+            f"{score.name} needs embeddings of the classes by a text tower, and the store has none "
+            "of this model; rerun oodzoo extract if it is a CLIP-like model"
+        )
+    return [found.embeddings]
 
 
 def _outputs(source: FeatureSource, score: Score, model: str) -> NDArray[Any]:

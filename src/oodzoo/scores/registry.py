@@ -19,7 +19,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.source import Shard
 from oodzoo.moments import Moments
 
-Needs = Literal["features", "probabilities", "source_labels"]
+Needs = Literal["features", "probabilities", "source_labels", "class_embeddings"]
 Function = TypeVar("Function", bound=Callable[..., float])
 FromMoments = Callable[[Mapping[str, Moments], Callable[[str], Iterable[Shard]]], float]
 
@@ -44,9 +44,11 @@ class Score:
     function : callable
         Called with NumPy arrays as `function(values, y)` or `function(values, y, domains)`; labels
         are integers from 0.
-    needs : {"features", "probabilities", "source_labels"}
+    needs : {"features", "probabilities", "source_labels", "class_embeddings"}
         The first argument: features (n, d); or the outputs of the pre-training head, as
-        probabilities (n, source classes) or most probable source classes (n,).
+        probabilities (n, source classes) or most probable source classes (n,). With
+        "class_embeddings", the features are followed by the embeddings (classes, d) of the classes
+        by a text tower: `function(X, embeddings, y)`.
     uses_domains : bool
         Whether the third argument is the domain of each sample.
     reference : str
