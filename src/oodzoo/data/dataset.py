@@ -17,6 +17,8 @@ from oodzoo.data.files import ImageFile, read_bytes
 from oodzoo.data.inspection import inspect_images
 from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
 from oodzoo.data.listing import Issue, Sample, task_line
+from oodzoo.data.proposals import Candidate
+from oodzoo.data.proposing import is_request, propose_for
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.options import Options, require_each
@@ -54,6 +56,9 @@ class ImageDomains(ImageFiles):
         The column for `path`, `image`, `label`, `domain` or `group`, where its name is another.
     labels, domains, groups : sequence, optional
         One value for each image, in the order of the source, instead of those of the source.
+        For a source with less than two domains, `domains` can be "propose" (the best column for
+        domains, or else one domain); for any, "one" (one domain) or "column:NAME". See
+        :mod:`oodzoo.data.proposing`.
 
     Attributes
     ----------
@@ -69,11 +74,18 @@ class ImageDomains(ImageFiles):
         Where the bytes of each sample are.
     domains, classes : tuple of str
         Sorted. All domains share the classes, even if some have no image of a class.
+    domains_proposed : str or None
+        The column that the domains were proposed by; None if they were given.
+    proposals : tuple of Candidate
+        If domains were to be proposed: all further columns, the best one first.
+    metadata : dict of str to dict
+        The values, by path, of columns that domains can be proposed by.
 
     Raises
     ------
     InputError
-        If the source cannot be read, or has fewer than two domains or classes.
+        If the source cannot be read, or has fewer than two domains or classes; a single domain is
+        allowed if domains are to be proposed.
 
     Examples
     --------
@@ -91,12 +103,22 @@ class ImageDomains(ImageFiles):
         root: str | Path | None = None,
         columns: Mapping[str, str] | None = None,
         labels: Iterable[Any] | None = None,
-        domains: Iterable[Any] | None = None,
+        domains: Iterable[Any] | str | None = None,
         groups: Iterable[Any] | None = None,
     ) -> None:
-        options = Options(root, columns, labels, domains, groups)
+        request = domains if isinstance(domains, str) and is_request(domains) else None
+        given = domains if request is None else None
+        options = Options(root, columns, labels, given, groups, propose=request is not None)
         require_each(options)
         listing = open_source(source, options)
+        self.domains_proposed: str | None = None
+        self.proposals: tuple[Candidate, ...] = ()
+        if request is not None:
+            listing, self.domains_proposed, self.proposals = propose_for(listing, request)
+        self.metadata = {
+            column: dict(zip((s.path for s in listing.samples), values, strict=True))
+            for column, values in listing.metadata.items()
+        }
         self.name = listing.name
         self.root = listing.root
         self.task = listing.task
@@ -105,11 +127,9 @@ class ImageDomains(ImageFiles):
         self.files: tuple[ImageFile, ...] = tuple(listing.files[i] for i in order)
         self.domains = tuple(sorted({s.domain for s in self.samples}))
         self.classes = self.task.outputs or tuple(sorted({s.label for s in self.samples}))
-        self.metadata: dict[str, dict[str, str | None]] = {}
-        self.domains_proposed: str | None = None
         self._listing_issues = listing.issues
         _require_unique(self.samples, self.name)
-        _require_two(self.name, self.domains, self.classes)
+        _require_two(self.name, self.domains, self.classes, one_domain=request is not None)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -120,7 +140,7 @@ class ImageDomains(ImageFiles):
     def __repr__(self) -> str:
         return (
             f"ImageDomains({self.name!r}: {count(len(self), 'image')}, "
-            f"{len(self.domains)} domains, {len(self.classes)} classes)"
+            f"{count(len(self.domains), 'domain')}, {len(self.classes)} classes)"
         )
 
     @property
@@ -253,12 +273,17 @@ def _require_unique(samples: Sequence[Sample], name: str) -> None:
         seen.add(sample.path)
 
 
-def _require_two(source: str, domains: Sequence[str], classes: Sequence[str]) -> None:
-    advice = ": folders root/domain/class/image, a column domain, or domains="
+def _require_two(
+    source: str, domains: Sequence[str], classes: Sequence[str], *, one_domain: bool
+) -> None:
+    advice = (
+        ": folders root/domain/class/image, a column domain, or domains=; or have them proposed "
+        "with --domains propose (domains='propose')"
+    )
     for what, names in (("domain", domains), ("class", classes)):
         if not names:
             raise InputError(f"{source!r} has no samples")
-        if len(names) < 2:
+        if len(names) < 2 and not (one_domain and what == "domain"):
             raise InputError(
                 f"{source!r} has one {what}, {names[0]!r}; at least two are needed"
                 + (advice if what == "domain" else "")

@@ -56,11 +56,11 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
         from oodzoo.data.sources.table import list_table
 
         root = None if options.root is None else parse_location(options.root)
-        return list_table(location, root, options.columns)
+        return list_table(location, root, options.columns, propose=options.propose)
     if kind == "parquet":
         from oodzoo.data.sources.parquet import list_parquet
 
-        return list_parquet(location, options.columns)
+        return list_parquet(location, options.columns, propose=options.propose)
     if kind == "tar":
         from oodzoo.data.sources.tar import list_tars
 

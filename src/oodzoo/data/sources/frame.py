@@ -8,6 +8,7 @@ from typing import Any
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.arrays import list_values
 from oodzoo.data.sources.labelled import collect_roles
+from oodzoo.data.sources.metadata import read_metadata
 from oodzoo.data.sources.names import find_columns
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.data.sources.rows import list_columns
@@ -31,28 +32,35 @@ def list_frame(frame: Any, options: Options) -> Listing:
     if name != "DataFrame":
         advice = "; call collect() first" if hasattr(frame, "collect") else ""
         raise InputError(f"cannot read images from a {name}; give a DataFrame{advice}")
-    own = _columns(frame, name, options)
+    found = _columns(frame, name, options)
+    own = {role: _column(frame, column) for role, column in found.items()}
     if "image" in own:
         images, paths = own.pop("image"), own.pop("path", None)
-        return list_values(name, images, own, options, paths if _are_names(paths) else None)
-    paths = own.pop("path")
-    roles = collect_roles(name, len(paths), options, own)
-    root = None if options.root is None else parse_location(options.root)
-    return list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+        listing = list_values(name, images, own, options, paths if _are_names(paths) else None)
+    else:
+        paths = own.pop("path")
+        roles = collect_roles(name, len(paths), options, own)
+        root = None if options.root is None else parse_location(options.root)
+        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+    if options.propose:
+        columns = map(str, frame.columns)
+        listing.metadata = read_metadata(columns, found.values(), lambda c: _column(frame, c))
+    return listing
 
 
-def _columns(frame: Any, name: str, options: Options) -> dict[str, list[Any]]:
-    """Return the columns that are used, by role."""
+def _columns(frame: Any, name: str, options: Options) -> dict[str, str]:
+    """Return the names of the columns that are used, by role."""
     available = list(map(str, frame.columns))
     given = options.columns or {}
     has_image = "image" in given or ("image" in available and "path" not in given)
     needed = ("image" if has_image else "path", *options.missing(("label", "domain")))
     optional = tuple(role for role in _ROLES if role not in needed)
-    found = find_columns(available, options.columns, needed, name, optional=optional)
-    return {
-        role: _values(frame[frame.columns[available.index(column)]])
-        for role, column in found.items()
-    }
+    return find_columns(available, options.columns, needed, name, optional=optional)
+
+
+def _column(frame: Any, column: str) -> list[Any]:
+    """Return the values of a column by the text of its name."""
+    return _values(frame[frame.columns[list(map(str, frame.columns)).index(column)]])
 
 
 def _values(series: Any) -> list[Any]:

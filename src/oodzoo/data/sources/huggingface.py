@@ -12,6 +12,7 @@ from oodzoo._text import one_line
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.image_column import ImageColumn, has_files
 from oodzoo.data.sources.labelled import collect_roles, list_labelled
+from oodzoo.data.sources.metadata import read_metadata
 from oodzoo.data.sources.names import find_columns, name_columns
 from oodzoo.data.sources.options import Options, require_no_root, require_used
 from oodzoo.data.sources.rows import list_columns
@@ -86,7 +87,8 @@ def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str
     own: dict[str, Sequence[Any]] = {}
     needed = options.missing(("label", "domain"))
     has_column = "domain" in (*data.column_names, *(options.columns or ()))
-    if "domain" in needed and not has_column and _are_domains(splits, data.column_names, name):
+    named = options.domains is not None or has_column
+    if not named and _are_domains(splits, data.column_names, name, options):
         own["domain"] = split_of
         needed = tuple(role for role in needed if role != "domain")
     columns = _find_columns(data.features, options, needed, name)
@@ -95,10 +97,21 @@ def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str
         roles = collect_roles(name, len(data), options, own)
         root = None if options.root is None else parse_location(options.root)
         paths = _values(data, columns["path"])
-        return list_columns(name, {"path": paths, **roles}, root, Path.cwd())
-    require_no_root(options, name)
-    names, files = ImageColumn(data, columns["image"]).files(split_of, name)
-    return list_labelled(name, names, files, own, options)
+        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+    else:
+        require_no_root(options, name)
+        names, files = ImageColumn(data, columns["image"]).files(split_of, name)
+        listing = list_labelled(name, names, files, own, options)
+    if options.propose:
+        plain = [c for c, feature in data.features.items() if _is_plain(feature)]
+        listing.metadata = read_metadata(plain, columns.values(), lambda c: _values(data, c))
+    return listing
+
+
+def _is_plain(feature: Any) -> bool:
+    """Whether values of a column can name domains."""
+    kinds = ("string", "large_string", "int", "uint", "bool", "date", "timestamp")
+    return str(getattr(feature, "dtype", "")).startswith(kinds)
 
 
 def _concatenate(datasets: Any, splits: Mapping[str, Any], name: str) -> Any:
@@ -114,13 +127,18 @@ def _concatenate(datasets: Any, splits: Mapping[str, Any], name: str) -> Any:
         ) from error
 
 
-def _are_domains(splits: Mapping[str, Any], columns: Sequence[str], name: str) -> bool:
+def _are_domains(
+    splits: Mapping[str, Any], columns: Sequence[str], name: str, options: Options
+) -> bool:
     """Whether the splits of a data set, which has no column of domains, are its domains."""
     if len(splits) > 1 and {*splits} <= _PARTS:
+        if options.propose:
+            return False
         raise InputError(
             f"{name!r} has no column 'domain', it has {', '.join(map(repr, columns))}; name it "
             f"with {name_columns(['domain'])}, or give dict(…) of it to use the splits "
-            f"{', '.join(map(repr, splits))} as domains"
+            f"{', '.join(map(repr, splits))} as domains, or have domains proposed with --domains "
+            "propose (domains='propose')"
         )
     return len(splits) > 1
 

@@ -8,6 +8,7 @@ from typing import Any
 from oodzoo._text import count
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import Listing, Sample
+from oodzoo.data.sources.metadata import ONE_DOMAIN
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.options import Options
 from oodzoo.errors import InputError
@@ -67,6 +68,8 @@ def collect_roles(
             found[role] = _one_each(given, n, role, name)
         elif role in own:
             found[role] = own[role]
+        elif role == "domain" and options.propose:
+            found[role] = [ONE_DOMAIN] * n
         elif role != "group":
             other = ", or a dict of data sets by domain" if role == "domain" else ""
             raise InputError(f"{name!r} has no {role}s; give {role}s=, one for each image{other}")

@@ -107,7 +107,10 @@ def _without(missing: Mapping[str, str], available: Sequence[str]) -> str:
     else:
         what = f"no columns {', '.join(map(repr, missing.values()))}"
         advice = "name them"
-    return f"has {what}, it has {_listed(available)}; {advice} with {name_columns(missing)}"
+    message = f"has {what}, it has {_listed(available)}; {advice} with {name_columns(missing)}"
+    if "domain" in missing:
+        message += ", or have domains proposed with --domains propose (domains='propose')"
+    return message
 
 
 def as_names(
@@ -125,10 +128,10 @@ def as_names(
     names: list[str] = []
     kinds: dict[str, tuple[int, Any]] = {}
     for row, value in zip(count() if rows is None else rows, values, strict=False):
-        kind, name = _kind_and_name(value)
+        kind, name = kind_and_name(value)
         if kind is None or not name.strip():
             what = "is missing"
-            if kind is None and not _is_missing(value):
+            if kind is None and not is_missing(value):
                 what = f"is {shorten(repr(value), 80, placeholder=' …')}"
             raise InputError(
                 f"{source!r}, row {row}: the {role} {what}; give a string or an integer to each"
@@ -146,7 +149,7 @@ def as_names(
 
 def as_groups(values: Sequence[Any], source: str) -> list[str | None]:
     """Convert groups to text; missing ones are None."""
-    known = [row for row, value in enumerate(values) if not _is_missing(value)]
+    known = [row for row, value in enumerate(values) if not is_missing(value)]
     names = as_names([values[row] for row in known], "group", source, known)
     groups: list[str | None] = [None] * len(values)
     for row, name in zip(known, names, strict=True):
@@ -154,7 +157,8 @@ def as_groups(values: Sequence[Any], source: str) -> list[str | None]:
     return groups
 
 
-def _kind_and_name(value: Any) -> tuple[str | None, str]:
+def kind_and_name(value: Any) -> tuple[str | None, str]:
+    """Return the kind and the text of a value; None and no text if it cannot be a name."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, str):
@@ -169,7 +173,8 @@ def _kind_and_name(value: Any) -> tuple[str | None, str]:
     return None, ""
 
 
-def _is_missing(value: Any) -> bool:
+def is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, a missing value of pandas, or an empty string."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or (isinstance(value, float) and math.isnan(value)):

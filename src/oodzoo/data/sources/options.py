@@ -12,7 +12,8 @@ from oodzoo.errors import InputError
 class Options(NamedTuple):
     """What is known about a source besides the source itself; see :class:`oodzoo.ImageDomains`.
 
-    A single string for `labels`, `domains` or `groups` is that of all samples.
+    A single string for `labels`, `domains` or `groups` is that of all samples. With `propose`, a
+    source may have no domains, and lists its further columns as metadata.
     """
 
     root: str | os.PathLike[str] | None = None
@@ -20,13 +21,16 @@ class Options(NamedTuple):
     labels: Iterable[Any] | None = None
     domains: Iterable[Any] | None = None
     groups: Iterable[Any] | None = None
+    propose: bool = False
 
     def given(self, role: str) -> Iterable[Any] | None:
         """Return `labels` for the role label, and so on."""
         return {"label": self.labels, "domain": self.domains, "group": self.groups}[role]
 
     def missing(self, roles: Sequence[str]) -> tuple[str, ...]:
-        """Return those of the roles label, domain and group that are not given here."""
+        """Return those of the roles label, domain and group that a source must have itself."""
+        if self.propose:
+            roles = [role for role in roles if role != "domain"]
         return tuple(role for role in roles if self.given(role) is None)
 
 
@@ -57,7 +61,7 @@ def require_no_root(options: Options, source: str) -> None:
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():
-        if value is not None and name not in used:
+        if value is not None and name not in (*used, "propose"):
             if name == "domains" and isinstance(value, str):  # of a dict of sources by domain
                 raise InputError(f"{source!r} has domains of its own; give it without a domain")
             raise InputError(

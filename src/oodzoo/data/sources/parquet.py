@@ -14,6 +14,7 @@ from oodzoo.data.files import Container, ParquetCell
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
 from oodzoo.data.sources.containers import find_containers, read_each
+from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
 from oodzoo.data.sources.names import as_groups, as_names, find_columns
 from oodzoo.data.sources.rows import common_folder, list_columns
 from oodzoo.errors import InputError
@@ -23,10 +24,11 @@ _SUFFIXES = (".parquet",)
 
 
 class _Part(NamedTuple):
-    """What is read of one file: values by role, and its images, None if it has paths."""
+    """What is read of one file: values by role, its images, None if it has paths, and the rest."""
 
     values: dict[str, list[Any]]
     images: list[_Image] | None
+    metadata: dict[str, list[str | None]]
 
 
 class _Image(NamedTuple):
@@ -34,7 +36,9 @@ class _Image(NamedTuple):
     name: str | None
 
 
-def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Listing:
+def list_parquet(
+    location: Path | Url, columns: Mapping[str, str] | None, *, propose: bool = False
+) -> Listing:
     """List the rows of Parquet files.
 
     A column `image` has the bytes of image files, or Hugging Face's struct of bytes and path. With
@@ -45,7 +49,7 @@ def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Lis
     name = str(location)
     files = find_containers(location, _SUFFIXES)
     start = len(common_folder([str(file) for file in files]) or "")
-    parts = list(read_each(lambda file: _read(file, columns, str(file)[start:]), files))
+    parts = list(read_each(lambda file: _read(file, columns, str(file)[start:], propose), files))
     roles = parts[0].values.keys()
     for file, part in zip(files, parts, strict=True):
         if part.values.keys() != roles or (part.images is None) != (parts[0].images is None):
@@ -56,9 +60,12 @@ def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Lis
     values = {role: [v for part in parts for v in part.values[role]] for role in roles}
     if not values["label"]:
         raise InputError(f"{name!r} has no rows")
+    metadata = _common_metadata(parts)
     if parts[0].images is None:
         is_folder = not location.name.lower().endswith(_SUFFIXES)
-        return list_columns(name, values, None, location if is_folder else location.parent)
+        listing = list_columns(name, values, None, location if is_folder else location.parent)
+        listing.metadata = metadata
+        return listing
     images = [image for part in parts for image in part.images or ()]
     paths = _paths(values, images)
     labels = as_names(values["label"], "label", name)
@@ -67,7 +74,14 @@ def list_parquet(location: Path | Url, columns: Mapping[str, str] | None) -> Lis
     listing = Listing(name)
     listing.samples = list(map(Sample, paths, domains, labels, groups))
     listing.files = [image.cell for image in images]
+    listing.metadata = metadata
     return listing
+
+
+def _common_metadata(parts: Sequence[_Part]) -> dict[str, list[str | None]]:
+    """Concatenate the further columns that all files have."""
+    names = [name for name in parts[0].metadata if all(name in part.metadata for part in parts)]
+    return {name: [v for part in parts for v in part.metadata[name]] for name in names}
 
 
 def _listed(part: _Part) -> str:
@@ -83,26 +97,36 @@ def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image]) -> list[st
     return [image.cell.name for image in images]
 
 
-def _read(file: Container, columns: Mapping[str, str] | None, short: str) -> _Part:
+def _read(file: Container, columns: Mapping[str, str] | None, short: str, propose: bool) -> _Part:
     import pyarrow.parquet
 
     with _explained(str(file)), pyarrow.parquet.ParquetFile(file.local()) as opened:
         schema = opened.schema_arrow
-        found = _columns(schema.names, columns, str(file))
+        found = _columns(schema.names, columns, str(file), propose)
         used = {role: name for role, name in found.items() if role != "image"}
         table = opened.read(list(used.values()), use_threads=False)
         values = {}
         for role, name in used.items():
             numbers = table.column(name).to_pylist()
             values[role] = _class_names(numbers, _classes(schema, name), role, str(file))
+        metadata: dict[str, list[str | None]] = {}
+        if propose:
+            values.setdefault("domain", [ONE_DOMAIN] * opened.metadata.num_rows)
+            plain = [n for n in schema.names if _is_plain(schema.field(n).type)]
+            rest = opened.read(plain, use_threads=False)
+            columns_by_name = {
+                n: _class_names(rest.column(n).to_pylist(), _classes(schema, n), n, str(file))
+                for n in plain
+            }
+            metadata = read_metadata(plain, found.values(), columns_by_name.__getitem__)
         if "image" not in found:
-            return _Part(values, None)
+            return _Part(values, None, metadata)
         column, names = _image_column(opened, found["image"], str(file))
         # datasets writes paths of local files without their bytes
         if any(names) and is_empty(file.local(), opened.num_row_groups, column):
-            return _Part({"path": names, **values}, None)
+            return _Part({"path": names, **values}, None, metadata)
         cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
-        return _Part(values, list(map(_Image, cells, names or [None] * len(cells))))
+        return _Part(values, list(map(_Image, cells, names or [None] * len(cells))), metadata)
 
 
 @contextmanager
@@ -118,17 +142,29 @@ def _explained(name: str) -> Iterator[None]:
         raise InputError(f"{name!r} is not a Parquet file: {one_line(error)}") from error
 
 
+def _is_plain(kind: Any) -> bool:
+    """Whether values of a type can name domains."""
+    from pyarrow import types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    tests = ("string", "large_string", "integer", "boolean", "date", "timestamp")
+    return any(getattr(types, f"is_{test}")(kind) for test in tests)
+
+
 def _columns(
-    available: Sequence[str], columns: Mapping[str, str] | None, name: str
+    available: Sequence[str], columns: Mapping[str, str] | None, name: str, propose: bool
 ) -> dict[str, str]:
     """Find the columns; images come before paths, which then only name the samples."""
     given = columns or {}
     has_images = "image" in given or ("image" in available and "path" not in given)
     has_paths = "path" in given or "path" in available
+    needed = ["label"] if propose else ["label", "domain"]
+    optional = ["group", "domain"] if propose else ["group"]
     if has_images or not has_paths:
-        needed = ["image", "label", "domain"]
-        return find_columns(available, columns, needed, name, optional=("path", "group"))
-    return find_columns(available, columns, ["path", "label", "domain"], name)
+        optional.insert(0, "path")
+        return find_columns(available, columns, ["image", *needed], name, optional=optional)
+    return find_columns(available, columns, ["path", *needed], name, optional=optional)
 
 
 def _image_column(opened: Any, column: str, name: str) -> tuple[str, list[str | None]]:

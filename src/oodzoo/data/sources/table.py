@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from oodzoo.data.listing import Listing
+from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
 from oodzoo.data.sources.names import find_columns
 from oodzoo.data.sources.rows import Row, list_rows
 from oodzoo.errors import InputError
@@ -18,15 +19,23 @@ _NEEDED = ("path", "domain", "label")
 
 
 def list_table(
-    location: Path | Url, root: Path | Url | None, columns: Mapping[str, str] | None = None
+    location: Path | Url,
+    root: Path | Url | None,
+    columns: Mapping[str, str] | None = None,
+    *,
+    propose: bool = False,
 ) -> Listing:
     """List the rows of a CSV table `path,domain,label[,group]`.
 
     Paths are relative to `root`, by default the folder of the table; see
     :func:`oodzoo.data.sources.rows.list_rows`.
     """
-    rows = _rows(_local(location), columns, str(location))
-    return list_rows(str(location), rows, root, location.parent, unit="line")
+    further: dict[str, list[str]] | None = {} if propose else None
+    rows = _rows(_local(location), columns, str(location), further)
+    listing = list_rows(str(location), rows, root, location.parent, unit="line")
+    if further is not None:
+        listing.metadata = read_metadata(further, (), lambda column: further[column])
+    return listing
 
 
 def _local(location: Path | Url) -> Path:
@@ -38,20 +47,36 @@ def _local(location: Path | Url) -> Path:
     return cached_file(file)
 
 
-def _rows(table: Path, columns: Mapping[str, str] | None, name: str) -> Iterator[Row]:
-    """Yield the rows of a table, each with the number of its first line."""
+def _rows(
+    table: Path,
+    columns: Mapping[str, str] | None,
+    name: str,
+    further: dict[str, list[str]] | None,
+) -> Iterator[Row]:
+    """Yield the rows of a table, each with the number of its first line.
+
+    With `further`, a table needs no domains, and the columns without a role are added to it.
+    """
+    needed = _NEEDED if further is None else ("path", "label")
+    optional = ("group",) if further is None else ("group", "domain")
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.reader(file, strict=True)
             header = [cell.strip() for cell in next(reader, [])]
-            _require_commas(header, columns, name)
-            found = find_columns(header, columns, _NEEDED, name)
+            _require_commas(header, columns, name, needed)
+            found = find_columns(header, columns, needed, name, optional=optional)
             positions = {role: header.index(column) for role, column in found.items()}
+            rest = {} if further is None else _without_role(header, found.values())
+            if further is not None:
+                further.update({column: [] for column in rest})
             line = reader.line_num + 1
             for cells in reader:
                 if cells:
                     where = f"{name!r}, line {line}"
                     _require_width(cells, len(header), where)
+                    if further is not None:
+                        for column, at in rest.items():
+                            further[column].append(cells[at].strip() if at < len(cells) else "")
                     yield _row(line, cells, positions, where)
                 line = reader.line_num + 1
     except UnicodeDecodeError as error:
@@ -60,8 +85,18 @@ def _rows(table: Path, columns: Mapping[str, str] | None, name: str) -> Iterator
         raise InputError(f"{name!r} is not a CSV table: {error}") from error
 
 
+def _without_role(header: Sequence[str], used: Collection[str]) -> dict[str, int]:
+    """Return the positions of the columns that have a name of their own and no role."""
+    return {
+        cell: at
+        for at, cell in enumerate(header)
+        if cell and cell not in used and list(header).count(cell) == 1
+    }
+
+
 def _row(line: int, cells: Sequence[str], positions: Mapping[str, int], where: str) -> Row:
     values = {role: cells[at].strip() if at < len(cells) else "" for role, at in positions.items()}
+    values.setdefault("domain", ONE_DOMAIN)
     for role in _NEEDED:
         if not values[role]:
             raise InputError(f"{where}: no {role} in {','.join(cells)!r}")
@@ -69,8 +104,10 @@ def _row(line: int, cells: Sequence[str], positions: Mapping[str, int], where: s
     return Row(line, values["path"], values["domain"], values["label"], group)
 
 
-def _require_commas(header: Sequence[str], columns: Mapping[str, str] | None, name: str) -> None:
-    wanted = {(columns or {}).get(role, role) for role in _NEEDED}
+def _require_commas(
+    header: Sequence[str], columns: Mapping[str, str] | None, name: str, needed: Sequence[str]
+) -> None:
+    wanted = {(columns or {}).get(role, role) for role in needed}
     line = ",".join(header)
     for separator in (";", "\t"):
         if wanted <= {cell.strip() for cell in line.split(separator)}:

@@ -8,6 +8,7 @@ from typing import Any
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.items import name_classes, read_items
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
+from oodzoo.data.sources.metadata import read_metadata
 from oodzoo.data.sources.names import find_columns
 from oodzoo.data.sources.options import Options, require_used
 
@@ -24,14 +25,18 @@ def list_wilds(dataset: Any, options: Options) -> Listing:
     optional = ("label", "group") if needed else ("label", "domain", "group")
     columns = find_columns(fields, options.columns, needed, name, optional=optional)
     names = getattr(dataset, "metadata_map", None) or {}
-    own = {
-        role: _named(as_list(dataset.metadata_array[:, fields.index(field)]), names.get(field))
-        for role, field in columns.items()
+    by_field = {
+        field: _named(as_list(dataset.metadata_array[:, at]), names.get(field))
+        for at, field in enumerate(fields)
     }
+    own = {role: by_field[field] for role, field in columns.items()}
     own.setdefault("label", _named(as_list(dataset.y_array), names.get("y")))
     inputs = _Inputs(dataset)
     files, _ = read_items(inputs, name, Options(), range(len(inputs)))
-    return list_labelled(name, row_names(len(files)), files, own, options)
+    listing = list_labelled(name, row_names(len(files)), files, own, options)
+    if options.propose:
+        listing.metadata = read_metadata(fields, (*columns.values(), "y"), lambda f: by_field[f])
+    return listing
 
 
 def _named(values: list[Any], names: Any) -> list[Any]:

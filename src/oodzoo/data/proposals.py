@@ -1,0 +1,222 @@
+r"""Domains proposed by further columns of a table: camera, site, hospital, date.
+
+A column is cut into *values*: itself, or for dates the year, the quarter, the month or four periods
+with equally many images. Values with fewer than 20 images, or with images of a single class, are
+put together. A column can be used if 2 to 20 values remain, and if these have on average at least
+half of the classes. Columns that can be used are sorted by
+
+.. math:: \text{classes} \cdot \text{evenness} \cdot \text{separability},
+
+where *classes* is the mean share of the classes that a value has, and *evenness* is the entropy of
+the numbers of images divided by its maximum, :math:`-\sum_v p_v \log p_v / \log k`. *Separability*,
+known only with features, is how much better than chance a linear model tells the values of images
+that it has not seen (:mod:`oodzoo.domains.separability`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from oodzoo._text import count, did_you_mean, printable
+from oodzoo.data.periods import PARTS, PERIODS, equal_parts, period_of, read_dates
+from oodzoo.errors import InputError
+
+MIN_IMAGES = 20
+MAX_DOMAINS = 20
+MIN_CLASSES = 0.5
+"""Smallest mean share of the classes."""
+
+OTHER = "other"
+UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Domains proposed by a column, or the reason why there are none.
+
+    Attributes
+    ----------
+    name : str
+        The column, with the period of dates: "camera", "date:year".
+    assignment : tuple of str
+        The domain of each sample; empty if the column cannot be used.
+    values : int
+        Number of different values of the column.
+    domains : dict of str to int
+        Number of images of each proposed domain.
+    classes : float
+        Mean share of the classes that a domain has.
+    evenness : float
+        Entropy of the numbers of images, divided by its maximum.
+    missing : int
+        Images without a value.
+    reason : str
+        Why the column cannot be used; empty if it can.
+    separability : float or None
+        How well features tell the domains apart, from 0 (chance) to 1; None without features.
+    """
+
+    name: str
+    assignment: tuple[str, ...] = field(default=(), repr=False)
+    values: int = 0
+    domains: dict[str, int] = field(default_factory=dict)
+    classes: float = 0.0
+    evenness: float = 0.0
+    missing: int = 0
+    reason: str = ""
+    separability: float | None = None
+
+    @property
+    def score(self) -> float:
+        """What candidates are sorted by, higher is better; 0 if the column cannot be used."""
+        known = 1.0 if self.separability is None else self.separability
+        return 0.0 if self.reason else self.classes * self.evenness * known
+
+
+def candidates(
+    metadata: Mapping[str, Sequence[str | None]], labels: Sequence[Collection[str]]
+) -> list[Candidate]:
+    """Return the candidates of all columns, the best first, and those that cannot be used last.
+
+    Parameters
+    ----------
+    metadata : dict of str to sequence
+        Columns; None for a missing value.
+    labels : sequence of collections of str
+        The labels of each sample; none if the target is numeric.
+    """
+    found = [each for column in metadata for each in of_column(column, metadata[column], labels)]
+    return in_order(_without_copies(found))
+
+
+def in_order(found: Sequence[Candidate]) -> list[Candidate]:
+    """Sort candidates by score; among equals, more domains come first, at most six count."""
+    return sorted(
+        found,
+        key=lambda each: (bool(each.reason), -round(each.score, 9), -min(len(each.domains), 6)),
+    )
+
+
+def of_column(
+    column: str, values: Sequence[str | None], labels: Sequence[Collection[str]]
+) -> list[Candidate]:
+    """Return the candidates of a column: one, or several if it has dates."""
+    dates = read_dates(values)
+    if dates is None or len(set(values) - {None}) < 2:
+        return [_candidate(column, values, labels)]
+    cuts = {
+        f"{column}:{period}": [None if day is None else period_of(day, period) for day in dates]
+        for period in PERIODS
+    }
+    cuts[f"{column}:{PARTS}"] = equal_parts(dates, PARTS)
+    return [_candidate(name, cut, labels) for name, cut in cuts.items()]
+
+
+def find_candidate(name: str, found: Sequence[Candidate], source: str) -> Candidate:
+    """Return the candidate of a name, or the best one of a column of dates.
+
+    Raises
+    ------
+    InputError
+        If there is none, with near names, or if it cannot be used, with the reason.
+    """
+    same = [each for each in found if name in (each.name, each.name.rpartition(":")[0])]
+    if not same:
+        names = [each.name for each in found]
+        known = ", ".join(map(repr, names)) or "none"
+        advice = printable(did_you_mean(name, names))
+        raise InputError(
+            f"{source!r} has no column {name!r} to take domains from; it has {known}"
+            + (f"; {advice}" if advice else "")
+        )
+    if same[0].reason:  # the best comes first
+        raise InputError(
+            f"the column {same[0].name!r} of {source!r} cannot be used for domains: "
+            f"{same[0].reason}; name another one, or use clusters of features"
+        )
+    return same[0]
+
+
+def _candidate(
+    name: str, values: Sequence[str | None], labels: Sequence[Collection[str]]
+) -> Candidate:
+    n, n_missing = len(values), sum(value is None for value in values)
+    n_values = len(set(values) - {None})
+
+    def unusable(reason: str) -> Candidate:
+        return Candidate(name, values=n_values, missing=n_missing, reason=reason)
+
+    if n_missing > n / 2:
+        return unusable(f"no value for {n_missing:,} of {count(n, 'image')}")
+    if n_values < 2:
+        return unusable("the same value for all images")
+    if n_values == n - n_missing:
+        return unusable("another value for each image")
+    domains, n_kept = _put_together([UNKNOWN if v is None else v for v in values], labels)
+    if n_kept < 2:
+        return unusable(
+            f"fewer than two of {n_values:,} values have {MIN_IMAGES} images and two classes"
+        )
+    counts = Counter(domains)
+    if len(counts) > MAX_DOMAINS:
+        return unusable(f"{len(counts):,} values, more than {MAX_DOMAINS} are too many domains")
+    classes = _class_share(domains, labels)
+    if classes < MIN_CLASSES:
+        return unusable(f"a value has {100 * classes:.0f} % of the classes on average")
+    shares = [number / n for number in counts.values()]
+    evenness = -sum(p * math.log(p) for p in shares) / math.log(len(shares))
+    ordered = dict(sorted(counts.items()))
+    return Candidate(name, tuple(domains), n_values, ordered, classes, evenness, n_missing)
+
+
+def _put_together(
+    values: Sequence[str], labels: Sequence[Collection[str]]
+) -> tuple[list[str], int]:
+    """Put small values together; also return the number of values that are large enough."""
+    rows: dict[str, list[int]] = defaultdict(list)
+    for row, value in enumerate(values):
+        rows[value].append(row)
+    has_classes = any(labels)
+    large = {
+        value
+        for value, at in rows.items()
+        if len(at) >= MIN_IMAGES
+        and not (has_classes and len({label for row in at for label in labels[row]}) < 2)
+    }
+    rest = [row for row, value in enumerate(values) if value not in large]
+    rest_classes = {label for row in rest for label in labels[row]}
+    names = {value: value if value in large else OTHER for value in rows}
+    if large and rest and (len(rest) < MIN_IMAGES or (has_classes and len(rest_classes) < 2)):
+        smallest = min(sorted(large), key=lambda value: len(rows[value]))
+        names = {v: v if v in large - {smallest} else f"{smallest} or {OTHER}" for v in rows}
+    return [names[value] for value in values], len(large)
+
+
+def _class_share(domains: Sequence[str], labels: Sequence[Collection[str]]) -> float:
+    """The mean share of the classes that a domain has; 1 if there are no classes."""
+    all_classes = {label for some in labels for label in some}
+    if not all_classes:
+        return 1.0
+    present: dict[str, set[str]] = defaultdict(set)
+    for domain, some in zip(domains, labels, strict=True):
+        present[domain].update(some)
+    return sum(map(len, present.values())) / (len(present) * len(all_classes))
+
+
+def _without_copies(found: Sequence[Candidate]) -> list[Candidate]:
+    """Mark columns that divide the images as an earlier one does."""
+    seen: dict[tuple[int, ...], str] = {}
+    kept = []
+    for each in found:
+        if not each.reason:
+            numbers: dict[str, int] = {}
+            parts = tuple(numbers.setdefault(domain, len(numbers)) for domain in each.assignment)
+            first = seen.setdefault(parts, each.name)
+            if first != each.name:
+                reason = f"divides the images as {first!r} does"
+                each = Candidate(each.name, values=each.values, missing=each.missing, reason=reason)
+        kept.append(each)
+    return kept
