@@ -1,0 +1,208 @@
+"""Labels of any kind: the task, the label of each sample as text, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oodzoo.data.sources.targets import (
+    join_targets,
+    label_columns,
+    read_targets,
+    require_varied,
+)
+from oodzoo.errors import InputError
+from oodzoo.task import CLASSIFICATION, Kind, Task
+
+AGES = [61.5, 44.25, 30.0]
+
+
+def numbers(*names: str) -> Task:
+    return Task("regression", names)
+
+
+def several(*names: str) -> Task:
+    return Task("multilabel", names)
+
+
+def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        read_targets(given, "t.csv", task, **options)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "task", "texts"),
+    [
+        # classes
+        (["cat", "dog", " cat "], CLASSIFICATION, ["cat", "dog", "cat"]),
+        ([1, 0, 1], CLASSIFICATION, ["1", "0", "1"]),
+        ([1.0, 2.0], CLASSIFICATION, ["1", "2"]),
+        ([True, False], CLASSIFICATION, ["True", "False"]),
+        (["0", "1", "1"], CLASSIFICATION, ["0", "1", "1"]),
+        (["0.5", "cat", "dog", "bird"], CLASSIFICATION, ["0.5", "cat", "dog", "bird"]),
+        (["a,b", "b"], CLASSIFICATION, ["a,b", "b"]),
+        # numbers
+        (AGES, numbers("label"), ["61.5", "44.25", "30.0"]),
+        ({"age": AGES}, numbers("age"), ["61.5", "44.25", "30.0"]),
+        ({"age": ["61.5", " 44.25 ", "30"]}, numbers("age"), ["61.5", "44.25", "30.0"]),
+        ([Decimal("0.1"), Decimal("0.25")], numbers("label"), ["0.1", "0.25"]),
+        (np.array([0.75, 0.25], np.float32), numbers("label"), ["0.75", "0.25"]),
+        ([[0.5], [1.5]], numbers("label"), ["0.5", "1.5"]),
+        ({"b": [1, 2], "a": [0.5, 1]}, numbers("b", "a"), ["1.0 0.5", "2.0 1.0"]),
+        ([[1.5, 2.0], [0.5, 1.0]], numbers("label0", "label1"), ["1.5 2.0", "0.5 1.0"]),
+        # several labels
+        ([["dog", "cat"], [], ["cat"]], several("cat", "dog"), ['["cat", "dog"]', "[]", '["cat"]']),
+        ([{"b", "a"}, {"a"}], several("a", "b"), ['["a", "b"]', '["a"]']),
+        ([["cat", " cat "], ["dög"]], several("cat", "dög"), ['["cat"]', '["dög"]']),
+        ({"dog": [1, 0, 1], "cat": [1, 0, 0]}, several("cat", "dog"),
+         ['["cat", "dog"]', "[]", '["dog"]']),
+        ({"a": ["1", "0"], "b": ["true", "False"]}, several("a", "b"), ['["a", "b"]', "[]"]),
+        ([[1, 1], [0, 1]], several("0", "1"), ['["0", "1"]', '["1"]']),
+        ([[3], [3, 5], []], several("3", "5"), ['["3"]', '["3", "5"]', "[]"]),
+        ([np.array(["x"]), np.array(["x", "y"])], several("x", "y"), ['["x"]', '["x", "y"]']),
+    ],
+)  # fmt: skip
+def test_the_kind_is_that_of_the_values(given: Any, task: Task, texts: list[str]) -> None:
+    found = read_targets(given, "t.csv")
+    assert found.task == task
+    assert found.texts == texts
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "task", "texts"),
+    [
+        ([1, 2, 2], "regression", numbers("label"), ["1.0", "2.0", "2.0"]),
+        (["1", "2"], "regression", numbers("label"), ["1.0", "2.0"]),
+        ([0.5, 1.0], "classification", CLASSIFICATION, ["0.5", "1.0"]),
+        (["0.51", "1.7"], "classification", CLASSIFICATION, ["0.51", "1.7"]),
+        (["cat|dog", "dog", "", None], "multilabel", several("cat", "dog"),
+         ['["cat", "dog"]', '["dog"]', "[]", "[]"]),
+        (["a;b", "b"], "multilabel", several("a", "b"), ['["a", "b"]', '["b"]']),
+        (["cat|dog", "dog"], "classification", CLASSIFICATION, ["cat|dog", "dog"]),
+        (['["a", "b,c"]', "", "[]"], "multilabel", several("a", "b,c"),
+         ['["a", "b,c"]', "[]", "[]"]),
+        ({"a": [1, 0], "b": [0, 1]}, "classification", CLASSIFICATION, ["a", "b"]),
+        ({"b": [1, 0], "a": [0, 1]}, "multilabel", several("a", "b"), ['["b"]', '["a"]']),
+        ({"a": [1, 0], "b": [0, 1]}, "regression", numbers("a", "b"), ["1.0 0.0", "0.0 1.0"]),
+        ([[3, 5], [5, 7]], "multilabel", several("3", "5", "7"), ['["3", "5"]', '["5", "7"]']),
+    ],
+)  # fmt: skip
+def test_the_task_can_be_given(given: Any, kind: Kind, task: Task, texts: list[str]) -> None:
+    found = read_targets(given, "t.csv", kind)
+    assert found.task == task
+    assert found.texts == texts
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (list(range(30)), "'t.csv' has 30 different integers in 30 samples .*--task"),
+        ([0.5, 1.5] * 20, "'t.csv' has 2 different numbers in 40 samples .*--task"),
+        ({"age": [str(n) for n in range(30)]}, "label 'age' of 't.csv' has 30 .*--task"),
+        (["cat|dog", "dog"], "labels of 't.csv' such as 'cat|dog' .*--task"),
+        ({"a": [1, 0], "b": [0, 1]}, "columns 'a', 'b' of 't.csv' have exactly one 1 .*--task"),
+        ([*map(str, AGES), "n/a"], "row 3: the label 'n/a' is not a number, as most .*--task"),
+        ([*map(str, range(30)), "?"], r"row 30: the label '\?' is not a number"),
+        ({"a": [0, 1] * 6, "b": [1, 1] * 5 + [2, 1]},
+         "row 10: the column 'b' has 2, the other values of .* --task regression"),
+    ],
+)  # fmt: skip
+def test_what_could_be_two_kinds_is_asked_about(given: Any, message: str) -> None:
+    assert re.search(message, refusal(given))
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "message"),
+    [
+        ([0.5, None, 1.25], None, "'t.csv', row 1: the label is missing"),
+        ({"age": [0.5, float("nan")]}, None, "row 1: the label 'age' is missing"),
+        ({"age": ["0.5", ""]}, "regression", "row 1: the label 'age' is missing"),
+        (["0.5", "tall"], "regression", "row 1: the label is 'tall', which is not a number"),
+        (["0.5", "inf"], "regression", "row 1: the label is 'inf', which is not a finite number"),
+        ([0.5, float("inf")], None, "row 1: the label is inf, which is not a finite number"),
+        ({"a": [1, "x"], "b": [0.5, 1]}, None, "row 1: the label 'a' is 'x', which is not a num"),
+        (["cat", 3], None, "labels of mixed kinds"),
+        (["cat", ""], None, "row 1: the label is missing"),
+        ([3, 4], "multilabel", "row 0: the label is 3, which is not several labels"),
+        (["['cat']", "[]"], "multilabel", "row 0: the label \"['cat']\" is not a JSON list"),
+        (['["a"]', "[1]"], "multilabel", "row 1: the label '[1]' is not a JSON list of strings"),
+        ([["cat"], None], None, "row 1: the label is missing; give a list to each"),
+        ([["cat"], "dog"], None, "row 1: the label is 'dog'; give a list to each"),
+        ([["cat"], ["dog", 3]], None, "row 0: the label has 'cat' in its list, and there"),
+        ([["cat"], ["dog"]], "regression", "is a list of labels, which is not regression"),
+        ([[0.5], [0.5, 1]], None, "lists of 1 to 2 numbers"),
+        ([[], []], None, "no sample of 't.csv' has a label (2 samples)"),
+        ({"a": [1, 0, 1], "b": [1, 0, 3]}, "multilabel",
+         "row 2: the column 'b' has 3; the task multilabel needs zeros and ones"),
+        ({"a": [1, 1], "b": [0, 1]}, "classification", "row 1: the columns 'a', 'b' have 2 ones"),
+    ],
+)  # fmt: skip
+def test_bad_labels_are_refused_with_their_row(given: Any, kind: Kind | None, message: str) -> None:
+    found = refusal(given, kind)
+    assert message in found
+    assert "\n" not in found
+
+
+def test_messages_have_the_numbers_of_the_rows() -> None:
+    message = refusal(["0.5", "x"], "regression", rows=[2, 4], unit="line")
+    assert "'t.csv', line 4: the label is 'x'" in message
+
+
+def test_a_column_whose_name_has_a_plus_comes_before_several() -> None:
+    assert label_columns("a+b", ["a", "b"]) == ["a", "b"]
+    assert label_columns("a + b", ["a", "b"]) == ["a", "b"]
+    assert label_columns("a+b", ["a", "b", "a+b"]) == ["a+b"]
+    assert label_columns("y", ["a"]) == ["y"]
+
+
+def test_labels_that_do_not_vary_are_refused() -> None:
+    with pytest.raises(InputError, match=r"label of 't.csv' \('a'\) is constant: 2 in all 2 samp"):
+        require_varied(numbers("a", "b"), ["2.0 1.0", "2.0 3.0"], "t.csv")
+    with pytest.raises(InputError, match="the same labels in all 2 samples"):
+        require_varied(several("a", "b"), ['["a"]', '["a"]'], "t.csv")
+    require_varied(several("a", "b"), ['["a"]', "[]"], "t.csv")
+    require_varied(CLASSIFICATION, ["cat", "cat"], "t.csv")
+
+
+def test_tasks_of_several_sources_are_joined() -> None:
+    assert join_targets([CLASSIFICATION, CLASSIFICATION], "dict") == CLASSIFICATION
+    assert join_targets([numbers("a"), numbers("a")], "dict") == numbers("a")
+    assert join_targets([several("b"), several("a", "b")], "dict") == several("a", "b")
+    with pytest.raises(InputError, match=r"several kinds: classification and regression; .*--task"):
+        join_targets([CLASSIFICATION, numbers("a")], "dict")
+    with pytest.raises(InputError, match="different numbers: 'a' and 'b'"):
+        join_targets([numbers("a"), numbers("b")], "dict")
+
+
+finite = st.floats(allow_nan=False, allow_infinity=False, width=64)
+label = st.text(min_size=1, max_size=8).map(str.strip).filter(bool)
+
+
+@given(st.lists(st.lists(finite, min_size=2, max_size=2), min_size=1, max_size=20))
+def test_numbers_are_read_back_exactly(rows: list[list[float]]) -> None:
+    columns = {"a": [row[0] for row in rows], "b": [row[1] for row in rows]}
+    found = read_targets(columns, "t.csv", "regression")
+    np.testing.assert_array_equal(found.task.decode(found.texts), rows)
+
+
+@given(st.lists(st.lists(label, max_size=4), min_size=1, max_size=20))
+def test_lists_of_labels_are_read_back(rows: list[list[str]]) -> None:
+    if not any(rows):
+        return
+    found = read_targets(rows, "t.csv")
+    outputs = found.task.outputs
+    assert list(outputs) == sorted({name for row in rows for name in row})
+    decoded = found.task.decode(found.texts)
+    expected = [[float(name in row) for name in outputs] for row in rows]
+    np.testing.assert_array_equal(decoded, expected)
+    columns = {name: decoded[:, at].tolist() for at, name in enumerate(reversed(outputs))}
+    if len(columns) > 1:  # zeros and ones say the same, in any order of the columns
+        again = read_targets(columns, "t.csv", "multilabel")
+        assert again.task == found.task
