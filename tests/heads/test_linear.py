@@ -260,9 +260,9 @@ def test_small_problems_use_one_blas_thread(
 ) -> None:
     seen: set[int] = set()
 
-    def observed(*arguments: Any) -> Any:
+    def observed(*arguments: Any, **options: Any) -> Any:
         seen.update(pool["num_threads"] for pool in _blas_pools())
-        return minimise(*arguments)
+        return minimise(*arguments, **options)
 
     monkeypatch.setattr(left_out, "LARGE", large)
     monkeypatch.setattr(linear, "minimise", observed)

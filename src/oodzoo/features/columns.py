@@ -17,10 +17,10 @@ if TYPE_CHECKING:  # heads work on arrays, without importing stores
 
 
 class Samples(NamedTuple):
-    """Features (n, d) with the class and domain number of each row."""
+    """Features (n, d) with the class, (n,), or the labels, (n, C), and the domain of each row."""
 
     features: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     domains: NDArray[np.int64]
 
 

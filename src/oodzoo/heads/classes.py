@@ -1,4 +1,4 @@
-"""The number of classes that a classifier needs."""
+"""The variation of labels that a head needs, such as two classes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
+from oodzoo.task.arrays import Labels, require_variation
 
 
 def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None = None) -> None:
@@ -26,6 +27,7 @@ def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None
 def require_classes_to_tell_apart(
     source: FeatureSource, domains: Sequence[str] | None = None
 ) -> None:
-    """Raise an InputError if all samples of some domains, or of all, have the same class."""
+    """Raise an InputError if the labels of some domains, or of all, do not vary."""
     labels = [source.labels(domain) for domain in (source.domains if domains is None else domains)]
-    require_two_classes(np.concatenate([np.empty(0, np.int64), *labels]), source.classes)
+    if labels:
+        require_variation(Labels(source.task, source.classes, np.concatenate(labels)))

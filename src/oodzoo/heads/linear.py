@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
@@ -26,6 +26,7 @@ from oodzoo.heads.left_out import blas_threads
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 from oodzoo.heads.paths import C_GRID, PATH_TOLERANCE, check_Cs
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
+from oodzoo.task import Kind
 
 TOLERANCE = 1e-4
 """A fit ends when the norm of the gradient, relative to zero weights, falls below this."""
@@ -38,20 +39,24 @@ _COPY_BYTES = 2**28
 
 @dataclass(frozen=True)
 class LinearHead:
-    """A linear classifier of unscaled features: standardisation is folded into the weights.
+    """A linear head of unscaled features: standardisation is folded into the weights.
 
     Attributes
     ----------
-    weights : array (n_classes, n_features)
-    bias : array (n_classes,)
+    weights : array (n_outputs, n_features)
+        An output is a class, a number or a label.
+    bias : array (n_outputs,)
         -inf for a class without training samples, which is never predicted.
     C : float
         Inverse regularisation strength, as in scikit-learn.
+    kind : {"classification", "regression", "multilabel"}
+        What is predicted.
     """
 
     weights: NDArray[np.float64]
     bias: NDArray[np.float64]
     C: float
+    kind: Kind = "classification"
 
     @property
     def digest(self) -> str:
@@ -59,14 +64,24 @@ class LinearHead:
         return hashlib.sha256(self.weights.tobytes() + self.bias.tobytes()).hexdigest()
 
     def logits(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Compute the logits (n, n_classes)."""
+        """Compute the logits of classes, the log-odds of labels, or numbers: (n, outputs)."""
         logits: NDArray[np.float64] = features @ self.weights.T + self.bias
         return logits
 
     def probabilities(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Compute the class probabilities (n, n_classes)."""
-        probabilities: NDArray[np.float64] = softmax(self.logits(features), axis=1)
+        """Compute the probabilities of the classes, or of each label: (n, outputs)."""
+        if self.kind == "regression":
+            raise ValueError("a head that predicts numbers has no probabilities")
+        logits = self.logits(features)
+        probabilities: NDArray[np.float64] = (
+            expit(logits) if self.kind == "multilabel" else softmax(logits, axis=1)
+        )
         return probabilities
+
+    def values(self, features: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Compute the predicted numbers of a regression, else the probabilities: (n, outputs)."""
+        regression = self.kind == "regression"
+        return self.logits(features) if regression else self.probabilities(features)
 
 
 def fit_head(
@@ -292,11 +307,21 @@ def _folds(samples: Samples, groups: NDArray[np.int64] | None) -> NDArray[np.int
     """The fold of each sample: its domain, or one of five if there is a single domain."""
     if len(np.unique(samples.domains)) > 1:
         return samples.domains
+    return stratified_folds(samples.labels, groups)
+
+
+def stratified_folds(
+    strata: NDArray[np.int64], groups: NDArray[np.int64] | None = None
+) -> NDArray[np.int64]:
+    """Assign samples to five folds with about equal shares of each stratum.
+
+    Samples of the same of the numbered groups are in the same fold.
+    """
     if groups is not None:
-        return grouped_folds(samples.labels, groups, _FOLDS)
-    folds = np.empty(len(samples.labels), np.int64)
-    for label in np.unique(samples.labels):
-        rows = np.flatnonzero(samples.labels == label)
+        return grouped_folds(strata, groups, _FOLDS)
+    folds = np.empty(len(strata), np.int64)
+    for stratum in np.unique(strata):
+        rows = np.flatnonzero(strata == stratum)
         folds[rows] = np.arange(len(rows)) % _FOLDS
     return folds
 

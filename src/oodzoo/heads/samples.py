@@ -17,17 +17,33 @@ _CONSTANT = 8 * np.finfo(np.float64).eps
 
 
 def check_samples(samples: Samples, n_classes: int) -> None:
-    """Raise an InputError for samples that no head can be fitted to."""
+    """Raise an InputError for samples that no classifier can be fitted to."""
+    _check_features(samples)
+    labels = samples.labels
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise InputError(
+            f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
+            f"got {labels.min()} to {labels.max()}"
+        )
+
+
+def check_numbers(samples: Samples, n_outputs: int) -> None:
+    """Raise an InputError for samples that no head of several outputs can be fitted to."""
+    _check_features(samples)
+    labels = samples.labels
+    if labels.shape != (len(samples.features), n_outputs) or not np.isfinite(labels).all():
+        raise InputError(
+            f"labels must be a matrix of finite numbers with {count(n_outputs, 'column')}, got "
+            f"shape {labels.shape}" + ("" if np.isfinite(labels).all() else " with infinite values")
+        )
+
+
+def _check_features(samples: Samples) -> None:
     features, labels, domains = samples
     if features.ndim != 2 or not features.size or not len(features) == len(labels) == len(domains):
         raise InputError(
             "features must be a matrix with one label and one domain per row, got shape "
             f"{features.shape}, {count(len(labels), 'label')}, {count(len(domains), 'domain')}"
-        )
-    if labels.min() < 0 or labels.max() >= n_classes:
-        raise InputError(
-            f"labels of {count(n_classes, 'class', 'classes')} must be 0 to {n_classes - 1}, "
-            f"got {labels.min()} to {labels.max()}"
         )
     largest = 0.0
     for top in range(0, len(features), _ROWS):
