@@ -70,10 +70,12 @@ def zero_shot(X: Any, class_embeddings: Any, y: Any, domains: Any = None) -> flo
         )
     labels = to_numpy(y)
     n_classes = int(texts.shape[0])
-    if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= n_classes:
+    numbers = labels.dtype.kind in "iu"
+    wrong = labels[(labels < 0) | (labels >= n_classes)] if numbers else labels
+    if len(wrong):
         raise InputError(
             f"y must be rows of class_embeddings, integers from 0 to {n_classes - 1}, got "
-            f"{labels.min()!s} to {labels.max()!s}"
+            f"{wrong[0].item()!r}"
         )
     # The argmax is the same for features of any length.
     predicted = [
@@ -83,5 +85,5 @@ def zero_shot(X: Any, class_embeddings: Any, y: Any, domains: Any = None) -> flo
     right = np.concatenate(predicted) == labels
     if domains is None:
         return float(right.mean())
-    numbers, n_domains = as_classes(domains, "domains", n=len(labels))
-    return float(np.mean([right[numbers == at].mean() for at in range(n_domains)]))
+    of_domain, n_domains = as_classes(domains, "domains", n=len(labels))
+    return float(np.mean([right[of_domain == at].mean() for at in range(n_domains)]))
