@@ -154,10 +154,11 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
     terminal.line(
         f"{count(len(predictor.classes_), 'class', 'classes')} from "
         f"{count(len(predictor.columns), 'feature')}, trained on "
-        f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')}; "
-        f"saved in {folder}"
+        f"{count(provenance.n_images, 'row' if predictor.features_only else 'image')} of "
+        f"{count(len(provenance.domains), 'domain')}; saved in {folder}"
     )
-    terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
+    takes = "FEATURES.npz" if predictor.features_only else "IMAGE|FOLDER ..."
+    terminal.say(f"Predict with: oodzoo predict {folder} {takes}")
     terminal.document(
         {
             "model": folder,
@@ -168,6 +169,7 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
             "target": provenance.target,
             "cost": vars(predictor.cost),
             "models": [model.name for model in predictor.models],
+            "features_only": predictor.features_only,
             "n_features": provenance.n_features,
             "n_selected": len(predictor.columns),
             "classes": predictor.classes_.tolist(),
@@ -184,16 +186,24 @@ def export(
     terminal: Terminal,
     model: PredictorArgument,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The ONNX file to write.")],
+    head_only: Annotated[
+        bool,
+        typer.Option(
+            "--head-only",
+            help="Write only the head, from the features of each model; the only form if the "
+            "models have features only.",
+        ),
+    ] = False,
 ) -> None:
     """Write a predictor as one ONNX file, from pixels to class probabilities."""
     from oodzoo.predictor import load
-    from oodzoo.predictor.export import input_names
 
     predictor = load(model, device="cpu")
-    predictor.export(file)
+    predictor.export(file, head_only=head_only)
     terminal.line(f"{file}")
-    inputs = {name: [*geometry.crop, 3] for name, geometry in input_names(predictor.models).items()}
-    for name, (height, width, channels) in inputs.items():
-        terminal.line(f"input {name}: uint8 (n, {height}, {width}, {channels})")
+    inputs = predictor.export_inputs(head_only=head_only)
+    dtype = "float32" if head_only or predictor.features_only else "uint8"
+    for name, shape in inputs.items():
+        terminal.line(f"input {name}: {dtype} (n, {', '.join(map(str, shape))})")
     terminal.line(f"output probabilities: float32 (n, {len(predictor.classes_)})")
     terminal.document({"file": str(file), "inputs": inputs, "classes": predictor.classes_.tolist()})

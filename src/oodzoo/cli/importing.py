@@ -22,7 +22,7 @@ def import_(
     terminal: Terminal,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FEATURES", help="One .npz or .parquet file, or .npy files."),
+        typer.Argument(metavar="FEATURES", help="One .npz, .parquet or .csv file, or .npy files."),
     ],
     store: NewStoreOption,
     table: Annotated[

@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
@@ -18,7 +19,7 @@ from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.predictor import Prediction
+    from oodzoo.predictor import Prediction, Predictor
 
 
 @command(
@@ -29,7 +30,11 @@ def predict(
     model: PredictorArgument,
     images: Annotated[
         list[str],
-        typer.Argument(metavar="IMAGE|FOLDER...", help="Images, folders of them, or URLs."),
+        typer.Argument(
+            metavar="IMAGE|FOLDER|FEATURES...",
+            help="Images, folders of them, or URLs; or features: one .npz, .parquet or .csv file, "
+            "or .npy files, as oodzoo import reads them.",
+        ),
     ],
     format: Annotated[  # noqa: A002 - the name of the option
         str | None, typer.Option("--format", help="Output format: table, jsonl or csv.")
@@ -50,14 +55,24 @@ def predict(
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
 ) -> None:
-    """Classify images, and warn about images that are unlike the training images."""
+    """Classify images or features, and warn about those unlike the training images."""
     from oodzoo.errors import InputError
     from oodzoo.predictor import Prediction, load
     from oodzoo.predictor.images import image_files
 
     chosen = _format(format, output, terminal)
-    files = image_files(images)
+    features = _are_features(images)
+    files: Any = None if features else image_files(images)
     predictor = load(model, device=device, batch_size=batch_size)
+    noun, paths = "image", None
+    if features:
+        noun = "row"
+        files, paths = _read_features(predictor, images)
+    elif predictor.features_only:
+        raise InputError(
+            f"the models of the predictor {model!r} have features only; give their features as one "
+            ".npz, .parquet or .csv file, or as .npy files"
+        )
     classes = [str(label) for label in predictor.classes_.tolist()]
     predicted: list[dict[str, Any]] = []  # only for --json
     unreadable: list[dict[str, Any]] = []
@@ -69,11 +84,14 @@ def predict(
                 terminal.warn(f"cannot read {found.path!r}: {found.reason}")
                 unreadable.append({"path": found.path, "reason": found.reason})
                 continue
+            if paths is not None:
+                found = replace(found, path=paths[found.position])
             n, far = n + 1, far + found.out_of_domain
             if chosen is None:
                 predicted.append(_fields(found, classes))
                 continue
-            write = write or _WRITERS[chosen](stream, classes)  # the header is not before an error
+            # the header is not before an error
+            write = write or _WRITERS[chosen](stream, classes, noun)
             write(found)
             stream.flush()
         if not n:
@@ -82,15 +100,44 @@ def predict(
                 f"none of the images can be read; first error: {first['path']!r}: {first['reason']}"
             )
     if adapt:
-        terminal.say(f"adapted to {count(n, 'image')}, without labels")
+        terminal.say(f"adapted to {count(n, noun)}, without labels")
     if far:
         terminal.warn(
-            f"{far} of {count(n, 'image')} {'is' if far == 1 else 'are'} unlike the training "
-            "images (distance above 1); their predictions are unreliable"
+            f"{far} of {count(n, noun)} {'is' if far == 1 else 'are'} unlike the training "
+            f"{noun}s (distance above 1); their predictions are unreliable"
         )
     terminal.document(
         {"predictions": predicted, "unreadable": unreadable, "adapted": n if adapt else None}
     )
+
+
+def _are_features(given: Sequence[str]) -> bool:
+    """Whether files of features are given, instead of images."""
+    from oodzoo.features.feature_files import SUFFIXES
+
+    return all(Path(each).suffix.lower() in SUFFIXES and not Path(each).is_dir() for each in given)
+
+
+def _read_features(predictor: Predictor, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Features by model, and a name of each row: its path, or its number."""
+    from oodzoo.errors import InputError
+    from oodzoo.features.feature_files import read_feature_files
+    from oodzoo.predictor.arrays import checked_features
+
+    read = read_feature_files([Path(each) for each in given])
+    features: Any = read.features
+    if not features:
+        raise InputError(f"{read.context!r} has no features")
+    if not read.named and len(features) == len(predictor.models) == 1:
+        (features,) = features.values()  # the name of the file need not be that of the model
+    checked = checked_features(features, predictor.models)
+    n = len(next(iter(checked.values())))
+    paths = read.columns.get("path") or [f"row-{row:07d}" for row in range(n)]
+    if len(paths) != n:
+        raise InputError(f"{read.context!r} has {len(paths)} paths, but {count(n, 'row')}")
+    if not n:
+        raise InputError(f"{read.context!r} has no rows")
+    return checked, paths
 
 
 def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str | None:
@@ -147,14 +194,14 @@ def _fields(found: Prediction, classes: Sequence[str]) -> dict[str, Any]:
 Write = Callable[["Prediction"], None]
 
 
-def _jsonl(stream: TextIO, classes: Sequence[str]) -> Write:
+def _jsonl(stream: TextIO, classes: Sequence[str], _: str) -> Write:
     def write(found: Prediction) -> None:
         stream.write(json.dumps(_fields(found, classes), allow_nan=False) + "\n")
 
     return write
 
 
-def _csv(stream: TextIO, classes: Sequence[str]) -> Write:
+def _csv(stream: TextIO, classes: Sequence[str], _: str) -> Write:
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(["path", "label", "distance", "out_of_domain", *(f"p({c})" for c in classes)])
 
@@ -166,11 +213,11 @@ def _csv(stream: TextIO, classes: Sequence[str]) -> Write:
     return write
 
 
-def _table(stream: TextIO, classes: Sequence[str]) -> Write:
+def _table(stream: TextIO, classes: Sequence[str], noun: str) -> Write:
     # the names in a file stay as they are
     shown = printable if stream is sys.stdout else str
     width = max(5, *(len(shown(name)) for name in classes))
-    stream.write(f"{'label':{width}}  prob.  dist.    image\n")
+    stream.write(f"{'label':{width}}  prob.  dist.    {noun}\n")
 
     def write(found: Prediction) -> None:
         far = "far" if found.out_of_domain else ""

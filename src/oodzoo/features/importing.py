@@ -1,37 +1,32 @@
 """Importing features computed elsewhere into a feature store.
 
-Three formats are supported: one `.npz` file with an array (n, d) per model and `labels`, `domains`
-(optionally `groups`, `paths`, and `<model>.logits`); `.npy` files, one per model, with a CSV table
-of their rows (`domain,label`, optionally `group,path`); and a `.parquet` table with these columns
-and one column of lists per model, or one column per feature of a single model.
+The formats are those of :mod:`oodzoo.features.feature_files`; each row needs a label and a domain.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo._io import shown
-from oodzoo._text import count, one_line
+from oodzoo._text import count
 from oodzoo.data.listing import Sample
-from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.errors import InputError
+from oodzoo.features.feature_files import Array, FeatureFiles, check_array, read_feature_files
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import store_folder
 from oodzoo.store.first_form import path_identity
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
-from oodzoo.zoo.spec import ModelSpec, check_spec, require_unique_names
+from oodzoo.zoo.spec import ModelSpec, check_spec
 
-Array = NDArray[Any]
+_ROWS = 4096  # at once
 
 
 @dataclass(frozen=True)
@@ -55,7 +50,7 @@ def import_features(
     Parameters
     ----------
     files : sequence of path
-        One `.npz` or `.parquet` file, or one or more `.npy` files with a `table`.
+        One `.npz`, `.parquet` or `.csv` file, or one or more `.npy` files with a `table`.
     store : path or URL
         A new store, or one with the same rows.
     table : path, optional
@@ -90,132 +85,20 @@ def import_features(
 
 
 def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures:
-    """Read features in one of the formats described at the top of this module."""
-    for file in files:
-        if not file.is_file():
-            raise InputError(f"no such file: {str(file)!r}")
-    suffixes = {file.suffix.lower() for file in files}
-    if suffixes == {".npy"}:
-        if table is None:
-            raise InputError(
-                f"{str(files[0])!r} needs a table of its rows: --table rows.csv with the columns "
-                "domain,label[,group][,path]"
-            )
-        require_unique_names([file.stem for file in files], "the list of files")
-        features = {file.stem: _load_npy(file) for file in files}
-        return _checked(_read_table(table), features, {}, str(table))
-    if table is not None:
-        raise InputError(f"a table ({str(table)!r}) is only used with .npy files")
-    if len(files) != 1 or suffixes not in ({".npz"}, {".parquet"}):
+    """Read features in one of the formats of :mod:`oodzoo.features.feature_files`."""
+    if table is None and {file.suffix.lower() for file in files} == {".npy"}:
         raise InputError(
-            f"cannot import {', '.join(repr(str(f)) for f in files)}; give one .npz or .parquet "
-            "file, or .npy files with --table"
+            f"{str(files[0])!r} needs a table of its rows: --table rows.csv with the columns "
+            "domain,label[,group][,path]"
         )
-    return _read_npz(files[0]) if suffixes == {".npz"} else _read_parquet(files[0])
+    return _checked(read_feature_files(files, table))
 
-
-# --- formats ----------------------------------------------------------------------------------
-
-_COLUMNS = ("label", "domain", "group", "path")
-
-
-def _load_npy(file: Path) -> Array:
-    try:
-        array: Array = np.lib.format.open_memmap(file, mode="r")
-    except Exception as error:  # NumPy raises OSError, ValueError, EOFError, SyntaxError, ...
-        reason = one_line(error)
-        raise InputError(f"{str(file)!r} is not a plain .npy array: {reason}") from error
-    return array
-
-
-def _read_npz(file: Path) -> ImportedFeatures:
-    try:
-        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
-            arrays = {key: content[key] for key in content.files}
-    except Exception as error:
-        raise InputError(
-            f"{str(file)!r} cannot be read as plain arrays ({one_line(error)}); "
-            "save strings as string arrays, not as objects"
-        ) from error
-    columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
-    for column, values in columns.items():
-        if values.ndim != 1:
-            raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
-    strings = {c: _strings(v) for c, v in columns.items()}
-    return _checked(strings, *_split_logits(arrays), str(file))
-
-
-def _read_table(table: Path) -> dict[str, list[str]]:
-    try:
-        with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restval=""))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
-    if not rows:
-        raise InputError(f"the table {str(table)!r} has no row below its header")
-    return {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
-
-
-def _read_parquet(file: Path) -> ImportedFeatures:
-    try:
-        from pyarrow import ArrowInvalid, parquet, types
-    except ImportError as error:
-        raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
-    try:
-        table = parquet.read_table(file)
-        names = table.column_names  # decoded here: a ValueError if they are not UTF-8
-        columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in names}
-    except (OSError, ArrowInvalid, ValueError) as error:
-        raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
-    rest = [c for c in names if c not in _COLUMNS]
-    lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
-    if lists:
-        features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
-    else:
-        features = {file.stem: np.column_stack([table[c].to_numpy() for c in rest])} if rest else {}
-    return _checked(columns, *_split_logits(features), str(file))
-
-
-def _is_list(kind: Any, types: Any) -> bool:
-    return bool(types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind))
-
-
-def _split_logits(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-    logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
-    return {k: v for k, v in arrays.items() if not k.endswith(".logits")}, logits
-
-
-def _stacked(rows: list[Any], column: str, file: Path) -> Array:
-    lengths = {len(row) if row is not None else 0 for row in rows}
-    if len(lengths) > 1:
-        raise InputError(
-            f"{str(file)!r}: the lists of column {column!r} have between {min(lengths)} and "
-            f"{max(lengths)} numbers; they must have the same length"
-        )
-    try:
-        return np.array(rows, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"{str(file)!r}: the lists of column {column!r} contain other values than numbers"
-        ) from error
-
-
-_ROWS = 4096  # at once
 
 # --- checks ----------------------------------------------------------------------------------
 
 
-def _strings(values: Any) -> list[str]:
-    decoded = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
-    return ["" if value is None else str(value).strip() for value in decoded]
-
-
-def _checked(
-    columns: Mapping[str, list[str]],
-    features: dict[str, Array],
-    logits: dict[str, Array],
-    context: str,
-) -> ImportedFeatures:
+def _checked(read: FeatureFiles) -> ImportedFeatures:
+    columns, features, logits, context = read.columns, read.features, read.logits, read.context
     for column in ("label", "domain"):
         if column not in columns:
             raise InputError(f"{context!r} has no {column}s; each row needs a label and a domain")
@@ -234,20 +117,10 @@ def _checked(
     for kind, arrays in (("features", features), ("logits", logits)):
         for name, array in arrays.items():
             check_spec(ModelSpec(name, "onnx/imported"), context)
-            _check_array(array, n, f"{context!r}: {kind} of {name!r}")
+            check_array(array, n, f"{context!r}: {kind} of {name!r}")
     if orphans := sorted(set(logits) - set(features)):
         raise InputError(f"{context!r} has logits of {orphans[0]!r} without its features")
     return ImportedFeatures(_samples(columns, context), features, logits)
-
-
-def _check_array(array: Array, n: int, what: str) -> None:
-    if array.ndim != 2 or array.dtype.kind not in "fiu" or array.shape[1] == 0:
-        raise InputError(f"{what} must be numbers (n, d), got {array.dtype} {array.shape}")
-    if len(array) != n:
-        raise InputError(f"{what} have {len(array)} rows, but there are {n} labels")
-    if not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-        raise InputError(f"{what} contain NaN or infinity, first in row {row}")
 
 
 def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:

@@ -13,55 +13,56 @@ geometries, the version of oodzoo, and the facts about the predictor that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import oodzoo
 from oodzoo._io import write_tidily
-from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
+from oodzoo.predictor.graph import (
+    IR_VERSION,
+    OPSET,
+    GraphBuilder,
+    open_session,
+    require_close,
+    require_file_name,
+)
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Geometry, Model
 
-TOLERANCE = 1e-5
-"""Largest accepted difference between the probabilities of the file and of the predictor."""
-
-_MIN_OPSET = 13  # the first opset whose Softmax is over one axis
 _MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
 
 def export_onnx(
-    parts: PredictorParts, load_models: Callable[[], Mapping[str, Model]], file: Path
+    parts: PredictorParts,
+    models: Sequence[PredictorModel],
+    load_models: Callable[[], Mapping[str, Model]],
+    file: Path,
 ) -> Path:
     """Write a predictor as one ONNX file, after verifying its probabilities.
 
     `load_models` returns the models by name; they compute the expected probabilities.
     """
-    for model in parts.models:
+    for model in models:
         if model.spec.kind != "onnx":
             raise InputError(
                 f"model {model.name!r} comes from {model.spec.kind}; only models that are ONNX "
                 "files can be exported (fit with such models: models=)"
             )
-    if file.is_dir():
-        raise InputError(f"{str(file)!r} is a folder; name a file, such as model.onnx")
-    onnx = optional_package("onnx", extra="onnx", purpose="exporting to ONNX")
-    proto = _GraphBuilder(onnx, parts).build()
+    require_file_name(file)
+    proto = _PixelGraph(parts, models).build()
     if proto.ByteSize() > _MAX_BYTES:
         raise InputError(
             f"the models together are {proto.ByteSize() / 1e9:.1f} GB; an ONNX file is limited to "
             "2 GB"
         )
     content: bytes = proto.SerializeToString()
-    _require_equal(content, parts, load_models())
+    _require_equal(content, parts, models, load_models())
     write_tidily(file, content)
     return file
 
@@ -78,17 +79,13 @@ def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
     return names
 
 
-class _GraphBuilder:
+class _PixelGraph(GraphBuilder):
     """Merges the graphs of the models, and adds normalisation and head."""
 
-    def __init__(self, onnx: Any, parts: PredictorParts) -> None:
-        self.onnx = onnx
-        self.parts = parts
-        self.inputs = input_names(parts.models)
-        self.nodes: list[Any] = []
-        self.constants: list[Any] = []
-        self.sparse: list[Any] = []
-        self.batch: int | str = "n"
+    def __init__(self, parts: PredictorParts, models: Sequence[PredictorModel]) -> None:
+        super().__init__(parts)
+        self.models = models
+        self.inputs = input_names(models)
 
     def build(self) -> Any:
         """Return the checked ModelProto."""
@@ -98,45 +95,22 @@ class _GraphBuilder:
             self._add_model(model, proto, f"oodzoo{number}_")
             for number, (model, proto) in enumerate(protos.items())
         ]
-        self._add_head(features)
-        graph = helper.make_graph(
-            self.nodes,
-            "oodzoo",
+        self.add_head(features)
+        return self.finish(
             [
-                self._value_info(name, types.UINT8, (*geometry.crop, 3))
+                self.value_info(name, types.UINT8, (*geometry.crop, 3))
                 for name, geometry in self.inputs.items()
             ],
-            [self._value_info("probabilities", types.FLOAT, (len(self.parts.classes),))],
-            self.constants,
-            sparse_initializer=self.sparse,
-        )
-        merged = helper.make_model(
-            graph,
-            producer_name="oodzoo",
-            producer_version=oodzoo.__version__,
+            {name: vars(geometry) for name, geometry in self.inputs.items()},
             opset_imports=_merged_opsets(helper, protos.values()),
             functions=[function for proto in protos.values() for function in proto.functions],
-            ir_version=max(8, *(proto.ir_version for proto in protos.values())),
+            ir_version=max(IR_VERSION, *(proto.ir_version for proto in protos.values())),
         )
-        helper.set_model_props(
-            merged,
-            {
-                "oodzoo": oodzoo.__version__,
-                "classes": json.dumps(self.parts.classes),
-                "inputs": json.dumps({name: vars(g) for name, g in self.inputs.items()}),
-                "predictor": json.dumps(self.parts.to_dict()),
-            },
-        )
-        try:
-            self.onnx.checker.check_model(merged)
-        except Exception as error:
-            raise InputError(f"the models cannot be merged: {one_line(error)}") from error
-        return merged
 
     def _model_protos(self) -> dict[PredictorModel, Any]:
         """Each model up to its features, all with one opset and with unique names."""
-        protos = {model: self._pruned(model) for model in self.parts.models}
-        opset = max(_MIN_OPSET, *(_opset(proto) for proto in protos.values()))
+        protos = {model: self._pruned(model) for model in self.models}
+        opset = max(OPSET, *(_opset(proto) for proto in protos.values()))
         for number, (model, proto) in enumerate(protos.items()):
             if _opset(proto) != opset:
                 try:
@@ -206,61 +180,39 @@ class _GraphBuilder:
         dtype = graph.input[0].type.tensor_type.elem_type
         model_input = graph.input[0].name
         # the same constants and order as in Preprocessing.normalise
-        factor = self._constant(f"{prefix}factor", (1 / (255 * std)).reshape(1, 3, 1, 1))
-        offset = self._constant(f"{prefix}offset", (mean / std).reshape(1, 3, 1, 1))
-        self._add("Cast", [pixels], f"{prefix}float", to=float32)
-        self._add("Transpose", [f"{prefix}float"], f"{prefix}planes", perm=[0, 3, 1, 2])
-        self._add("Mul", [f"{prefix}planes", factor], f"{prefix}scaled")
+        factor = self.constant(f"{prefix}factor", (1 / (255 * std)).reshape(1, 3, 1, 1))
+        offset = self.constant(f"{prefix}offset", (mean / std).reshape(1, 3, 1, 1))
+        self.add("Cast", [pixels], f"{prefix}float", to=float32)
+        self.add("Transpose", [f"{prefix}float"], f"{prefix}planes", perm=[0, 3, 1, 2])
+        self.add("Mul", [f"{prefix}planes", factor], f"{prefix}scaled")
         normalised = model_input if dtype == float32 else f"{prefix}normalised"
-        self._add("Sub", [f"{prefix}scaled", offset], normalised)
+        self.add("Sub", [f"{prefix}scaled", offset], normalised)
         if dtype != float32:
-            self._add("Cast", [normalised], model_input, to=dtype)
+            self.add("Cast", [normalised], model_input, to=dtype)
         self.nodes += graph.node
         self.constants += graph.initializer
         self.sparse += graph.sparse_initializer
         output = graph.output[0]
         name = output.name
         if output.type.tensor_type.elem_type != float32:
-            name = self._add("Cast", [name], f"{prefix}features32", to=float32)
+            name = self.add("Cast", [name], f"{prefix}features32", to=float32)
         if _output_rank(self.onnx, proto) == 4:
-            pooled = self._add("GlobalAveragePool", [name], f"{prefix}pooled")
-            name = self._add("Flatten", [pooled], f"{prefix}flat", axis=1)
-        columns = self.parts.columns.by_model[model.name]
-        tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
-        self.constants.append(tensor)
-        return self._add("Gather", [name, tensor.name], f"{prefix}selected", axis=1)
-
-    def _add_head(self, features: list[str]) -> None:
-        head = self.parts.head
-        weights = self._constant("head_weights", head.weights.T)
-        bias = self._constant("head_bias", head.bias)
-        concatenated = self._add("Concat", features, "concatenated", axis=1)
-        logits = self._add("Gemm", [concatenated, weights, bias], "logits")
-        self._add("Softmax", [logits], "probabilities", axis=1)
-
-    def _add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], **attributes))
-        return output
-
-    def _constant(self, name: str, values: NDArray[Any]) -> str:
-        array = np.ascontiguousarray(values, np.float32)
-        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
-        return name
-
-    def _value_info(self, name: str, dtype: int, shape: tuple[int, ...]) -> Any:
-        return self.onnx.helper.make_tensor_value_info(name, dtype, [self.batch, *shape])
+            pooled = self.add("GlobalAveragePool", [name], f"{prefix}pooled")
+            name = self.add("Flatten", [pooled], f"{prefix}flat", axis=1)
+        return self.add_columns(model.name, name, prefix)
 
 
-def _require_equal(content: bytes, parts: PredictorParts, models: Mapping[str, Model]) -> None:
+def _require_equal(
+    content: bytes,
+    parts: PredictorParts,
+    models: Sequence[PredictorModel],
+    loaded: Mapping[str, Model],
+) -> None:
     """Raise InputError if the file and the predictor differ on images of noise."""
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    session = open_session(content)
     batch = session.get_inputs()[0].shape[0]
     n = batch if isinstance(batch, int) else 4
-    inputs = input_names(parts.models)
+    inputs = input_names(models)
     rng = np.random.default_rng(0)
     pixels = {
         name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
@@ -268,15 +220,8 @@ def _require_equal(content: bytes, parts: PredictorParts, models: Mapping[str, M
     }
     found = session.run(["probabilities"], pixels)[0]
     by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
-    expected = parts.head.probabilities(
-        compute_features(by_geometry, models, parts.columns.by_model)
-    )
-    difference = float(np.abs(found - expected).max())
-    if not difference <= TOLERANCE:
-        raise InputError(
-            f"the probabilities of the ONNX file differ by {difference:.1g} from the predictor's, "
-            f"more than {TOLERANCE:.0e}; no file was written"
-        )
+    features = compute_features(by_geometry, loaded, parts.columns.by_model)
+    require_close(found, parts.head.probabilities(features))
 
 
 def _opset(proto: Any) -> int:

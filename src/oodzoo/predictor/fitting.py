@@ -1,14 +1,17 @@
-"""Fit a predictor to a feature store: choose models and their combination, train on all domains."""
+"""Fit a predictor to features: choose models and their combination, train on all domains."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from oodzoo._text import count
+from oodzoo.backend import Array
 from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import predict_with_heads
@@ -21,11 +24,18 @@ from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Recommended
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource, StoreSource
+from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
 from oodzoo.features.target import TargetImages, as_target
 from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
+from oodzoo.predictor.feature_models import (
+    FeatureModel,
+    array_feature_model,
+    has_features_only,
+    stored_feature_model,
+)
 from oodzoo.predictor.gaussian import fit_gaussian
-from oodzoo.predictor.models import find_model
+from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.ranker import rank
@@ -35,8 +45,13 @@ from oodzoo.zoo import ModelSpec, load_zoo
 
 
 def fit(
-    store: FeatureStore | str | os.PathLike[str],
+    features: FeatureStore | Mapping[str, Array] | Mapping[str, Encoder] | str | os.PathLike[str],
+    y: Sequence[Any] | Array | None = None,
+    domains: Sequence[Any] | Array | None = None,
+    groups: Sequence[Any] | None = None,
     *,
+    inputs: Iterable[Any] | None = None,
+    encoders: Mapping[str, Encoder] | None = None,
     choose: str | None = None,
     top_k: int | None = None,
     models: Sequence[str] | None = None,
@@ -54,11 +69,21 @@ def fit(
     address: str | None = None,
     listener: Listeners | None = None,
 ) -> Predictor:
-    """Fit a predictor with models of a feature store, trained on all of its domains.
+    """Fit a predictor to the features of several models, trained on all domains.
 
     Parameters
     ----------
-    store : FeatureStore or path
+    features : FeatureStore, path or mapping
+        A store, or a dict {model: array (n, d)}. With `inputs`, a dict {model: function}: each
+        function maps a batch of inputs to features (n, d), as an array or a tensor.
+    y, domains, groups : sequence, optional
+        Label, domain and group of each row; a store has its own. See :func:`oodzoo.rank`.
+    inputs : iterable, optional
+        What the functions take: texts, waveforms, rows of a table. A batch is a list; of an
+        array, a tensor or a pandas table it is a slice.
+    encoders : dict, optional
+        Functions that compute the given features, by model, so that the predictor takes inputs,
+        too. It needs one for each model that it uses.
     choose : {"auto", "single", "pool", "ensemble", "selection"}, optional
         How to combine the models. "auto", the default, is what :func:`oodzoo.evaluate` recommends;
         the evaluation is part of the fit, unless the store has its results. "single" is the
@@ -101,12 +126,31 @@ def fit(
     Returns
     -------
     Predictor
+        One that takes images, if all of its models can be loaded from a zoo; otherwise one that
+        takes features, and inputs if there are encoders.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y, domains = np.tile(["no", "yes"], 60), np.repeat(["a", "b", "c"], 40)
+    >>> X = rng.normal(size=(120, 5)) + (y == "yes")[:, None]
+    >>> predictor = fit({"shifted": X}, y, domains)
+    >>> predictor.predict({"shifted": np.full((1, 5), 2.0)}).tolist()
+    ['yes']
     """
     require_engine(engine, address)
-    store = store if isinstance(store, FeatureStore) else FeatureStore(store)
-    _require_enough(store)
     options = _options(choose, top_k, models, method, threshold, select, Limits(max_models, max_ms))
-    source = StoreSource(store, _names(store, models))
+    milliseconds: dict[str, float] = {}
+    if inputs is not None:
+        if encoders is not None:
+            raise InputError("give the encoders as the first argument, or features and encoders")
+        encoders = require_encoders(features)
+        encoded = encode_all(encoders, inputs)
+        features, milliseconds = encoded.features, encoded.milliseconds
+    source = _source(features, y, domains, groups, models)
+    _require_known(encoders, source)
+    _require_enough(source)
     specs = _specs(zoo)
     if options.named and target is not None:
         raise InputError(
@@ -135,7 +179,7 @@ def fit(
         here = array_device(device, engine)
         made = _make(source, options, recommended, score, target, here, stage.events)
         columns = made.final.columns
-        found = [find_model(store, name, specs) for name in columns.models]
+        found = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
         promised = recommended if made.choice == options.promised(recommended) else None
@@ -147,8 +191,8 @@ def fit(
             fit_gaussian(samples, groups),
             Provenance(
                 domains=source.domains,
-                n_images=store.n_images,
-                data=store.data_fingerprint,
+                n_images=_n_samples(source),
+                data=_fingerprint(source),
                 scores=made.scores,
                 n_features=made.n_features,
                 threshold=options.kept_threshold(made.choice),
@@ -160,6 +204,9 @@ def fit(
                 adapted=made.adapted,
             ),
             made.final.adaptive,
+            encoders={m: encoders[m] for m in columns.models if m in encoders}
+            if encoders
+            else None,
         )
         measured = {} if promised is None else {"accuracy": promised.average}
         stage.finish(predictor, measured)
@@ -294,31 +341,112 @@ def _within(source: FeatureSource, models: Sequence[str], limits: Limits) -> boo
     return limits.allow(models, {model: source.facts(model).milliseconds for model in models})
 
 
-def _names(store: FeatureStore, models: Sequence[str] | None) -> list[str] | None:
-    """The models to use, each of them once and in the store; None for all."""
-    if models is None:
-        return None
-    names = list(models)
-    if not names or len(set(names)) < len(names):
+def _source(
+    features: Any,
+    y: Sequence[Any] | Array | None,
+    domains: Sequence[Any] | Array | None,
+    groups: Sequence[Any] | None,
+    models: Sequence[str] | None,
+) -> FeatureSource:
+    """The features of the models to use: all, or those that are named."""
+    names = None if models is None else list(models)
+    if names is not None and (not names or len(set(names)) < len(names)):
         raise InputError(f"models must name one or more models, each of them once, got {names}")
-    for name in names:
-        store.model(name)
-    return names
+    if not isinstance(features, Mapping):
+        store = features if isinstance(features, FeatureStore) else FeatureStore(features)
+        if y is not None or domains is not None or groups is not None:
+            raise InputError("a store has its own labels, domains and groups; leave them out")
+        return StoreSource(store, names)
+    if y is None or domains is None:
+        raise InputError("arrays need the label (y) and the domain (domains) of each row")
+    for name, array in features.items():
+        if not isinstance(name, str) or not name:
+            raise InputError(f"the name of a model must be a string, got {name!r}")
+        if callable(array):
+            raise InputError(f"{name!r} is a function; give what it takes as inputs=")
+    if unknown := [name for name in names or () if name not in features]:
+        raise InputError(
+            f"there are no features of {unknown[0]!r}; there are those of "
+            f"{', '.join(map(repr, features))}"
+        )
+    chosen = features if names is None else {name: features[name] for name in names}
+    return ArraySource(chosen, y, domains, groups)
 
 
-def _require_enough(store: FeatureStore) -> None:
-    domains = [domain for domain in store.domains if len(store.labels(domain))]
-    if len(domains) < 2:
+def _require_known(encoders: Mapping[str, Encoder] | None, source: FeatureSource) -> None:
+    """Raise InputError for an encoder of a model without features, or one that can be loaded."""
+    if encoders is None:
+        return
+    require_encoders(encoders)
+    if unknown := [name for name in encoders if name not in source.models]:
         raise InputError(
-            f"the store {store.location!r} has images of {count(len(domains), 'domain')} "
-            f"({', '.join(domains)}); a predictor needs two or more domains, because its models "
-            "and its regularisation are chosen by leaving one domain out"
+            f"there are no features of the encoder {unknown[0]!r}; there are those of "
+            f"{', '.join(map(repr, source.models))}"
         )
-    if len(store.classes) < 2:
+    if isinstance(source, StoreSource):
+        for name in encoders:
+            if not has_features_only(source.store.model(name)):
+                raise InputError(
+                    f"model {name!r} of the store can be loaded and needs no encoder; leave it out"
+                )
+
+
+def _require_enough(source: FeatureSource) -> None:
+    where = "the features have samples"
+    if isinstance(source, StoreSource):
+        where = f"the store {source.store.location!r} has images"
+    if len(source.domains) < 2:
         raise InputError(
-            f"the store {store.location!r} has one class, {store.classes[0]!r}; a predictor needs "
-            "two or more classes"
+            f"{where} of {count(len(source.domains), 'domain')} ({', '.join(source.domains)}); a "
+            "predictor needs two or more domains, because its models and its regularisation are "
+            "chosen by leaving one domain out"
         )
+    if len(source.classes) < 2:
+        raise InputError(
+            f"{where} of one class, {source.classes[0]!r}; a predictor needs two or more classes"
+        )
+
+
+def _models(
+    source: FeatureSource,
+    names: Sequence[str],
+    zoo: Sequence[ModelSpec],
+    milliseconds: Mapping[str, float],
+) -> list[PredictorModel] | list[FeatureModel]:
+    """The models of a predictor: all of them can be loaded, or all have features only."""
+    if not isinstance(source, StoreSource):
+        return [array_feature_model(source, name, milliseconds.get(name)) for name in names]
+    store = source.store
+    without = [name for name in names if has_features_only(store.model(name))]
+    if not without:
+        return [find_model(store, name, zoo) for name in names]
+    if len(without) < len(names):
+        warnings.warn(
+            f"{', '.join(map(repr, without))}: features only, so the predictor takes the features "
+            f"of all of its models ({', '.join(names)}) instead of images; leave them out with "
+            "models= (--models) for one that takes images",
+            stacklevel=3,
+        )
+    return [stored_feature_model(store, name) for name in names]
+
+
+def _n_samples(source: FeatureSource) -> int:
+    if isinstance(source, StoreSource):
+        return source.store.n_images
+    return sum(len(source.labels(domain)) for domain in source.domains)
+
+
+def _fingerprint(source: FeatureSource) -> str:
+    """Identify the training data: labels, domains, and the images of a store or the features."""
+    if isinstance(source, StoreSource):
+        return source.store.data_fingerprint
+    digest = hashlib.sha256()
+    for domain in source.domains:
+        digest.update(f"{domain}\n".encode())
+        digest.update(source.labels(domain).tobytes())
+    for model in source.models:
+        digest.update(array_feature_model(source, model).fingerprint.encode())
+    return digest.hexdigest()
 
 
 def _specs(zoo: str | Path | Sequence[ModelSpec] | None) -> list[ModelSpec]:

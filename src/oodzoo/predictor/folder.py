@@ -6,7 +6,8 @@
     MODEL/head.safetensors         weights, bias, the columns of each model, and the adaptive head
     MODEL/gaussian.safetensors     Gaussians of the training features
     MODEL/models/<name>.onnx       files of the models; a model from a hub is recorded by its
-                                   identifier and fingerprint
+                                   identifier and fingerprint, one that only has features by its
+                                   name, its number of features and their fingerprint
 
 No file is a pickle or names the location of the store or the zoo.
 
@@ -20,7 +21,7 @@ import contextlib
 import re
 import secrets
 import shutil
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from oodzoo.predictor.adaptive import (
     adaptive_tensors,
 )
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model
+from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
@@ -56,6 +58,8 @@ from oodzoo.predictor.temporaries import new_folder
 from oodzoo.zoo.spec import local_path
 
 SCHEMA = 1
+FEATURES_SCHEMA = 2
+"""Of a predictor whose models only have features, which earlier versions cannot read."""
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 _OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
@@ -80,6 +84,8 @@ class _Document:
     provenance: Provenance
     files: dict[str, str]
     adaptive: AdaptiveScalars | None = None
+    features: list[FeatureModel] = field(default_factory=list)
+    """Models that only have features; then there are no `models`."""
 
 
 @dataclass(frozen=True)
@@ -146,17 +152,24 @@ def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
     tensors = {version + _HEAD: head, version + _GAUSSIAN: parts.gaussian.tensors()}
     for name, content in tensors.items():
         _write_tensors(folder / name, content)
+    models = [model for model in parts.models if isinstance(model, PredictorModel)]
+    features = [model for model in parts.models if isinstance(model, FeatureModel)]
     document = _Document(
         parts.classes,
-        [bundle_model(model, folder, version + FOLDER) for model in parts.models],
+        [bundle_model(model, folder, version + FOLDER) for model in models],
         _HeadEntry(parts.head.C),
         parts.gaussian.scalars(),
         parts.provenance,
         {name: file_digest(folder / name) for name in tensors},
         None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
+        features,
     )
-    header = {"kind": _KIND, "schema": SCHEMA, "oodzoo": oodzoo.__version__}
-    write_json(folder / "predictor.json", header | asdict(document))
+    content = asdict(document)
+    if not features:
+        del content["features"]  # as earlier versions write and read it
+    schema = FEATURES_SCHEMA if features else SCHEMA
+    header = {"kind": _KIND, "schema": schema, "oodzoo": oodzoo.__version__}
+    write_json(folder / "predictor.json", header | content)
 
 
 def _remove_unused(folder: Path) -> None:
@@ -203,7 +216,9 @@ def read_folder(folder: Path) -> PredictorParts:
         _require_bundled(folder, model)
     files = {Path(name).name: folder / name for name in document.files}
     head, gaussian = _read_tensors(files[_HEAD]), _read_tensors(files[_GAUSSIAN])
-    models = tuple(entry.model(folder) for entry in document.models)
+    models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...] = tuple(document.features)
+    if document.models:
+        models = tuple(entry.model(folder) for entry in document.models)
     columns = Columns({model.name: _columns(head, model, files[_HEAD]) for model in models})
     n_classes, n_features = len(document.classes), len(columns)
     _require_shapes(files[_HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
@@ -237,7 +252,8 @@ def _read_document(folder: Path) -> _Document:
             f"{str(folder)!r} is not a predictor: its predictor.json was not written by oodzoo"
         )
     what = f"the predictor {str(folder)!r}"
-    require_schema(content, SCHEMA, what, "fit it again")
+    schema = FEATURES_SCHEMA if content.get("features") else SCHEMA
+    require_schema(content, schema, what, "fit it again")
     try:
         document = structured(_upgraded(content), _Document, what)
     except InputError as error:
@@ -246,6 +262,11 @@ def _read_document(folder: Path) -> _Document:
         raise InputError(
             f"{what} is damaged: it must have checksums of {_HEAD} and {_GAUSSIAN}, got "
             f"{', '.join(document.files) or 'none'}; fit again"
+        )
+    if bool(document.models) == bool(document.features):
+        raise InputError(
+            f"{what} is damaged: it must have either models or models that only have features; "
+            "fit again"
         )
     return document
 
@@ -317,7 +338,7 @@ def _read_tensors(path: Path) -> Tensors:
     return tensors
 
 
-def _columns(head: Tensors, model: PredictorModel, path: Path) -> NDArray[np.int64]:
+def _columns(head: Tensors, model: PredictorModel | FeatureModel, path: Path) -> NDArray[np.int64]:
     columns = head.get(f"columns.{model.name}", np.empty(0))
     valid = columns.ndim == 1 and columns.dtype == np.int64 and len(columns) > 0
     if not valid or columns.min() < 0 or columns.max() >= model.feature_dim:

@@ -10,6 +10,7 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.source import total
 from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 
@@ -23,7 +24,7 @@ class Provenance:
     domains : tuple of str
         The training domains.
     n_images : int
-        Number of training images.
+        Number of training samples.
     data : str
         Fingerprint of the training data.
     scores : dict
@@ -45,7 +46,7 @@ class Provenance:
     target : str or None
         The target domain that the predictor was fitted for.
     adapted : int or None
-        Number of unlabelled images that the head was adapted to, if it was.
+        Number of unlabelled samples that the head was adapted to, if it was.
     """
 
     domains: tuple[str, ...]
@@ -69,7 +70,7 @@ class Cost:
     Attributes
     ----------
     milliseconds : float or None
-        Inference time per image on the machine of the extraction.
+        Inference time per sample on the machine of the extraction.
     parameters : int or None
         Number of parameters.
     bytes : int or None
@@ -81,7 +82,7 @@ class Cost:
     bytes: int | None
 
     @classmethod
-    def of(cls, models: Sequence[PredictorModel]) -> Cost:
+    def of(cls, models: Sequence[PredictorModel | FeatureModel]) -> Cost:
         """Sum the costs of models."""
         return cls(
             total(model.milliseconds for model in models),
@@ -94,7 +95,7 @@ class Cost:
 class PredictorParts:
     """Everything that determines the predictions; :class:`oodzoo.Predictor` has the same names."""
 
-    models: tuple[PredictorModel, ...]
+    models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...]
     columns: Columns
     classes: list[Any]
     head: LinearHead
@@ -120,6 +121,7 @@ class PredictorParts:
                     "weight": weights.get(model.name),
                     "features": model.feature_dim,
                     "kept": len(self.columns.by_model[model.name]),
+                    "features_only": isinstance(model, FeatureModel),
                     **asdict(Cost.of([model])),
                 }
                 for model in self.models

@@ -1,13 +1,13 @@
-"""Predictors: classify images with the selected features of models and a linear head."""
+"""Predictors: classify images, or any samples that have features, with a linear head."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,17 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.arrays import (
+    checked_features,
+    iter_encoded,
+    iter_given,
+    known_encoders,
+    require_every_encoder,
+)
+from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
 from oodzoo.predictor.export import export_onnx, input_names
+from oodzoo.predictor.export_head import export_head, feature_inputs
+from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
@@ -34,23 +44,26 @@ if TYPE_CHECKING:
 KEPT_BYTES = 2**30
 """Size of the features that are kept while a predictor adapts to the images it classifies."""
 
+Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
+"""What a predictor takes: images; features by model; or inputs of its encoders."""
+
 
 @dataclass(frozen=True)
 class Prediction:
-    """The prediction for one image.
+    """The prediction for one sample.
 
     Attributes
     ----------
     position : int
-        Position among the given images.
+        Position among the given samples.
     path : str or None
-        None for an image in memory.
+        Path of an image; None for an image in memory, and for any other sample.
     label
         The most probable class.
     probabilities : array (n_classes,)
         Probability of each class, in the order of `classes_`.
     distance : float
-        Distance from the training images; above 1 the image is unlike them.
+        Distance from the training samples; above 1 the sample is unlike them.
     out_of_domain : bool
         Whether the distance is above 1.
     """
@@ -65,7 +78,7 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """An image without a prediction, and the reason."""
+    """A sample without a prediction, and the reason."""
 
     position: int
     path: str | None
@@ -73,31 +86,39 @@ class Unreadable:
 
 
 class Predictor:
-    """Image classifier, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
+    """Classifier, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
-    For scikit-learn it is a fitted classifier whose samples are images: `predict`,
+    Its methods take a list of images, if its models are of a zoo. Any predictor takes features
+    instead: a dict {model: array (n, d)}, whose rows are the same samples. A predictor that was
+    fitted to arrays or imported features has nothing but features; the array itself will do if it
+    has one model. With `encoders`, it takes the inputs of these functions: texts, waveforms, rows
+    of a table.
+
+    For scikit-learn it is a fitted classifier of such samples: `predict`,
     `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. It has no
     `fit`, so it cannot be used in a grid search or cross-validation; `clone` returns it unchanged.
 
     Attributes
     ----------
     classes_ : array (n_classes,)
-    models : tuple of PredictorModel
-        The models with at least one selected feature.
+    models : tuple of PredictorModel, or of FeatureModel
+        The models with at least one selected feature; a FeatureModel has features only.
+    encoders : dict
+        Functions that compute the features of models that have features only.
     columns : Columns
         The selected features of each model.
     head : LinearHead
     gaussian : TrainingGaussian
-        Gaussians of the selected features of the training images.
+        Gaussians of the selected features of the training samples.
     provenance : Provenance
         Training data, scores and options; informational only.
     adaptive : AdaptiveHead or None
-        Head that adapts to the images of a domain, for :meth:`adapted`; only a pool has one.
+        Head that adapts to the samples of a domain, for :meth:`adapted`; only a pool has one.
     """
 
     def __init__(
         self,
-        models: Sequence[PredictorModel],
+        models: Iterable[PredictorModel] | Iterable[FeatureModel],
         columns: Columns,
         classes: Sequence[Any],
         head: LinearHead,
@@ -105,13 +126,14 @@ class Predictor:
         provenance: Provenance,
         adaptive: AdaptiveHead | None = None,
         *,
+        encoders: Mapping[str, Encoder] | None = None,
         device: str = "auto",
         batch_size: int | None = None,
     ) -> None:
         require_device(device)
         if batch_size is not None and batch_size < 1:
             raise InputError(f"the batch size must be 1 or more, got {batch_size}")
-        self.models = tuple(models)
+        self.models = cast("tuple[PredictorModel, ...] | tuple[FeatureModel, ...]", tuple(models))
         self.columns = columns
         self.classes_ = _label_array(classes)
         self.head = head
@@ -120,6 +142,7 @@ class Predictor:
         self.adaptive = adaptive
         self.device = device
         self.batch_size = batch_size
+        self.encoders = known_encoders({} if encoders is None else encoders, self.models)
         self._loaded: dict[str, Model] = {}
 
     def __repr__(self) -> str:
@@ -137,16 +160,20 @@ class Predictor:
         """The facts about the predictor, for JSON: choice, accuracy, models, cost, provenance."""
         return self._parts().to_dict()
 
-    def stream(
-        self, images: Iterable[ImageLike], *, adapt: bool = False
-    ) -> Iterator[Prediction | Unreadable]:
-        """Classify any number of images in order, with bounded memory.
+    @property
+    def features_only(self) -> bool:
+        """Whether the models have features only, and cannot be loaded to compute them."""
+        return all(isinstance(model, FeatureModel) for model in self.models)
+
+    def stream(self, images: Inputs, *, adapt: bool = False) -> Iterator[Prediction | Unreadable]:
+        """Classify any number of images or other samples in order, with bounded memory.
 
         An image that cannot be read gives an :class:`Unreadable` instead of an error.
 
         Parameters
         ----------
-        images : iterable
+        images : iterable or mapping
+            As in :meth:`predict`.
         adapt : bool, default False
             Whether to adapt to these images first, as :meth:`adapted` does. All of them are then
             listed and go through the models before the first prediction. Features above
@@ -155,13 +182,16 @@ class Predictor:
         if not adapt:
             yield from self._predict_chunks(self._chunks(images))
             return
-        listed, kept = list(images), list[FeatureChunk]()
+        listed: Any = images
+        if not isinstance(images, Mapping) and not hasattr(images, "shape"):
+            listed = list(images)
+        kept = list[FeatureChunk]()
         adapted = self._adapted(_keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
-        yield from adapted._predict_chunks(chain(kept, self._chunks(listed[n_kept:])))
+        yield from adapted._predict_chunks(chain(kept, self._chunks(listed, n_kept)))
 
-    def adapted(self, images: Iterable[ImageLike]) -> Predictor:
-        """Return a predictor for the domain of these unlabelled images.
+    def adapted(self, images: Inputs) -> Predictor:
+        """Return a predictor for the domain of these unlabelled images or other samples.
 
         Some heads of a pool act on features standardised within each domain, if that helped on
         left-out training domains. For them, mean and standard deviation are those of these images;
@@ -185,15 +215,31 @@ class Predictor:
         domain = AdaptingDomain(self.adaptive)
         for chunk in chunks:
             domain.add(chunk.features)
-        adapted = Predictor(**vars(self._parts()), device=self.device, batch_size=self.batch_size)
+        adapted = Predictor(
+            **vars(self._parts()),
+            encoders=self.encoders,
+            device=self.device,
+            batch_size=self.batch_size,
+        )
         adapted.head = domain.head()
         adapted.provenance = replace(self.provenance, adapted=domain.n)
         adapted._loaded = self._loaded
         return adapted
 
-    def _chunks(self, images: Iterable[ImageLike]) -> Iterator[FeatureChunk]:
+    def _chunks(self, images: Inputs, start: int = 0) -> Iterator[FeatureChunk]:
+        """Selected features, from a position on."""
         columns = self.columns.by_model
-        yield from iter_features(images, self.loaded(), columns, self._batch_size())
+        if isinstance(images, Mapping):
+            yield from iter_given(checked_features(images, self.models), columns, start)
+        elif not self.features_only:
+            remaining = islice(images, start, None) if start else images
+            yield from iter_features(remaining, self.loaded(), columns, self._batch_size())
+        elif not self.encoders and getattr(images, "ndim", None) == 2:
+            yield from iter_given(checked_features(images, self.models), columns, start)
+        else:
+            require_every_encoder(self.encoders, self.models)
+            size = self.batch_size or BATCH_SIZE
+            yield from iter_encoded(images, self.models, self.encoders, columns, size, start)
 
     def _predict_chunks(self, chunks: Iterable[FeatureChunk]) -> Iterator[Prediction | Unreadable]:
         start = 0
@@ -216,13 +262,15 @@ class Predictor:
                 )
             start += len(chunk.paths)
 
-    def predict(self, images: Iterable[ImageLike]) -> NDArray[Any]:
-        """Predict the most probable class of each image.
+    def predict(self, images: Inputs) -> NDArray[Any]:
+        """Predict the most probable class of each image, or other sample.
 
         Parameters
         ----------
-        images : iterable
-            Paths, Pillow images or uint8 arrays (height, width, 3).
+        images : iterable or mapping
+            Paths, Pillow images or uint8 arrays (height, width, 3). Features as a dict
+            {model: array (n, d)}, or as an array if the predictor has features of one model. With
+            encoders, a list, an array or a table of their inputs.
 
         Raises
         ------
@@ -232,20 +280,20 @@ class Predictor:
         labels = [prediction.label for prediction in self._predictions(images)]
         return _label_array(labels, self.classes_.dtype)
 
-    def predict_proba(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
+    def predict_proba(self, images: Inputs) -> NDArray[np.float64]:
         """Predict probabilities (n, n_classes), columns in the order of `classes_`."""
         rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
 
-    def domain_distance(self, images: Iterable[ImageLike]) -> NDArray[np.float64]:
-        """Distance of each image from the training images; above 1 it is unlike them.
+    def domain_distance(self, images: Inputs) -> NDArray[np.float64]:
+        """Distance of each sample from the training samples; above 1 it is unlike them.
 
         See :class:`~oodzoo.predictor.gaussian.TrainingGaussian`.
         """
         return np.array([prediction.distance for prediction in self._predictions(images)])
 
-    def score(self, images: Iterable[ImageLike], y: Sequence[Any] | NDArray[Any]) -> float:
-        """Accuracy: the share of images whose label is predicted."""
+    def score(self, images: Inputs, y: Sequence[Any] | NDArray[Any]) -> float:
+        """Accuracy: the share of samples whose label is predicted."""
         truth = list(y.tolist() if isinstance(y, np.ndarray) else y)
         known = self.classes_.tolist()
         if truth and not any(label in known for label in truth):
@@ -257,8 +305,8 @@ class Predictor:
         labels = self.predict(images).tolist()
         if len(labels) != len(truth):
             raise InputError(
-                f"images and labels must have the same length, got "
-                f"{count(len(labels), 'image')} and {count(len(truth), 'label')}"
+                f"{self._noun}s and labels must have the same length, got "
+                f"{count(len(labels), self._noun)} and {count(len(truth), 'label')}"
             )
         return float(np.mean([a == b for a, b in zip(labels, truth, strict=True)]))
 
@@ -276,13 +324,28 @@ class Predictor:
         if isinstance(location, Url):
             return write_url(self._parts(), location)
         written = write_folder(self._parts(), location)
-        if any(model.spec.folder.resolve() == written for model in self.models):
+        specs = [model.spec for model in self.models if isinstance(model, PredictorModel)]
+        if any(spec.folder.resolve() == written for spec in specs):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
 
-    def export(self, file: str | os.PathLike[str]) -> Path:
-        """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`."""
-        return export_onnx(self._parts(), self.loaded, Path(file))
+    def export(self, file: str | os.PathLike[str], *, head_only: bool = False) -> Path:
+        """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`.
+
+        With `head_only`, the file takes the features of each model instead; see
+        :mod:`oodzoo.predictor.export_head`. It is the only form if the models have features only.
+        """
+        if head_only or self.features_only:
+            return export_head(self._parts(), Path(file))
+        return export_onnx(self._parts(), self._image_models(), self.loaded, Path(file))
+
+    def export_inputs(self, *, head_only: bool = False) -> dict[str, tuple[int, ...]]:
+        """Name and shape of each input of the exported ONNX file, without the batch."""
+        if head_only or self.features_only:
+            names = feature_inputs(self._parts())
+            return {names[model.name]: (model.feature_dim,) for model in self.models}
+        inputs = input_names(self._image_models())
+        return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
         """Prepare images for the exported ONNX file, as one array per input.
@@ -292,23 +355,36 @@ class Predictor:
         `session.run(["probabilities"], predictor.preprocess(["a.jpg"]))`, with a session of
         onnxruntime, returns the same as `predictor.predict_proba(["a.jpg"])`.
         """
-        inputs = input_names(self.models)
+        inputs = input_names(self._image_models())
         return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
 
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
-        for model in self.models:
+        for model in self._image_models():
             if model.name not in self._loaded:
                 self._loaded[model.name] = model.load(self.device)
         return self._loaded
 
-    def _predictions(self, images: Iterable[ImageLike]) -> Iterator[Prediction]:
+    @property
+    def _noun(self) -> str:
+        return "sample" if self.features_only else "image"
+
+    def _image_models(self) -> tuple[PredictorModel, ...]:
+        if self.features_only:
+            raise InputError(
+                "the models of this predictor have features only, and cannot be loaded: "
+                f"{', '.join(model.name for model in self.models)}"
+            )
+        return cast("tuple[PredictorModel, ...]", self.models)
+
+    def _predictions(self, images: Inputs) -> Iterator[Prediction]:
         _require_list(images)
         for found in self.stream(images):
             if isinstance(found, Unreadable):
                 name = f"number {found.position}" if found.path is None else repr(found.path)
                 raise InputError(
-                    f"cannot read the image {name}: {found.reason}; leave it out, or use stream"
+                    f"cannot read the {self._noun} {name}: {found.reason}; leave it out, or use "
+                    "stream"
                 )
             yield found
 
@@ -328,7 +404,7 @@ class Predictor:
             return self.batch_size
         return min(
             default_batch_size(resolve_device(self.device, model.spec.kind))
-            for model in self.models
+            for model in self._image_models()
         )
 
     # --- scikit-learn --------------------------------------------------------------------------
@@ -351,7 +427,11 @@ class Predictor:
 
 
 def load(
-    folder: str | os.PathLike[str], *, device: str = "auto", batch_size: int | None = None
+    folder: str | os.PathLike[str],
+    *,
+    encoders: Mapping[str, Encoder] | None = None,
+    device: str = "auto",
+    batch_size: int | None = None,
 ) -> Predictor:
     """Read a predictor that :meth:`Predictor.save` or `oodzoo fit` wrote.
 
@@ -361,14 +441,19 @@ def load(
     ----------
     folder : path or URL
         A URL such as "s3://bucket/model" is read through the local cache.
+    encoders : dict, optional
+        The functions that compute features, by model, if the models have features only; they are
+        not saved. Each maps a batch of inputs to an array or tensor (n, d). With them, the
+        predictor takes inputs instead of features.
     device : str, default "auto"
         Device of the models: "cpu", "cuda", "cuda:1", "mps"; "auto" takes the fastest available.
     batch_size : int, optional
-        Images per forward pass; by default it depends on the device.
+        Images per forward pass, by default depending on the device; or inputs per call of an
+        encoder.
     """
     location = parse_location(folder)
     parts = read_url(location) if isinstance(location, Url) else read_folder(location)
-    return Predictor(**vars(parts), device=device, batch_size=batch_size)
+    return Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
 
 
 def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
@@ -381,7 +466,7 @@ def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Ite
         yield chunk
 
 
-def _require_list(images: Iterable[ImageLike]) -> None:
+def _require_list(images: Inputs) -> None:
     if isinstance(images, str | os.PathLike):
         raise InputError(
             f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "

@@ -1,0 +1,197 @@
+"""Files of features computed elsewhere.
+
+The formats: one `.npz` file with an array (n, d) per model, and `labels`, `domains`, `groups`,
+`paths` and `<model>.logits` where there are any; `.npy` files, one per model, with a CSV table of
+their rows (`domain`, `label`, `group`, `path`); a `.parquet` table with these columns and one
+column of lists per model; and a `.parquet` or `.csv` table with these columns and one column per
+feature of a single model, which has the name of the file.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._text import one_line
+from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.zoo.spec import require_unique_names
+
+Array = NDArray[Any]
+
+SUFFIXES = (".npz", ".npy", ".parquet", ".csv")
+
+_COLUMNS = ("label", "domain", "group", "path")
+
+
+@dataclass(frozen=True)
+class FeatureFiles:
+    """Content of files of features; its rows are not checked yet.
+
+    Attributes
+    ----------
+    columns : dict
+        What is known of each row: label, domain, group, path.
+    features, logits : dict of arrays
+    context : str
+        The file that messages name.
+    named : bool
+        Whether the content names the models; otherwise the name of each file does.
+    """
+
+    columns: dict[str, list[str]]
+    features: dict[str, Array]
+    logits: dict[str, Array]
+    context: str
+    named: bool
+
+
+def read_feature_files(files: Sequence[Path], table: Path | None = None) -> FeatureFiles:
+    """Read features in one of the formats described at the top of this module."""
+    for file in files:
+        if not file.is_file():
+            raise InputError(f"no such file: {str(file)!r}")
+    suffixes = {file.suffix.lower() for file in files}
+    if suffixes == {".npy"}:
+        require_unique_names([file.stem for file in files], "the list of files")
+        features = {file.stem: _load_npy(file) for file in files}
+        if table is None:
+            return FeatureFiles({}, features, {}, str(files[0]), named=False)
+        return FeatureFiles(_read_table(table), features, {}, str(table), named=False)
+    if table is not None:
+        raise InputError(f"a table ({str(table)!r}) is only used with .npy files")
+    readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
+    (suffix,) = suffixes if len(files) == 1 else ("",)
+    if suffix not in readers:
+        raise InputError(
+            f"cannot read features from {', '.join(repr(str(f)) for f in files)}; give one .npz, "
+            ".parquet or .csv file, or .npy files"
+        )
+    return readers[suffix](files[0])
+
+
+def check_array(array: Array, n: int, what: str) -> None:
+    """Raise InputError unless this is a finite array (n, d); `what` begins the message."""
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or array.shape[1] == 0:
+        raise InputError(f"{what} must be numbers (n, d), got {array.dtype} {array.shape}")
+    if len(array) != n:
+        raise InputError(f"{what} have {len(array)} rows, but there are {n} labels")
+    if not np.isfinite(array).all():
+        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
+        raise InputError(f"{what} contain NaN or infinity, first in row {row}")
+
+
+def _load_npy(file: Path) -> Array:
+    try:
+        array: Array = np.lib.format.open_memmap(file, mode="r")
+    except Exception as error:  # NumPy raises OSError, ValueError, EOFError, SyntaxError, ...
+        reason = one_line(error)
+        raise InputError(f"{str(file)!r} is not a plain .npy array: {reason}") from error
+    return array
+
+
+def _read_npz(file: Path) -> FeatureFiles:
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
+            arrays = {key: content[key] for key in content.files}
+    except Exception as error:
+        raise InputError(
+            f"{str(file)!r} cannot be read as plain arrays ({one_line(error)}); "
+            "save strings as string arrays, not as objects"
+        ) from error
+    columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
+    for column, values in columns.items():
+        if values.ndim != 1:
+            raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
+    strings = {c: _strings(v) for c, v in columns.items()}
+    return FeatureFiles(strings, *_split_logits(arrays), str(file), named=True)
+
+
+def _read_table(table: Path) -> dict[str, list[str]]:
+    rows = _read_rows(table)
+    return {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+
+
+def _read_csv(file: Path) -> FeatureFiles:
+    rows = _read_rows(file)
+    columns = {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+    if long := [number for number, row in enumerate(rows) if None in row]:
+        raise InputError(f"{str(file)!r}: row {long[0]} has more cells than the header")
+    names = [name for name in rows[0] if name not in _COLUMNS]
+    features = np.empty((len(rows), len(names)))
+    for at, name in enumerate(names):
+        for number, row in enumerate(rows):
+            try:
+                features[number, at] = float(row[name])
+            except ValueError as error:
+                raise InputError(
+                    f"{str(file)!r}: column {name!r} has {row[name]!r} in row {number}; every "
+                    f"column besides {', '.join(_COLUMNS)} must be a feature, with numbers"
+                ) from error
+    arrays = {file.stem: features} if names else {}
+    return FeatureFiles(columns, arrays, {}, str(file), named=False)
+
+
+def _read_rows(table: Path) -> list[dict[str, Any]]:
+    try:
+        with table.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file, restval=""))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
+    if not rows:
+        raise InputError(f"the table {str(table)!r} has no row below its header")
+    return rows
+
+
+def _read_parquet(file: Path) -> FeatureFiles:
+    try:
+        from pyarrow import ArrowInvalid, parquet, types
+    except ImportError as error:
+        raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
+    try:
+        table = parquet.read_table(file)
+        names = table.column_names  # decoded here: a ValueError if they are not UTF-8
+        columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in names}
+    except (OSError, ArrowInvalid, ValueError) as error:
+        raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
+    rest = [c for c in names if c not in _COLUMNS]
+    lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
+    if lists:
+        features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
+    else:
+        features = {file.stem: np.column_stack([table[c].to_numpy() for c in rest])} if rest else {}
+    return FeatureFiles(columns, *_split_logits(features), str(file), named=bool(lists))
+
+
+def _is_list(kind: Any, types: Any) -> bool:
+    return bool(types.is_list(kind) or types.is_fixed_size_list(kind) or types.is_large_list(kind))
+
+
+def _split_logits(arrays: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    logits = {k.removesuffix(".logits"): v for k, v in arrays.items() if k.endswith(".logits")}
+    return {k: v for k, v in arrays.items() if not k.endswith(".logits")}, logits
+
+
+def _stacked(rows: list[Any], column: str, file: Path) -> Array:
+    lengths = {len(row) if row is not None else 0 for row in rows}
+    if len(lengths) > 1:
+        raise InputError(
+            f"{str(file)!r}: the lists of column {column!r} have between {min(lengths)} and "
+            f"{max(lengths)} numbers; they must have the same length"
+        )
+    try:
+        return np.array(rows, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{str(file)!r}: the lists of column {column!r} contain other values than numbers"
+        ) from error
+
+
+def _strings(values: Any) -> list[str]:
+    decoded = (v.decode(errors="replace") if isinstance(v, bytes) else v for v in values)
+    return ["" if value is None else str(value).strip() for value in decoded]

@@ -1,0 +1,130 @@
+"""ONNX graphs that end in the head of a predictor."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import oodzoo
+from oodzoo._packages import optional_package
+from oodzoo._text import one_line
+from oodzoo.errors import InputError
+from oodzoo.predictor.parts import PredictorParts
+
+TOLERANCE = 1e-5
+"""Largest accepted difference between the probabilities of the file and of the predictor."""
+
+OPSET = 13
+"""The first opset whose Softmax is over one axis."""
+
+IR_VERSION = 8
+
+
+class GraphBuilder:
+    """Collects the nodes and constants of a graph.
+
+    Attributes
+    ----------
+    onnx : module
+    parts : PredictorParts
+    nodes, constants, sparse : list
+    batch : int or str
+        Size of the first dimension of inputs and outputs, or its name.
+    """
+
+    def __init__(self, parts: PredictorParts) -> None:
+        self.onnx = optional_package("onnx", extra="onnx", purpose="exporting to ONNX")
+        self.parts = parts
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.sparse: list[Any] = []
+        self.batch: int | str = "n"
+
+    def add(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:
+        """Add a node; return the name of its output."""
+        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], **attributes))
+        return output
+
+    def constant(self, name: str, values: NDArray[Any]) -> str:
+        """Add a float32 constant; return its name."""
+        array = np.ascontiguousarray(values, np.float32)
+        self.constants.append(self.onnx.numpy_helper.from_array(array, name))
+        return name
+
+    def add_columns(self, model: str, features: str, prefix: str) -> str:
+        """Take the selected columns of the features of a model."""
+        columns = self.parts.columns.by_model[model]
+        tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
+        self.constants.append(tensor)
+        return self.add("Gather", [features, tensor.name], f"{prefix}selected", axis=1)
+
+    def add_head(self, features: list[str]) -> None:
+        """Add the head on the selected columns of all models."""
+        head, mean = self.parts.head, self.parts.gaussian.mean.astype(np.float32)
+        weights = self.constant("oodzoo_head_weights", head.weights.T)
+        # centred: the product of a large mean and a weight would be rounded to float32
+        centre = self.constant("oodzoo_head_mean", mean)
+        bias = self.constant("oodzoo_head_bias", head.bias + head.weights @ mean)
+        together = self.add("Concat", features, "oodzoo_concatenated", axis=1)
+        centred = self.add("Sub", [together, centre], "oodzoo_centred")
+        logits = self.add("Gemm", [centred, weights, bias], "oodzoo_head_outputs")
+        self.add("Softmax", [logits], "probabilities", axis=1)
+
+    def value_info(self, name: str, dtype: int, shape: tuple[int, ...]) -> Any:
+        """Describe an input or output."""
+        return self.onnx.helper.make_tensor_value_info(name, dtype, [self.batch, *shape])
+
+    def finish(self, inputs: Sequence[Any], described: dict[str, Any], **options: Any) -> Any:
+        """Return the checked ModelProto; `described` has the inputs, for its metadata."""
+        helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
+        output = self.value_info("probabilities", float32, (len(self.parts.classes),))
+        graph = helper.make_graph(
+            self.nodes, "oodzoo", inputs, [output], self.constants, sparse_initializer=self.sparse
+        )
+        model = helper.make_model(
+            graph, producer_name="oodzoo", producer_version=oodzoo.__version__, **options
+        )
+        helper.set_model_props(
+            model,
+            {
+                "oodzoo": oodzoo.__version__,
+                "classes": json.dumps(self.parts.classes),
+                "inputs": json.dumps(described),
+                "predictor": json.dumps(self.parts.to_dict()),
+            },
+        )
+        try:
+            self.onnx.checker.check_model(model)
+        except Exception as error:
+            raise InputError(f"the models cannot be merged: {one_line(error)}") from error
+        return model
+
+
+def require_file_name(file: Path) -> None:
+    """Raise InputError if the file to write is a folder."""
+    if file.is_dir():
+        raise InputError(f"{str(file)!r} is a folder; name a file, such as model.onnx")
+
+
+def open_session(content: bytes) -> Any:
+    """Open a model with ONNX Runtime, on the CPU."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+
+def require_close(found: NDArray[Any], expected: NDArray[Any]) -> None:
+    """Raise InputError if the probabilities of the file and of the predictor differ."""
+    difference = float(np.abs(found - expected).max())
+    if not difference <= TOLERANCE:
+        raise InputError(
+            f"the probabilities of the ONNX file differ by {difference:.1g} from the predictor's, "
+            f"more than {TOLERANCE:.0e}; no file was written"
+        )
