@@ -16,6 +16,7 @@ from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
+    ClassNamesOption,
     ColumnsOption,
     DataArgument,
     DeviceOption,
@@ -28,12 +29,15 @@ from oodzoo.cli.options import (
     MLflowOption,
     NewStoreOption,
     PrecisionOption,
+    PromptOption,
+    PromptsOption,
     RaceOption,
     RootOption,
     TensorBoardOption,
     UnlabelledOption,
     ZooOption,
     open_data,
+    prompts_of,
 )
 from oodzoo.cli.reading import read_images
 from oodzoo.cli.terminal import Terminal
@@ -72,6 +76,9 @@ def extract(
     limit: LimitOption = None,
     seed: Annotated[int, typer.Option(help="Random seed of the sample.")] = 0,
     unlabelled: UnlabelledOption = None,
+    class_names: ClassNamesOption = None,
+    prompt: PromptOption = None,
+    prompts: PromptsOption = None,
     race: RaceOption = False,
     budget: BudgetOption = None,
     engine: EngineOption = "local",
@@ -115,6 +122,7 @@ def extract(
         precision,
         dtype,
         on_error,  # type: ignore[arg-type]
+        prompts_of(class_names, prompt, prompts),
     )
     others = listeners(log_file, mlflow, tensorboard)
     dataset = open_data(source, root, columns)

@@ -11,6 +11,7 @@ from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.zoo.prompts import Prompts
 
 ZOO_HELP = (
     "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
@@ -49,6 +50,27 @@ UnlabelledOption = Annotated[
         metavar="FOLDER",
         help="Images without labels, as a domain of their own; FOLDER or NAME=FOLDER, repeatable.",
     ),
+]
+ClassNamesOption = Annotated[
+    str | None,
+    typer.Option(
+        "--class-names",
+        metavar="FILE|CLASS=TEXT,…",
+        help="Text of each class, for zero-shot predictions of CLIP-like models; or a file with a "
+        "line for each. By default the classes, with underscores as blanks.",
+    ),
+]
+PromptOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prompt",
+        metavar="TEMPLATE",
+        help="Template for these texts, 'a photo of a {}.'; repeatable. By default some of CLIP's.",
+    ),
+]
+PromptsOption = Annotated[
+    Path | None,
+    typer.Option("--prompts", metavar="FILE", help="File with a template on each line."),
 ]
 ZooOption = Annotated[str, typer.Option("--zoo", help=ZOO_HELP)]
 NewStoreOption = Annotated[
@@ -180,6 +202,21 @@ def open_data(source: str, root: str | None, columns: str | None) -> ImageDomain
 
     mapping = None if columns is None else parse_columns(columns)
     return ImageDomains(source, root=root, columns=mapping)
+
+
+def prompts_of(class_names: str | None, prompt: list[str] | None, prompts: Path | None) -> Prompts:
+    """Read the values of --class-names, --prompt and --prompts."""
+    from oodzoo.zoo.prompts import Prompts, parse_class_names, read_prompts
+
+    if prompt and prompts is not None:
+        raise InputError(
+            f"--prompt {prompt[0]!r} and --prompts {str(prompts)!r} both give templates; leave one "
+            "out"
+        )
+    names = None if class_names is None else parse_class_names(class_names)
+    if prompts is not None:
+        return Prompts(names, read_prompts(prompts))
+    return Prompts(names, tuple(prompt) if prompt else None)
 
 
 def compute_device(device: str) -> str | None:

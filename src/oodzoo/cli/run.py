@@ -23,6 +23,7 @@ from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
+    ClassNamesOption,
     ColumnsOption,
     DataArgument,
     DeviceOption,
@@ -34,6 +35,8 @@ from oodzoo.cli.options import (
     MaxParametersOption,
     MLflowOption,
     PrecisionOption,
+    PromptOption,
+    PromptsOption,
     ProtocolOption,
     RaceOption,
     RootOption,
@@ -42,6 +45,7 @@ from oodzoo.cli.options import (
     TotalMsOption,
     ZooOption,
     open_data,
+    prompts_of,
 )
 from oodzoo.cli.rank import show_ranking
 from oodzoo.cli.reading import read_images
@@ -89,6 +93,9 @@ def run(
     engine: EngineOption = "local",
     address: AddressOption = None,
     precision: PrecisionOption = "float32",
+    class_names: ClassNamesOption = None,
+    prompt: PromptOption = None,
+    prompts: PromptsOption = None,
     race: RaceOption = False,
     budget: BudgetOption = None,
     limit: LimitOption = None,
@@ -117,7 +124,9 @@ def run(
         max_ms=max_ms,
         engine=engine,
         address=address,
-        extraction=ExtractionConfig(device=device, precision=precision),
+        extraction=ExtractionConfig(
+            device=device, precision=precision, prompts=prompts_of(class_names, prompt, prompts)
+        ),
         race=race,
         budget=budget,
     )

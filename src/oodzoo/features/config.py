@@ -13,6 +13,7 @@ from oodzoo.store.shards import Shard
 from oodzoo.store.writer import DTYPES
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import require_device, require_present
+from oodzoo.zoo.prompts import Prompts
 from oodzoo.zoo.torch_model import PRECISIONS
 
 
@@ -44,6 +45,8 @@ class Extraction:
     written : dict of str to dict of str to str
         SHA-256 of the features of each shard written in this run, by model.
     timings : dict of str to Timing
+    without_texts : dict of str to str
+        Why models with a text tower have no class embeddings.
     waiting, running : float
         Seconds that the models waited for images, and seconds spent in forward passes.
     """
@@ -56,6 +59,7 @@ class Extraction:
     decoded: int = 0
     written: dict[str, dict[str, str]] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)
+    without_texts: dict[str, str] = field(default_factory=dict)
     waiting: float = 0.0
     running: float = 0.0
 
@@ -77,13 +81,15 @@ class Extraction:
         return "decoding" if self.waiting > self.running else "inference"
 
     def warnings(self) -> list[str]:
-        """Describe, one line each, the models that are not in the finished store."""
+        """Describe, one line each, what the finished store lacks."""
         found = [f"model {name!r} is left out: {reason}" for name, reason in self.failed.items()]
         if self.outdated:
             found.append(
                 f"{', '.join(self.outdated)}: left out, without features of the images added now; "
                 "run again with a zoo that includes them"
             )
+        for name, reason in self.without_texts.items():
+            found.append(f"model {name!r} has no zero-shot predictions: {reason}")
         return found
 
 
@@ -96,6 +102,7 @@ class ExtractionConfig:
     precision: str = "float32"
     dtype: str = "float32"
     on_error: Literal["skip", "fail"] = "skip"
+    prompts: Prompts = field(default_factory=Prompts)
 
     def __post_init__(self) -> None:
         devices = parse_devices(self.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.extractor import Extractor
 from oodzoo.features.members import Zoo
 from oodzoo.store.feature_store import FeatureStore, UnfinishedStoreError
+from oodzoo.zoo.prompts import Prompts
 
 Unlabelled = str | Path | UnlabelledImages | Sequence[str | Path | UnlabelledImages]
 """A folder of images without labels, or several."""
@@ -34,6 +35,8 @@ def extract(
     dtype: str = "float32",
     on_error: Literal["skip", "fail"] = "skip",
     unlabelled: Unlabelled = (),
+    class_names: Mapping[str, str] | None = None,
+    prompts: Sequence[str] | None = None,
     engine: str = "local",
     address: str | None = None,
     listener: Listeners | None = None,
@@ -66,6 +69,12 @@ def extract(
     unlabelled : path, UnlabelledImages or a sequence of them
         Folders of images without labels, each a domain of its own named as the folder, or as in
         "NAME=FOLDER". Only what asks for them by name uses them.
+    class_names : mapping of str to str, optional
+        The text of each class, for zero-shot predictions of CLIP-like models. By default the class
+        itself, with underscores as blanks, or what the store has.
+    prompts : sequence of str, optional
+        Templates that the texts are put into, such as "a photo of a {}."; by default some of
+        CLIP's, or those of the store. Other texts are embedded anew; no feature is computed again.
     engine : {"local", "ray"}
         Where models run: in processes of this machine, or on a Ray cluster. All machines must see
         the data, the models and the store under the same paths.
@@ -82,7 +91,8 @@ def extract(
         Models that failed are skipped, with a warning.
     """
     dataset = dataset if isinstance(dataset, ImageDomains) else ImageDomains(dataset)
-    config = ExtractionConfig(device, batch_size, precision, dtype, on_error)
+    texts = Prompts(class_names, None if prompts is None else tuple(prompts))
+    config = ExtractionConfig(device, batch_size, precision, dtype, on_error, texts)
     targets = open_unlabelled(unlabelled)
     with open_engine(engine, address=address, device=device) as opened_engine:
         opened, extraction = run_extraction(
@@ -136,6 +146,7 @@ def run_extraction(
     extraction = extractor.extraction
     require_usable(extraction, len(extractor.models))
     store = FeatureStore(path)
+    extractor.add_class_embeddings(store)
     done = set(extractor.models) - extraction.failed.keys()
     for name in sorted(done - set(store.models)):
         extraction.failed[name] = "another process has removed its features, or is writing them"
@@ -165,9 +176,11 @@ def extract_part(
         extractor.extract()
     require_usable(extractor.extraction, len(extractor.models))
     try:
-        return FeatureStore(path), extractor.extraction
+        store = FeatureStore(path)
     except UnfinishedStoreError:
         return None, extractor.extraction
+    extractor.add_class_embeddings(store)
+    return store, extractor.extraction
 
 
 def require_usable(extraction: Extraction, n_models: int) -> None:

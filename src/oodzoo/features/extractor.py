@@ -20,6 +20,7 @@ from oodzoo.engine.choice import Part
 from oodzoo.engine.task import Engine, Work
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listeners
+from oodzoo.features.class_embedding import add_class_embeddings
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import Zoo, member_name, resolve_zoo
@@ -98,6 +99,7 @@ class Extractor:
         }
         self.files = _files(dataset, unlabelled)
         self._table = SampleTable.of(dataset, unlabelled)
+        self._require_prompts(dataset)
         self._require_images()
         if engine is not None:
             for name, member in self._members.items():
@@ -190,6 +192,13 @@ class Extractor:
         for name in registered:
             self._timings.save(name, self._members[name])
         return registered
+
+    def add_class_embeddings(self, store: FeatureStore) -> None:
+        """Embed the classes with the text towers of the models."""
+        config = self._config
+        self.extraction.without_texts = add_class_embeddings(
+            store, list(self._members.values()), config.prompts, device=config.device
+        )
 
     def view(self, models: Sequence[str], images: Collection[str]) -> StoreSource:
         """Return the features of some models for some images with labels."""
@@ -348,6 +357,16 @@ class Extractor:
             only=self._sampled,
             part=self._part,
         )
+
+    def _require_prompts(self, dataset: ImageDomains) -> None:
+        """Reject class names that are not those of the data, before anything is computed."""
+        prompts, task = self._config.prompts, self._table.task
+        if not task.is_classification and not prompts.is_default:
+            raise InputError(
+                f"class names and prompts are for classification, and the task is {task.kind}; "
+                "leave them out"
+            )
+        prompts.require_classes(sorted({sample.label for sample in dataset.samples}))
 
     def _require_images(self) -> None:
         unreadable = self.extraction.unreadable

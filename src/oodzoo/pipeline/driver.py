@@ -329,6 +329,7 @@ def _extract(
         [_identity(spec) for spec in zoo],
         {key: getattr(options, key) for key in ("precision", "dtype", "on_error")},
         *([part.name, part.paths, part.digests] for part in unlabelled),
+        *([] if options.prompts.is_default else [dataclasses.asdict(options.prompts)]),
         *([["race", config.budget, config.seed]] if config.is_race else []),
     ]
     summary = stages.stage("extraction", inputs, compute, valid=valid, artifact=path)

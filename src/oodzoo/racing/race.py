@@ -195,6 +195,7 @@ def run_race(
         rounds, share = runner.run()
     require_usable(extractor.extraction, len(extractor.models))
     store = FeatureStore(path)
+    extractor.add_class_embeddings(store)
     dropped = {m: d for m, d in _dropped(rounds).items() if m not in store.models}
     seconds = time.perf_counter() - started
     return Race(store, tuple(rounds), dropped, budget, share, seconds, extractor.extraction)

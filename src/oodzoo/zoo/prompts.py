@@ -82,7 +82,7 @@ def texts_of(classes: Sequence[str], class_names: Mapping[str, str] | None) -> t
     ('dog', 'cat')
     """
     if class_names is None:
-        texts = [label.replace("_", " ").strip() for label in classes]
+        texts = [default_text(label) for label in classes]
     else:
         _require_covered(classes, class_names)
         texts = [str(class_names[label]).strip() for label in classes]
@@ -93,6 +93,11 @@ def texts_of(classes: Sequence[str], class_names: Mapping[str, str] | None) -> t
         texts, "two classes have the name {}, so that no text tells them apart; rename one"
     )
     return tuple(texts)
+
+
+def default_text(label: str) -> str:
+    """The text of a class without a given name."""
+    return label.replace("_", " ").strip()
 
 
 def _require_covered(classes: Sequence[str], class_names: Mapping[str, str]) -> None:
