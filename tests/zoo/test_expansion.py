@@ -65,7 +65,7 @@ def test_onnx_files(models: Path) -> None:
     assert all(spec.file.is_file() for spec in load_zoo("onnx/models/**/*.onnx"))
     assert complaint("onnx/models/*.on") == "no model matches 'onnx/models/*.on'"
     assert complaint("onnx/models/mor*") == (
-        "no model matches 'onnx/models/mor*'; 1 path matched, but not an ONNX file"
+        "no model matches 'onnx/models/mor*'; 1 path matched, but none is a model"
     )
 
 

@@ -20,7 +20,7 @@ def models(
         str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
     ] = None,
     source: Annotated[
-        str | None, typer.Option(help="Only models from onnx, timm, torchvision, hf or open_clip.")
+        str | None, typer.Option(help="Only models from this source, e.g. timm.")
     ] = None,
     max_parameters: MaxParametersOption = None,
     pretraining: Annotated[
@@ -32,10 +32,10 @@ def models(
     from oodzoo.errors import InputError
     from oodzoo.zoo import load_zoo, zoo_names
     from oodzoo.zoo.catalogue import filter_models, missing
-    from oodzoo.zoo.spec import SOURCES
+    from oodzoo.zoo.sources import source_kinds
 
-    if source is not None and source not in SOURCES:
-        raise InputError(f"unknown source {source!r}; expected one of {', '.join(SOURCES)}")
+    if source is not None and source not in source_kinds():
+        raise InputError(f"unknown source {source!r}; expected one of {', '.join(source_kinds())}")
     specs = filter_models(load_zoo(zoo), pattern=name, source=source, pretraining=pretraining)
     limit = None if max_parameters is None else _in_units(terminal, max_parameters)
     models = select_zoo(terminal, specs, licence, limit)

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 
 from oodzoo.errors import InputError
-from oodzoo.zoo import onnx
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
 from oodzoo.zoo.expansion import expand, is_pattern
 from oodzoo.zoo.listing.model import select_models
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
+from oodzoo.zoo.sources import load_from_source, source_kinds
 from oodzoo.zoo.spec import (
-    SOURCES,
     ModelSpec,
     check_spec,
     portable_source,
     read_zoo_file,
     require_unique_names,
 )
-from oodzoo.zoo.torch_model import assemble
 
 __all__ = [
     "Geometry",
@@ -86,7 +84,7 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
         specs = read_zoo_file(Path(text))
         require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
         return specs
-    if text.partition("/")[0] in SOURCES or is_pattern(text.partition(",")[0]):
+    if text.partition("/")[0] in source_kinds() or is_pattern(text.partition(",")[0]):
         return _load_list(part.strip() for part in text.split(",") if part.strip())
     raise InputError(
         f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
@@ -115,18 +113,11 @@ def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
 
 def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> Model:
     """Load a model with its weights, ready to run on a device."""
-    if spec.kind == "onnx":
-        return onnx.load(spec, device=device, precision=precision)
-    if spec.kind == "sentence-transformers":
-        from oodzoo.zoo import sentence_transformers
-
-        return sentence_transformers.load(spec, device=device, precision=precision)
-    built = import_module(f"oodzoo.zoo.{spec.kind}").build(spec)
-    return assemble(built, spec, device=device, precision=precision)
+    return load_from_source(spec, device=device, precision=precision)
 
 
 def _parse_spec(text: str) -> ModelSpec:
     """Name a model after its source; after a local file or folder without those above it."""
     spec = ModelSpec(name="", source=text)
-    name = spec.file.stem if spec.kind == "onnx" else portable_source(spec).replace("/", "-")
+    name = spec.file.stem if spec.kind == "onnx" else re.sub("[/:]", "-", portable_source(spec))
     return check_spec(dataclasses.replace(spec, name=name), "the list of models")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
-from oodzoo.zoo.spec import SOURCES, ModelSpec, local_path
+from oodzoo.zoo.sources import get_source, listing_of, source_kinds
+from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.wildcards import has_wildcard, matching
 
 
@@ -20,7 +20,7 @@ def is_pattern(text: str) -> bool:
     kind, slash, name = text.partition("/")
     if kind in zoo_names() and slash:
         return True
-    if kind not in SOURCES or not has_wildcard(name):
+    if kind not in source_kinds() or not has_wildcard(name):
         return False
     path = local_path(ModelSpec("", text))
     return path is None or not path.exists()  # the name of a file may have such characters
@@ -35,7 +35,10 @@ def expand(text: str, parse: Callable[[str], ModelSpec]) -> list[ModelSpec]:
         return [specs[name] for name in names]
     if local_path(ModelSpec("", text)) is not None:
         return [parse(source) for source in _local_sources(text)]
-    known = import_module(f"oodzoo.zoo.listing.{kind}").identifiers(pattern)
+    listing = listing_of(kind)
+    if listing is None:
+        raise InputError(f"{text!r}: the source {kind} cannot list its models; name them")
+    known = listing.identifiers(pattern)
     names = matching(pattern, known, f"{kind} has no pre-trained model")
     return [parse(f"{kind}/{name}") for name in names]
 
@@ -48,16 +51,8 @@ def _local_sources(text: str) -> list[str]:
     elif kind == "open_clip":
         path = path.partition("/")[2]
     paths = sorted(glob.glob(os.path.expanduser(path), recursive=True))  # noqa: PTH111, PTH207
-    found = [each for each in paths if _is_model(kind, Path(each))]
+    found = [each for each in paths if get_source(kind).is_model(Path(each))]
     if not found:
-        what = "an ONNX file" if kind == "onnx" else "a folder with a config.json"
-        hint = f"; {count(len(paths), 'path')} matched, but not {what}" if paths else ""
+        hint = f"; {count(len(paths), 'path')} matched, but none is a model" if paths else ""
         raise InputError(f"no model matches {text!r}{hint}")
     return [text.removesuffix(path) + each for each in found]
-
-
-def _is_model(kind: str, path: Path) -> bool:
-    """Whether a path can be one of a source: a file, or a folder with a configuration."""
-    if kind in ("onnx", "open_clip"):
-        return path.is_file()
-    return (path / "config.json").is_file()

@@ -24,6 +24,7 @@ from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
+from oodzoo.zoo.sources import path_of
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
@@ -36,6 +37,7 @@ from oodzoo.zoo.torch_model import (
     no_unpickling,
     refuse_sha256,
 )
+from oodzoo.zoo.torch_source import TorchSource, repeatable
 from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
 
 
@@ -44,15 +46,36 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     transformers, config = _open(spec)
     checkpoint = _checkpoint(spec)
     with _explaining(spec):
-        whole, missing = _whole(_kind(transformers, config), checkpoint, config, pretrained)
+        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
         stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
     module, forward, output = _extractor(whole, missing, spec)
     return Built(
         module=module,
         forward=forward,
         preprocessing=image_preprocessing(transformers, checkpoint, spec),
-        identity=f"hf {type(whole).__name__} {output} {_relevant(stored)}",
+        identity=f"hf {type(whole).__name__} {output} {_relevant(stored)}{spec.variant}",
     )
+
+
+class HuggingFaceSource(TorchSource):
+    """transformers' vision models."""
+
+    kind = "hf"
+    packages = ("torch", "transformers")
+    takes_arguments = True
+    listing = "oodzoo.zoo.listing.hf"
+
+    def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
+        return build(spec, pretrained=pretrained)
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return path_of(spec, spec.identifier)
+
+    def is_model(self, path: Path) -> bool:
+        return (path / "config.json").is_file()
+
+    def copied(self, spec: ModelSpec, folder: str) -> str:
+        return f"./{folder}"
 
 
 def text_tower(
@@ -64,7 +87,7 @@ def text_tower(
         return None
     checkpoint = _checkpoint(spec)
     with _explaining(spec):
-        whole, missing = _whole(_kind(transformers, config), checkpoint, config, pretrained)
+        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
         if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
             return None
         _require_weights(whole, missing, spec)
@@ -98,7 +121,17 @@ def _open(spec: ModelSpec) -> tuple[Any, Any]:
     transformers = optional_package("transformers", extra="hf", purpose=purpose)
     checkpoint = _checkpoint(spec)
     with _explaining(spec):
-        config = transformers.AutoConfig.from_pretrained(checkpoint, trust_remote_code=False)
+        config, unknown = transformers.AutoConfig.from_pretrained(
+            checkpoint,
+            trust_remote_code=False,
+            return_unused_kwargs=True,
+            **(spec.arguments or {}),
+        )
+        if unknown := sorted(set(unknown) & set(spec.arguments or {})):
+            raise InputError(
+                f"model {spec.name!r}: the configuration of {spec.source} has no {unknown[0]!r}; "
+                "remove it from the arguments"
+            )
         if config.model_type == "timm_wrapper":
             raise InputError(
                 f"model {spec.name!r} is a timm model; use the source timm/hf-hub:{spec.identifier}"
@@ -186,15 +219,16 @@ def _without_text(whole: Module) -> Module:
     return whole
 
 
-def _whole(kind: Any, checkpoint: str, config: Any, pretrained: bool) -> tuple[Module, set[str]]:
+def _whole(kind: Any, spec: ModelSpec, config: Any, pretrained: bool) -> tuple[Module, set[str]]:
     """Return the model as transformers builds it, and the weights missing in the checkpoint."""
     if config.model_type == "vit_mae":
         config.mask_ratio = 0.0  # otherwise it masks three quarters of every image at random
-    if not pretrained:
+    if not pretrained or spec.pretrained is False:
         from_config = getattr(kind, "from_config", None) or kind
-        return from_config(config), set()
+        with repeatable(spec):
+            return from_config(config), set()
     whole, report = kind.from_pretrained(
-        checkpoint, config=config, output_loading_info=True, trust_remote_code=False
+        _checkpoint(spec), config=config, output_loading_info=True, trust_remote_code=False
     )
     # The precision is chosen when the model is moved to its device, whatever the file contains.
     return whole.float(), set(report["missing_keys"])
@@ -218,10 +252,9 @@ def _relevant(stored: dict[str, Any]) -> str:
 
 def _checkpoint(spec: ModelSpec) -> str:
     """Return a name on the hub, or a folder; a relative one is relative to the zoo file."""
-    path = Path(spec.identifier).expanduser()
-    if not (path.is_absolute() or spec.identifier.startswith(".")):
+    folder = path_of(spec, spec.identifier)
+    if folder is None:
         return spec.identifier
-    folder = spec.folder / path
     if not (folder / "config.json").is_file():
         raise InputError(
             f"model {spec.name!r}: {str(folder)!r} is not a transformers checkpoint: it has no "

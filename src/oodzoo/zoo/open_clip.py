@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
+from oodzoo.zoo.sources import local_dir, path_of
 from oodzoo.zoo.spec import ModelSpec, verified_file
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
@@ -33,6 +35,7 @@ from oodzoo.zoo.torch_model import (
     scaled,
     unknown_name,
 )
+from oodzoo.zoo.torch_source import TorchSource, repeatable
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 _EXTRA = "open-clip"
@@ -55,6 +58,29 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     )
 
 
+class OpenClipSource(TorchSource):
+    """open_clip's image towers."""
+
+    kind = "open_clip"
+    packages = ("open-clip-torch", "torch")
+    listing = "oodzoo.zoo.listing.open_clip"
+
+    def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
+        return build(spec, pretrained=pretrained)
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return local_dir(spec) or path_of(spec, spec.identifier.partition("/")[2])
+
+    def is_model(self, path: Path) -> bool:
+        return path.is_file()
+
+    def copied(self, spec: ModelSpec, folder: str) -> str:
+        local = self.local_path(spec)
+        if local is None or local.is_dir():
+            return f"local-dir:{folder}"
+        return f"{spec.identifier.partition('/')[0]}/./{folder}/{local.name}"
+
+
 def import_open_clip(purpose: str) -> Any:
     """Import open_clip, and torchvision before it."""
     import_torchvision(extra=_EXTRA, purpose=purpose)
@@ -67,13 +93,13 @@ def build_whole(
     """Build a model with both towers."""
     if spec.input_size is not None:
         options = {**options, "force_image_size": spec.input_size}
-    if not pretrained:
+    if not pretrained or spec.pretrained is False:
         import torch
 
         current = torch.empty(0).device  # the meta device, if a caller only wants shapes
         options = {**options, "pretrained": None, "require_pretrained": False, "device": current}
     try:
-        with no_unpickling():
+        with no_unpickling(), repeatable(spec):
             return open_clip.create_model(**options)
     except Exception as error:
         raise cannot_load(spec, error, HUB_REMEDY) from error

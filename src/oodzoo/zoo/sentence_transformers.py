@@ -13,6 +13,7 @@ import json
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,6 +23,7 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing
+from oodzoo.zoo.sources import ModelSource, path_of
 from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
@@ -70,6 +72,31 @@ class SentenceModel(Model):
     def collect(self, launched: Tensor) -> Outputs:
         features = launched.float().cpu().numpy().reshape(len(launched), -1)
         return Outputs(features.astype(np.float32, copy=False), None)
+
+
+class SentenceSource(ModelSource):
+    """Text encoders of sentence-transformers."""
+
+    kind = "sentence-transformers"
+    packages = ("sentence-transformers", "torch", "transformers")
+
+    def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
+        return load(spec, device=device, precision=precision)
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return path_of(spec, spec.identifier)
+
+    def is_model(self, path: Path) -> bool:
+        return (path / "modules.json").is_file()
+
+    def files(self, path: Path) -> list[Path]:
+        """The files of the folder, and of the folders that its modules.json names."""
+        modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
+        folders = dict.fromkeys([path, *(path / str(module["path"]) for module in modules)])
+        return [file for folder in folders for file in super(SentenceSource, self).files(folder)]
+
+    def copied(self, spec: ModelSpec, folder: str) -> str:
+        return f"./{folder}"
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> SentenceModel:

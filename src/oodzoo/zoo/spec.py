@@ -2,69 +2,28 @@
 
 from __future__ import annotations
 
-import dataclasses
+import math
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import file_digest, require_folder_name
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
+from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.sources import get_source, source_kinds
 from oodzoo.zoo.wildcards import has_wildcard
 
-SOURCES = ("onnx", "timm", "torchvision", "hf", "open_clip", "sentence-transformers")
-
-Triple = tuple[float, float, float]
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """One model of a zoo.
-
-    `source` is `<kind>/<identifier>`: `onnx/path/to/file.onnx`, `timm/resnet50.a1_in1k`,
-    `torchvision/resnet50`, `hf/facebook/dinov2-small`, `open_clip/ViT-B-16/openai`. Fields that
-    are None are taken from the source when the model is loaded.
-    """
-
-    name: str
-    source: str
-    input_size: int | None = None
-    mean: Triple | None = None
-    std: Triple | None = None
-    features: str | None = None
-    logits: str | None = None
-    feature_dim: int | None = None
-    parameters: int | None = None
-    sha256: str | None = None
-    pretraining: str | None = None
-    architecture: str | None = None
-    licence: str | None = None
-    origin: str | None = None
-    folder: Path = dataclasses.field(default=Path(), compare=False)
-    """The folder that a relative path in `source` is relative to."""
-
-    @property
-    def kind(self) -> str:
-        return self.source.partition("/")[0]
-
-    @property
-    def identifier(self) -> str:
-        """Everything after the first slash of the source."""
-        return self.source.partition("/")[2]
-
-    @property
-    def file(self) -> Path:
-        """The file of a model whose identifier is a path."""
-        return self.folder / self.identifier
-
-    def to_dict(self) -> dict[str, Any]:
-        """The fields that are set, without the folder; suitable for JSON."""
-        fields = dataclasses.asdict(self)
-        del fields["folder"]
-        return {key: value for key, value in fields.items() if value is not None}
-
+__all__ = [
+    "ModelSpec",
+    "check_spec",
+    "local_path",
+    "portable_source",
+    "read_zoo_file",
+    "require_unique_names",
+    "verified_file",
+]
 
 _TYPES: dict[str, tuple[str, ...]] = {
     "a non-empty string": (
@@ -73,6 +32,8 @@ _TYPES: dict[str, tuple[str, ...]] = {
     ),
     "a positive integer": ("input_size", "feature_dim", "parameters"),
     "a list of three numbers": ("mean", "std"),
+    "true or false": ("pretrained",),
+    "a table of strings, numbers, booleans and lists": ("arguments",),
 }  # fmt: skip
 _LARGEST = 1e6
 """Largest mean or std of a channel."""
@@ -127,10 +88,22 @@ def _parse_value(key: str, value: Any, context: str) -> Any:
         "a list of three numbers": isinstance(value, list)
         and len(value) == 3
         and all(_is_number(v) and abs(v) <= _LARGEST for v in value),
+        "true or false": isinstance(value, bool),
+        "a table of strings, numbers, booleans and lists": isinstance(value, dict)
+        and _is_plain(value),
     }[kind]
     if not valid:
         raise InputError(f"{context}: {key} must be {kind}, got {value!r}")
     return tuple(map(float, value)) if isinstance(value, list) else value
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value can be written as JSON and read back; a TOML file may have dates."""
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(each) for key, each in value.items())
+    if isinstance(value, list):
+        return all(_is_plain(each) for each in value)
+    return isinstance(value, str | bool) or (_is_number(value) and math.isfinite(value))
 
 
 def _is_number(value: Any) -> bool:
@@ -139,11 +112,21 @@ def _is_number(value: Any) -> bool:
 
 def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
     """Reject an unknown source, a name that cannot be a folder, or a std that is not positive."""
-    if spec.kind not in SOURCES or not spec.identifier:
+    if spec.kind not in source_kinds() or not spec.identifier:
         raise InputError(
             f"{context}: the source {spec.source!r} is not <kind>/<name> with a kind of "
-            + ", ".join(SOURCES)
+            + ", ".join(source_kinds())
         )
+    source = get_source(spec.kind)
+    for key, taken in (
+        ("arguments", source.takes_arguments),
+        ("pretrained", source.takes_untrained),
+    ):
+        if getattr(spec, key) is not None and not taken:
+            raise InputError(
+                f"{context}: the source {spec.source!r} takes no {key}: a model of the kind "
+                f"{spec.kind} is loaded as it was saved; remove the key"
+            )
     require_folder_name(spec.name, context)
     if spec.std is not None and min(spec.std) <= 0:
         raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
@@ -163,26 +146,12 @@ def require_unique_names(
 
 def local_path(spec: ModelSpec) -> Path | None:
     """The local folder or file that the source of a model names; None for a hub."""
-    if spec.kind == "onnx":
-        return spec.file
-    scheme, colon, path = spec.identifier.partition(":")
-    if colon:
-        return spec.folder / path if scheme == "local-dir" else None
-    tag = spec.identifier.partition("/")[2] if spec.kind == "open_clip" else spec.identifier
-    if spec.kind in ("hf", "open_clip", "sentence-transformers") and tag.startswith(
-        (".", "/", "~")
-    ):
-        try:
-            return spec.folder / Path(tag).expanduser()
-        except RuntimeError as error:
-            raise InputError(f"the source {spec.source!r}: no such home folder") from error
-    return None
+    return get_source(spec.kind).local_path(spec) if spec.kind in source_kinds() else None
 
 
 def portable_source(spec: ModelSpec) -> str:
     """The source of a model; of a local folder or file, only its name."""
-    local = local_path(spec)
-    return spec.source if local is None else f"{spec.kind}/{local.absolute().name}"
+    return get_source(spec.kind).portable(spec) if spec.kind in source_kinds() else spec.source
 
 
 def verified_file(spec: ModelSpec) -> tuple[Path, str]:

@@ -8,11 +8,14 @@ disk (`config.json` and `model.safetensors`) is `timm/local-dir:<path>`, a repos
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
+from oodzoo.zoo.sources import local_dir
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
@@ -25,6 +28,7 @@ from oodzoo.zoo.torch_model import (
     refuse_sha256,
     unknown_name,
 )
+from oodzoo.zoo.torch_source import TorchSource, repeatable
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
@@ -32,6 +36,10 @@ _FITS: dict[str, Fit] = {"squash": "squash", "border": "contain"}
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build a model with its pre-trained weights, from timm's cache or the hub."""
+    pretrained = pretrained and spec.pretrained is not False
+    arguments = spec.arguments or {}
+    if spec.input_size is None and isinstance(arguments.get("img_size"), int):
+        spec = replace(spec, input_size=arguments["img_size"])
     refuse_sha256(spec)
     purpose = f"model {spec.name!r} (timm)"
     import_torchvision(extra="timm", purpose=purpose)
@@ -40,11 +48,11 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     fixed_size = {}
     if ":" not in name:
         known_config = registered(timm, name, spec)
-        if spec.input_size is not None and known_config.fixed_input_size:
+        if spec.input_size is not None and known_config and known_config.fixed_input_size:
             fixed_size["img_size"] = spec.input_size
     try:
-        with no_unpickling():
-            module = timm.create_model(name, pretrained=pretrained, **fixed_size)
+        with no_unpickling(), repeatable(spec):
+            module = timm.create_model(name, pretrained=pretrained, **{**fixed_size, **arguments})
     except Exception as error:
         raise cannot_load(spec, error, HUB_REMEDY) from error
     known = module.pretrained_cfg
@@ -52,10 +60,31 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
         module=module,
         forward=_features_and_logits if _has_classifier(module) else _features,
         preprocessing=_preprocessing(timm, module, spec),
-        identity=f"timm {known.get('architecture')} pre-logits",
+        identity=f"timm {known.get('architecture')} pre-logits{spec.variant}",
         pretraining=known.get("description") or known.get("tag"),
         licence=known.get("license"),
     )
+
+
+class TimmSource(TorchSource):
+    """timm's models."""
+
+    kind = "timm"
+    packages = ("timm", "torch")
+    takes_arguments = True
+    listing = "oodzoo.zoo.listing.timm"
+
+    def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
+        return build(spec, pretrained=pretrained)
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return local_dir(spec)
+
+    def is_model(self, path: Path) -> bool:
+        return (path / "config.json").is_file()
+
+    def copied(self, spec: ModelSpec, folder: str) -> str:
+        return f"local-dir:{folder}"
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,7 +138,7 @@ def registered(timm: Any, name: str, spec: ModelSpec) -> Any:
         subject = f"timm {timm.__version__} has no architecture"
         raise unknown_name(spec, subject, architecture, timm.list_models())
     tags = timm.list_models(f"{architecture}.*", pretrained=True)
-    if not tags:
+    if not tags and spec.pretrained is not False:
         raise InputError(
             f"model {spec.name!r}: timm has no pre-trained weights for {architecture!r}"
         )

@@ -20,6 +20,7 @@ from oodzoo.zoo.torch_model import (
     scaled,
     unknown_name,
 )
+from oodzoo.zoo.torch_source import TorchSource, repeatable
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 _REMEDY = (
@@ -31,22 +32,35 @@ _REMEDY = (
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build a model with its pre-trained weights, from torch's cache or its server."""
     refuse_sha256(spec)
+    pretrained = pretrained and spec.pretrained is not False
     purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
     name, weights = registered(torchvision, spec)
     try:
-        with no_unpickling():
-            whole = _whole(torchvision, name, weights, pretrained)
+        with no_unpickling(), repeatable(spec):
+            whole = _whole(torchvision, name, weights, pretrained, spec.arguments or {})
     except Exception as error:
         raise cannot_load(spec, error, _REMEDY) from error
     return Built(
         module=_split(whole),
         forward=_squeezenet if name.startswith("squeezenet") else _features_and_logits,
         preprocessing=scaled(_preprocessing(weights), spec),
-        identity=f"torchvision {name} input of the last linear layer",
-        pretraining=weights.name,
+        identity=f"torchvision {name} input of the last linear layer{spec.variant}",
+        pretraining=weights.name if pretrained else None,
         licence=weights.meta.get("license"),
     )
+
+
+class TorchvisionSource(TorchSource):
+    """torchvision's classifiers."""
+
+    kind = "torchvision"
+    packages = ("torch", "torchvision")
+    takes_arguments = True
+    listing = "oodzoo.zoo.listing.torchvision"
+
+    def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
+        return build(spec, pretrained=pretrained)
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,7 +87,9 @@ def _split(whole: Module) -> Module:
     return torch.nn.ModuleDict({"backbone": whole, "head": head})
 
 
-def _whole(torchvision: Any, name: str, weights: Any, pretrained: bool) -> Module:
+def _whole(
+    torchvision: Any, name: str, weights: Any, pretrained: bool, arguments: dict[str, Any]
+) -> Module:
     options: dict[str, Any] = {"weights": weights}
     if not pretrained:  # what the builder sets for these weights
         options = {}
@@ -81,7 +97,7 @@ def _whole(torchvision: Any, name: str, weights: Any, pretrained: bool) -> Modul
             options = {"transform_input": True, "aux_logits": False, "init_weights": False}
         elif name.startswith("vit_"):
             options = {"image_size": weights.meta["min_size"][0]}
-    whole = torchvision.models.get_model(name, **options)
+    whole = torchvision.models.get_model(name, **{**options, **arguments})
     if getattr(whole, "AuxLogits", None) is not None:  # Inception's second head, for training only
         whole.aux_logits, whole.AuxLogits = False, None
     return whole

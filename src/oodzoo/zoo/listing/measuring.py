@@ -8,23 +8,27 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from oodzoo._packages import optional_package
+from oodzoo.errors import InputError
 from oodzoo.remote.cache import cache_folder
 from oodzoo.zoo.listing.weights import Measured
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import Built, Module, count_parameters
+from oodzoo.zoo.torch_source import TorchSource
 
 
 def build_empty(spec: ModelSpec) -> Built:
     """Build a PyTorch model whose tensors have shapes but no content."""
+    source = get_source(spec.kind)
+    if not isinstance(source, TorchSource):
+        raise InputError(f"model {spec.name!r}: {spec.source} is not a PyTorch model")
     with on_meta_device(spec):
-        built: Built = import_module(f"oodzoo.zoo.{spec.kind}").build(spec, pretrained=False)
-    return built
+        return source.build(spec, pretrained=False)
 
 
 @contextmanager
@@ -60,6 +64,7 @@ def remembered(
     if local_path(spec) is not None or ":" in spec.identifier:
         return compute()
     key = name if spec.input_size is None else f"{name} {spec.input_size}"
+    key += spec.variant
     path = cache_folder() / "sizes" / f"{package}-{version(package)}.jsonl"
     known = _read(path)
     if key not in known:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any
 
 from oodzoo._constraints import Rule, apply_rules, licence_rule, parameter_rule
@@ -14,7 +13,8 @@ from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.zoo.listing.weights import Measured, Weights
-from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.sources import listing_of
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,9 @@ class ListedModel:
 
     def _known(self, question: str) -> Any:
         """What the source answers; None if it has no answer or lacks a package to find it."""
-        source = import_module(f"oodzoo.zoo.listing.{self.spec.kind}")
+        source = listing_of(self.spec.kind)
+        if source is None:
+            return None
         try:
             return getattr(source, question)(self.spec)
         except (InputError, OSError):  # reported when the model is loaded

@@ -1,0 +1,255 @@
+"""Registry of sources of models by kind, the first part of a spec `<kind>/<identifier>`.
+
+A source is an entry point of the group ``oodzoo.sources`` whose name is the kind and whose value
+is a :class:`ModelSource` or a subclass of it. An entry point is loaded when its kind is first used.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from pathlib import Path
+from typing import Any, ClassVar
+
+from oodzoo._text import did_you_mean, one_line
+from oodzoo.errors import InputError
+from oodzoo.zoo.model import Model
+from oodzoo.zoo.model_spec import ModelSpec
+
+GROUP = "oodzoo.sources"
+"""Entry-point group of sources of models."""
+_OURS = "oodzoo"
+
+
+class ModelSource(ABC):
+    """A source of models.
+
+    A subclass sets `kind` and defines `load`; all else is optional.
+
+    Attributes
+    ----------
+    kind : str
+        The first part of its specs, and the name of its entry point.
+    packages : tuple of str
+        Distributions that compute the features. Their versions are recorded in the store.
+    precision : str, optional
+        The only precision it computes in; None if the user chooses one.
+    takes_arguments : bool
+        Whether `load` uses `spec.arguments`.
+    takes_untrained : bool
+        Whether `load` uses `spec.pretrained`.
+    listing : str, optional
+        A module with the functions of :mod:`oodzoo.zoo.listing`. Without one, specs cannot have
+        wildcards, and licence, parameters and size of a model are unknown before it is loaded.
+    """
+
+    kind: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
+    precision: ClassVar[str | None] = None
+    takes_arguments: ClassVar[bool] = False
+    takes_untrained: ClassVar[bool] = False
+    listing: ClassVar[str | None] = None
+
+    @abstractmethod
+    def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
+        """Load a model onto a device: "cpu", "cuda", "cuda:1" or "mps".
+
+        The precision is "float32", "bfloat16" or "float16". Raise an
+        :class:`oodzoo.InputError` if the model cannot be loaded.
+        """
+
+    def load_layers(
+        self, specs: Sequence[ModelSpec], *, device: str, precision: str
+    ) -> list[Model | InputError]:
+        """Load models that are layers of one network; in place of one that fails, an error.
+
+        A source that does not define this has no layers: `spec.layer` is None for all its models.
+        """
+        models: list[Model | InputError] = []
+        for spec in specs:
+            if spec.layer is not None:
+                models.append(
+                    InputError(
+                        f"model {spec.name!r}: a model of the kind {self.kind} has no layers to "
+                        f"choose from; remove '@{spec.layer}'"
+                    )
+                )
+                continue
+            try:
+                models.append(self.load(spec, device=device, precision=precision))
+            except InputError as error:
+                models.append(error)
+        return models
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        """The local file or folder that a spec names; None for a name on a hub."""
+        return None
+
+    def is_model(self, path: Path) -> bool:
+        """Whether a path that wildcards match is a model."""
+        return path.exists()
+
+    def portable(self, spec: ModelSpec) -> str:
+        """The source of a model; of a local file or folder, only its name."""
+        local = self.local_path(spec)
+        return spec.source if local is None else f"{spec.kind}/{local.absolute().name}"
+
+    def files(self, path: Path) -> Sequence[Path]:
+        """The files of a local model that are copied into a predictor."""
+        found = sorted(path.iterdir()) if path.is_dir() else [path]
+        return [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
+
+    def copied(self, spec: ModelSpec, folder: str) -> str | None:
+        """The identifier of a local model after its files were copied to a folder.
+
+        None if they cannot be copied; a predictor then records where they are.
+        """
+        return None
+
+
+def local_dir(spec: ModelSpec) -> Path | None:
+    """The folder of an identifier `local-dir:<folder>`."""
+    scheme, _, path = spec.identifier.partition(":")
+    return spec.folder / path if scheme == "local-dir" else None
+
+
+def source_kinds() -> tuple[str, ...]:
+    """Return the kinds of all sources: ours first, then those of other packages, sorted.
+
+    Examples
+    --------
+    >>> "timm" in source_kinds()
+    True
+    """
+    return tuple(_points())
+
+
+@cache
+def get_source(kind: str) -> ModelSource:
+    """Return the source of a kind, loading its entry point.
+
+    Examples
+    --------
+    >>> get_source("timm").packages
+    ('timm', 'torch')
+    """
+    points = _points()
+    if kind not in points:
+        hint = did_you_mean(kind, points) or f"expected one of {', '.join(points)}"
+        raise InputError(f"unknown source {kind!r}; {hint}")
+    return _load(points[kind])
+
+
+def load_from_source(spec: ModelSpec, *, device: str, precision: str) -> Model:
+    """Load a model from its source."""
+    (model,) = load_network([spec], device=device, precision=precision)
+    if isinstance(model, InputError):
+        raise model
+    return model
+
+
+def load_network(
+    specs: Sequence[ModelSpec], *, device: str, precision: str
+) -> list[Model | InputError]:
+    """Load models that are layers of one network; in place of one that fails, an error.
+
+    An error of another package names the package.
+    """
+    spec = specs[0]
+    source, package = get_source(spec.kind), _package(_points()[spec.kind])
+    try:
+        models = source.load_layers(specs, device=device, precision=precision)
+    except Exception as error:
+        if package == _OURS or isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"model {spec.name!r}: the source {spec.kind!r} of the package {package!r} failed: "
+            f"{type(error).__name__}: {one_line(error)}"
+        ) from error
+    for model in models:
+        if not isinstance(model, Model | InputError):
+            raise InputError(
+                f"model {spec.name!r}: the source {spec.kind!r} of the package {package!r} "
+                f"returned {repr(model)[:60]} instead of a Model"
+            )
+    return models
+
+
+def packages_of(kind: str) -> tuple[str, ...]:
+    """Return the distributions that compute the features of a source, as far as installed."""
+    package = _package(_points()[kind])
+    names = (*get_source(kind).packages, *(() if package == _OURS else (package,)))
+    return tuple(name for name in dict.fromkeys(names) if _is_installed(name))
+
+
+def listing_of(kind: str) -> Any:
+    """Return what is known about the models of a source before they are loaded, or None."""
+    name = get_source(kind).listing
+    return None if name is None else import_module(name)
+
+
+def path_of(spec: ModelSpec, text: str) -> Path | None:
+    """A path that begins with a dot, a slash or a tilde, relative to the zoo file."""
+    if not text.startswith((".", "/", "~")):
+        return None
+    try:
+        return spec.folder / Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"the source {spec.source!r}: no such home folder") from error
+
+
+@cache
+def _points() -> dict[str, EntryPoint]:
+    """The entry points by kind. Another package cannot replace one of ours."""
+    found = list(entry_points(group=GROUP))
+    ours = [point for point in found if _package(point) == _OURS]
+    if not ours:
+        raise InputError(
+            "the installation of oodzoo has no sources of models; install it again: pip install "
+            "--force-reinstall --no-deps oodzoo"
+        )
+    points = {point.name: point for point in sorted(ours, key=lambda point: point.name)}
+    for point in sorted(found, key=lambda point: (point.name, _package(point))):
+        if point in ours:
+            continue
+        known = points.setdefault(point.name, point)
+        if known is not point:
+            warnings.warn(
+                f"the source of models {point.name!r} of the package {_package(point)!r} is "
+                f"ignored: {_package(known)!r} has one of that name",
+                stacklevel=2,
+            )
+    return points
+
+
+def _load(point: EntryPoint) -> ModelSource:
+    what = f"the source of models {point.name!r} of the package {_package(point)!r}"
+    try:
+        loaded = point.load()
+        source = loaded() if isinstance(loaded, type) else loaded
+    except Exception as error:
+        raise InputError(
+            f"{what} cannot be loaded: {type(error).__name__}: {one_line(error)}; update or "
+            "uninstall the package"
+        ) from error
+    if not isinstance(source, ModelSource):
+        raise InputError(f"{what} is not a ModelSource, but {repr(source)[:60]}")
+    if getattr(source, "kind", None) != point.name:
+        raise InputError(f"{what} has the kind {getattr(source, 'kind', None)!r}; they must agree")
+    return source
+
+
+def _is_installed(name: str) -> bool:
+    try:
+        version(name)
+    except PackageNotFoundError:
+        return False
+    return True
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "unknown"
