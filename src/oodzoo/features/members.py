@@ -14,12 +14,11 @@ from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import ModelRecord, StoredModel
 from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
 from oodzoo.zoo.device import resolve_device
+from oodzoo.zoo.sources import get_source, packages_of
 from oodzoo.zoo.spec import portable_source, require_unique_names, verified_file
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]
 """What :func:`oodzoo.load_zoo` accepts or returns, or a sequence of specs and loaded models."""
-
-_ONNX_PRECISION = "float32"  # of inputs and outputs; the precision inside is that of the file
 
 
 def resolve_zoo(zoo: Zoo) -> list[ModelSpec | Model]:
@@ -56,7 +55,7 @@ class LoadedModel:
         if isinstance(member, Model):
             return cls(member, None, precision, resolve_device(device, "python"))
         device = resolve_device(device, member.kind)
-        precision = _ONNX_PRECISION if member.kind == "onnx" else precision
+        precision = get_source(member.kind).precision or precision
         return cls(
             load_model(member, device=device, precision=precision), member, precision, device
         )
@@ -106,7 +105,8 @@ def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]
             )
         return spec
     spec = spec or _recorded_location(store, stored.name)
-    recorded = {**spec.to_dict(), **stored.spec}
+    stated = replace(spec, pretrained=None, arguments=None).to_dict()
+    recorded = {**stated, **stored.spec}
     what = f"the manifest of the store {store.location!r}"
     return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
 
@@ -128,25 +128,17 @@ def _recorded_location(store: FeatureStore, name: str) -> ModelSpec:
     return spec
 
 
-_LIBRARIES = {
-    "onnx": ("onnxruntime",),
-    "timm": ("timm", "torch"),
-    "torchvision": ("torch", "torchvision"),
-    "hf": ("torch", "transformers"),
-    "open_clip": ("open-clip-torch", "torch"),
-}
-"""Packages that compute the features, by kind of model."""
-
-
 def _versions(kind: str) -> dict[str, str]:
-    names = ("oodzoo", "numpy", "pillow", *_LIBRARIES.get(kind, ()))
+    names = ("oodzoo", "numpy", "pillow", *(packages_of(kind) if kind else ()))
     return {name: version(name) for name in sorted(names)}
 
 
 def _resolved_spec(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
     """Fields with which the model loads again, see `ModelRecord.spec`."""
     features, logits = (*info.outputs, None, None)[:2]
+    built = {"pretrained": spec.pretrained, "arguments": spec.arguments}
     return {
+        **{key: value for key, value in built.items() if value is not None},
         "input_size": spec.input_size,
         "mean": spec.mean,
         "std": spec.std,
