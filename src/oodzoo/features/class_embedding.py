@@ -12,7 +12,8 @@ from oodzoo.store.writer import writing
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.prompts import PROMPTS, Prompts, default_text, texts_of
-from oodzoo.zoo.text_tower import SOURCES, embed_classes, load_text_tower
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.text_tower import embed_classes
 
 
 def add_class_embeddings(
@@ -36,9 +37,9 @@ def add_class_embeddings(
         return {}
     problems = {}
     for member in members:
-        if isinstance(member, Model) or member.kind not in SOURCES or member.layer is not None:
-            continue  # the features of a layer are not in the space of the texts
-        if member.name not in store.models:
+        if isinstance(member, Model) or member.name not in store.models:
+            continue
+        if member.layer is not None:  # its features are not in the space of the texts
             continue
         try:
             _add(store, member, prompts, device)
@@ -60,7 +61,8 @@ def _add(store: FeatureStore, spec: ModelSpec, prompts: Prompts, device: str) ->
         templates,
     ):
         return
-    tower = load_text_tower(spec, device=resolve_device(parse_devices(device)[0], spec.kind))
+    where = resolve_device(parse_devices(device)[0], spec.kind)
+    tower = get_source(spec.kind).text_tower(spec, device=where)
     if tower is None:
         return
     embeddings = embed_classes(tower, names, templates)

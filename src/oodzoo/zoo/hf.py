@@ -68,6 +68,9 @@ class HuggingFaceSource(TorchSource):
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
 
+    def text_tower(self, spec: ModelSpec, *, device: str) -> TextTower | None:
+        return text_tower(spec, device=device)
+
     def local_path(self, spec: ModelSpec) -> Path | None:
         return path_of(spec, spec.identifier)
 
@@ -78,16 +81,14 @@ class HuggingFaceSource(TorchSource):
         return f"./{folder}"
 
 
-def text_tower(
-    spec: ModelSpec, *, pretrained: bool = True, device: str = "cpu"
-) -> TextTower | None:
+def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
     """Load the text tower of an image-text model, with its tokeniser; None for other models."""
     transformers, config = _open(spec)
     if not hasattr(config, "text_config"):
         return None
     checkpoint = _checkpoint(spec)
     with _explaining(spec):
-        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
+        whole, missing = _whole(_kind(transformers, config), spec, config, pretrained=True)
         if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
             return None
         _require_weights(whole, missing, spec)

@@ -68,6 +68,9 @@ class OpenClipSource(TorchSource):
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
 
+    def text_tower(self, spec: ModelSpec, *, device: str) -> TextTower:
+        return text_tower(spec, device=device)
+
     def local_path(self, spec: ModelSpec) -> Path | None:
         return local_dir(spec) or path_of(spec, spec.identifier.partition("/")[2])
 
@@ -105,11 +108,11 @@ def build_whole(
         raise cannot_load(spec, error, HUB_REMEDY) from error
 
 
-def text_tower(spec: ModelSpec, *, pretrained: bool = True, device: str = "cpu") -> TextTower:
+def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower:
     """Load the text tower of a model, with its tokeniser."""
     open_clip = import_open_clip(f"zero-shot classification with model {spec.name!r} (open_clip)")
     options = create_options(open_clip, spec)
-    whole = build_whole(open_clip, spec, options, pretrained=pretrained)
+    whole = build_whole(open_clip, spec, options)
     try:
         with no_unpickling():
             tokenize = open_clip.get_tokenizer(options["model_name"])

@@ -19,6 +19,7 @@ from oodzoo._text import did_you_mean, one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.text_tower import TextTower
 
 GROUP = "oodzoo.sources"
 """Entry-point group of sources of models."""
@@ -84,6 +85,10 @@ class ModelSource(ABC):
             except InputError as error:
                 models.append(error)
         return models
+
+    def text_tower(self, spec: ModelSpec, *, device: str) -> TextTower | None:
+        """Load the text tower of a CLIP-like model, for zero-shot predictions; None without one."""
+        return None
 
     def local_path(self, spec: ModelSpec) -> Path | None:
         """The local file or folder that a spec names; None for a name on a hub."""

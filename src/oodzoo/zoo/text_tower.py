@@ -24,10 +24,6 @@ from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.prompts import PLACE
-from oodzoo.zoo.spec import ModelSpec
-
-SOURCES = ("open_clip", "hf")
-"""Sources of models of which some have a text tower."""
 
 _TEXTS = 256
 """Texts that are embedded at a time."""
@@ -48,25 +44,6 @@ class TextTower:
     embed: Callable[[Sequence[str]], NDArray[np.floating[Any]]]
     scale: float
     bias: float = 0.0
-
-
-def load_text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
-    """Load the text tower of a model; None if the model has none.
-
-    Raises
-    ------
-    InputError
-        If the model has a text tower that cannot be loaded.
-    """
-    if spec.kind == "open_clip":
-        from oodzoo.zoo import open_clip
-
-        return open_clip.text_tower(spec, device=device)
-    if spec.kind == "hf":
-        from oodzoo.zoo import hf
-
-        return hf.text_tower(spec, device=device)
-    return None
 
 
 def embed_classes(
