@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -10,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
+from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.preprocessing import Preprocessing
 
 Pixels = NDArray[np.uint8]
@@ -41,6 +43,10 @@ class ModelInfo:
     licence: str | None = None
     outputs: tuple[str, ...] = ()
     """Names of the outputs in use, for an ONNX model: (features,) or (features, logits)."""
+    layer: str | None = None
+    """The layer whose output are the features, if it is not the last one."""
+    pooling: Pooling | None = None
+    """How the output of the layer is pooled."""
 
     def measured(self, outputs: Outputs, stated: int | None = None) -> ModelInfo:
         """Set the dimensions to those of a forward pass; `stated` is the zoo's feature_dim."""
@@ -80,3 +86,66 @@ class Model(ABC):
     def __call__(self, batch: Any) -> Outputs:
         """Compute the outputs of a batch of images, or of texts."""
         return self.collect(self.launch(self.prepare(batch)))
+
+
+class Collected(NamedTuple):
+    """Result of a forward pass for several models."""
+
+    outputs: list[Outputs]
+    shares: list[float]
+    """Share of the time of the forward pass after which each model's features were there."""
+
+
+class Network(ABC):
+    """Weights on a device; one forward pass computes the features of several models."""
+
+    on_cpu: bool
+
+    @abstractmethod
+    def prepare(self, pixels: Pixels) -> Any: ...
+
+    @abstractmethod
+    def launch(self, prepared: Any, models: Sequence[Any]) -> Any:
+        """Start a forward pass up to the last of the layers that the models need."""
+
+    @abstractmethod
+    def collect(self, launched: Any) -> Collected: ...
+
+
+class NetworkModel(Model):
+    """A model that may share its network with others: with other layers of it."""
+
+    def __init__(self, network: Network, info: ModelInfo) -> None:
+        self.info = info
+        self.network = network
+        self.on_cpu = network.on_cpu
+
+    def prepare(self, pixels: Pixels) -> Any:
+        return self.network.prepare(pixels)
+
+    def launch(self, prepared: Any) -> Any:
+        return self.network.launch(prepared, [self])
+
+    def collect(self, launched: Any) -> Outputs:
+        return self.network.collect(launched).outputs[0]
+
+
+def network_of(model: Model) -> int:
+    """Identify the network of a loaded model."""
+    return id(model.network if isinstance(model, NetworkModel) else model)
+
+
+def launch_together(models: Sequence[Model], prepared: Any) -> Any:
+    """Start the forward pass of models of one network."""
+    first = models[0]
+    if isinstance(first, NetworkModel):
+        return first.network.launch(prepared, models)
+    return first.launch(prepared)
+
+
+def collect_together(models: Sequence[Model], launched: Any) -> Collected:
+    """Wait for the result of :func:`launch_together`."""
+    first = models[0]
+    if isinstance(first, NetworkModel):
+        return first.network.collect(launched)
+    return Collected([first.collect(launched)], [1.0])

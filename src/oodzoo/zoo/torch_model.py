@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -14,7 +16,9 @@ import numpy as np
 
 from oodzoo._text import count, did_you_mean, one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
+from oodzoo.zoo.layers_pooling import Pooling
+from oodzoo.zoo.layers_torch import Tap, find_taps, run_tapped
+from oodzoo.zoo.model import Collected, ModelInfo, Network, NetworkModel, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import ModelSpec
 
@@ -49,8 +53,8 @@ class Built:
     licence: str | None = None
 
 
-class TorchModel(Model):
-    """A PyTorch model: a module in eval mode on a device.
+class TorchNetwork(Network):
+    """A PyTorch module in eval mode on a device.
 
     On CUDA neither `prepare` nor `launch` blocks: pixels are copied as bytes from pinned memory on
     a stream of their own, normalised on the device, and the outputs are copied back into pinned
@@ -58,11 +62,9 @@ class TorchModel(Model):
     previous one keeps the device busy.
     """
 
-    def __init__(
-        self, built: Built, info: ModelInfo, *, device: str = "cpu", precision: str = "float32"
-    ) -> None:
+    def __init__(self, built: Built, *, device: str = "cpu", precision: str = "float32") -> None:
         torch: Any = import_module("torch")
-        self.info = info
+        self.preprocessing = built.preprocessing
         self._device = torch_device(device)
         self.on_cpu = self._device.type == "cpu"
         if precision not in PRECISIONS:
@@ -78,7 +80,7 @@ class TorchModel(Model):
             self._copies = torch.cuda.Stream(self._device)
         self._mean, self._std = (
             torch.tensor(values, device=self._device).view(1, 3, 1, 1)
-            for values in (info.preprocessing.mean, info.preprocessing.std)
+            for values in (built.preprocessing.mean, built.preprocessing.std)
         )
 
     def prepare(self, pixels: Pixels) -> _Prepared:
@@ -91,30 +93,67 @@ class TorchModel(Model):
             on_device = tensor.pin_memory().to(self._device, non_blocking=True)
             return _Prepared(on_device, _mark(self._copies))
 
-    def launch(self, prepared: _Prepared) -> _Launched:
+    def launch(self, prepared: _Prepared, models: Sequence[TorchModel]) -> _Launched:
         import torch
 
+        stream = None
         if prepared.event is not None:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(prepared.event)
             prepared.pixels.record_stream(stream)
+        taps = [model.tap for model in models if model.tap is not None]
+        mark = time.perf_counter if stream is None else partial(_mark, stream, timing=True)
         with torch.inference_mode():
+            start = mark()
             batch = self._normalised(prepared.pixels)
-            features, logits = self._forward(self._module, batch)
-            tensors = [t.float() for t in (features, logits) if t is not None]
-            if prepared.event is None:
-                return _Launched(tensors, None)
-            return _Launched([_to_pinned(t) for t in tensors], _mark(stream))
+            outputs, pooled, marks = run_tapped(
+                lambda: self._forward(self._module, batch),
+                taps,
+                whole=len(taps) < len(models),
+                mark=mark,
+            )
+            found = iter(zip(pooled, marks, strict=True))
+            tensors, times = [], []
+            for model in models:
+                if model.tap is not None:
+                    tensor, end = next(found)
+                    tensors.append([tensor])
+                    times.append(end)
+                else:
+                    assert outputs is not None
+                    tensors.append([t.float() for t in outputs if t is not None])
+                    times.append(None)
+            end = mark()
+            marks = [start, *(each or end for each in times), end]
+            if stream is None:
+                return _Launched(tensors, marks, None)
+            tensors = [[_to_pinned(t) for t in each] for each in tensors]
+            return _Launched(tensors, marks, _mark(stream))
 
-    def collect(self, launched: _Launched) -> Outputs:
+    def collect(self, launched: _Launched) -> Collected:
         if launched.event is not None:
             launched.event.synchronize()
-        # A copy on CUDA, so that features kept by a caller do not hold pinned memory.
-        features, *logits = (
-            t.numpy().copy() if launched.event is not None else t.cpu().numpy()
-            for t in launched.outputs
-        )
-        return Outputs(features, logits[0] if logits else None)
+        outputs = []
+        for tensors in launched.outputs:
+            # A copy on CUDA, so that features kept by a caller do not hold pinned memory.
+            features, *logits = (
+                t.numpy().copy() if launched.event is not None else t.cpu().numpy() for t in tensors
+            )
+            outputs.append(Outputs(features, logits[0] if logits else None))
+        start, *ends, last = launched.marks
+        return Collected(outputs, [_elapsed(start, end) / _elapsed(start, last) for end in ends])
+
+    def find_taps(self, layers: Sequence[tuple[str, Pooling | None]]) -> list[Tap | InputError]:
+        """Find layers by running two black images."""
+        import torch
+
+        crop = self.preprocessing.geometry.crop
+        with torch.inference_mode():
+            pixels = torch.zeros((2, *crop, 3), dtype=torch.uint8, device=self._device)
+            batch = self._normalised(pixels)
+            return find_taps(
+                self._module, lambda: self._forward(self._module, batch), layers, 2, crop
+            )
 
     def _normalised(self, pixels: Tensor) -> Tensor:
         # Pixels are channels-last, the layout CUDA convolutions prefer, so it is kept there. The
@@ -131,8 +170,19 @@ class _Prepared(NamedTuple):
 
 
 class _Launched(NamedTuple):
-    outputs: list[Tensor]
+    outputs: list[list[Tensor]]
+    """Features and, with a head, logits of each model."""
+    marks: list[Any]
+    """Times, or events, at the start, at the outputs of each model, and at the end."""
     event: Any
+
+
+class TorchModel(NetworkModel):
+    """A PyTorch model: the features and logits of a network, or one of its layers."""
+
+    def __init__(self, network: TorchNetwork, info: ModelInfo, tap: Tap | None = None) -> None:
+        super().__init__(network, info)
+        self.tap = tap
 
 
 def assemble(
@@ -142,20 +192,55 @@ def assemble(
 
     The fingerprint is computed from the original weights, before any change of precision.
     """
-    parts = (built.identity, weights_digest(built.module))
-    info = ModelInfo(
-        name=spec.name,
-        preprocessing=built.preprocessing,
-        feature_dim=0,
-        n_logits=None,
-        parameters=count_parameters(built.module),
-        fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
-        pretraining=spec.pretraining or built.pretraining,
-        licence=spec.licence or built.licence,
-    )
-    model = TorchModel(built, info, device=device, precision=precision)
-    model.info = info.measured(_run_twice(model, device, precision), spec.feature_dim)
+    (model,) = assemble_layers(built, [spec], device=device, precision=precision)
+    if isinstance(model, InputError):
+        raise model
     return model
+
+
+def assemble_layers(
+    built: Built, specs: Sequence[ModelSpec], *, device: str = "cpu", precision: str = "float32"
+) -> list[TorchModel | InputError]:
+    """Move a module to a device for several of its layers; an error in place of one that fails."""
+    identity = (built.identity, weights_digest(built.module))
+    n_parameters = count_parameters(built.module)
+    network = TorchNetwork(built, device=device, precision=precision)
+    layers = [(spec.layer, spec.pooling) for spec in specs if spec.layer is not None]
+    try:
+        taps = iter(network.find_taps(layers) if layers else [])
+    except Exception as error:
+        raise _cannot_run(specs[0].name, built.preprocessing, device, precision, error) from error
+    models: list[TorchModel] = []
+    failed: dict[str, InputError] = {}
+    for spec in specs:
+        tap = next(taps) if spec.layer is not None else None
+        if isinstance(tap, InputError):
+            failed[spec.name] = InputError(f"model {spec.name!r}: {tap}")
+            continue
+        parts = identity if tap is None else (*identity, f"layer {tap.layer} {tap.pool.pooling}")
+        info = ModelInfo(
+            name=spec.name,
+            preprocessing=built.preprocessing,
+            feature_dim=0,
+            n_logits=None,
+            parameters=n_parameters,
+            fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
+            pretraining=spec.pretraining or built.pretraining,
+            licence=spec.licence or built.licence,
+            layer=None if tap is None else tap.layer,
+            pooling=None if tap is None else tap.pool.pooling,
+        )
+        models.append(TorchModel(network, info, tap))
+    stated = {spec.name: spec.feature_dim for spec in specs}
+    first, second = _run_twice(models, device, precision)
+    for model, outputs, again in zip(models, first, second, strict=True):
+        try:
+            _require_features(model.info.name, outputs, again, precision)
+            model.info = model.info.measured(outputs, stated[model.info.name])
+        except InputError as error:
+            failed[model.info.name] = error
+    usable = {model.info.name: model for model in models}
+    return [failed.get(spec.name) or usable[spec.name] for spec in specs]
 
 
 def weights_digest(module: Module) -> str:
@@ -282,10 +367,10 @@ def torch_device(name: str) -> Any:
     return device
 
 
-def _mark(stream: Any) -> Any:
+def _mark(stream: Any, *, timing: bool = False) -> Any:
     """Record an event on a CUDA stream; waiting for it blocks instead of spinning."""
     torch: Any = import_module("torch")
-    event = torch.cuda.Event(blocking=True)
+    event = torch.cuda.Event(blocking=True, enable_timing=timing)
     event.record(stream)
     return event
 
@@ -297,18 +382,44 @@ def _to_pinned(tensor: Tensor) -> Tensor:
     return host.copy_(tensor, non_blocking=True)
 
 
-def _run_twice(model: TorchModel, device: str, precision: str) -> Outputs:
-    """Run a black image twice, to detect outputs that are not deterministic features."""
-    height, width = model.info.preprocessing.geometry.crop
-    name = model.info.name
-    black = np.zeros((1, height, width, 3), np.uint8)
+def _elapsed(start: Any, end: Any) -> float:
+    """Time between two marks, which are seconds or events of CUDA."""
+    if isinstance(start, float):
+        return float(end - start)
+    return float(start.elapsed_time(end))
+
+
+def _cannot_run(
+    name: str, preprocessing: Preprocessing, device: str, precision: str, error: Exception
+) -> InputError:
+    height, width = preprocessing.geometry.crop
+    return InputError(
+        f"model {name!r} cannot run on an image of {height}×{width} pixels "
+        f"on {device} in {precision}: {one_line(error)}"
+    )
+
+
+def _run_twice(
+    models: Sequence[TorchModel], device: str, precision: str
+) -> tuple[list[Outputs], list[Outputs]]:
+    """Run a black image twice through the network of models."""
+    if not models:
+        return [], []
+    network, name = models[0].network, models[0].info.name
+    preprocessing = models[0].info.preprocessing
+    black = np.zeros((1, *preprocessing.geometry.crop, 3), np.uint8)
     try:
-        outputs, again = model(black), model(black)
+        first, second = (
+            network.collect(network.launch(network.prepare(black), models)).outputs
+            for _ in range(2)
+        )
     except Exception as error:
-        raise InputError(
-            f"model {name!r} cannot run on an image of {height}×{width} pixels "
-            f"on {device} in {precision}: {one_line(error)}"
-        ) from error
+        raise _cannot_run(name, preprocessing, device, precision, error) from error
+    return first, second
+
+
+def _require_features(name: str, outputs: Outputs, again: Outputs, precision: str) -> None:
+    """Reject outputs that are not deterministic, finite features."""
     for output in outputs:
         if output is not None and output.ndim != 2:
             raise InputError(
@@ -319,4 +430,3 @@ def _run_twice(model: TorchModel, device: str, precision: str) -> Outputs:
         raise InputError(f"model {name!r} returns NaN or infinite features in {precision}{other}")
     if not np.allclose(outputs.features, again.features, rtol=0.01, atol=0.01):
         raise InputError(f"model {name!r} returns different features each time for the same image")
-    return outputs
