@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
 from oodzoo.zoo.expansion import expand, is_pattern
+from oodzoo.zoo.layers import expand_layers
 from oodzoo.zoo.listing.model import select_models
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
@@ -81,7 +81,8 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     if text in zoo_names():
         return named_zoo(text)
     if text.endswith(".toml") or Path(text).is_file():
-        specs = read_zoo_file(Path(text))
+        tables = read_zoo_file(Path(text))
+        specs = [spec for table in tables for spec in expand_layers(table, Path(text).name)]
         require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
         return specs
     if text.partition("/")[0] in source_kinds() or is_pattern(text.partition(",")[0]):
@@ -95,17 +96,16 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
 def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
     """The models of several specs; one that a pattern matches is listed once."""
     specs: list[ModelSpec] = []
-    matched: set[tuple[str, Path]] = set()
+    matched: set[Hashable] = set()
     for text in texts:
-        if is_pattern(text):
-            found = {(spec.source, spec.folder): spec for spec in expand(text, _parse_spec)}
-            listed = {(spec.source, spec.folder) for spec in specs}
-            specs += [spec for key, spec in found.items() if key not in listed]
-            matched |= found.keys()
+        found = expand(text, _parse_spec) if is_pattern(text) else _parse_spec(text)
+        if len(found) > 1 or is_pattern(text):
+            listed = {(spec, spec.folder) for spec in specs}
+            found = [spec for spec in found if (spec, spec.folder) not in listed]
+            matched |= {(spec, spec.folder) for spec in found}
+            specs += found
         else:
-            spec = _parse_spec(text)
-            if (spec.source, spec.folder) not in matched:
-                specs.append(spec)
+            specs += [spec for spec in found if (spec, spec.folder) not in matched]
     remedy = "leave one out, or give them different names in a zoo file (.toml)"
     require_unique_names((spec.name for spec in specs), "the list of models", remedy)
     return specs
@@ -116,8 +116,13 @@ def load_model(spec: ModelSpec, *, device: str = "cpu", precision: str = "float3
     return load_from_source(spec, device=device, precision=precision)
 
 
-def _parse_spec(text: str) -> ModelSpec:
+def _parse_spec(text: str) -> list[ModelSpec]:
+    """The models of a spec: one, or one for each of the layers it names."""
+    context = "the list of models"
+    specs = expand_layers(ModelSpec(name="", source=text), context, name=_network_name)
+    return [check_spec(spec, context) for spec in specs]
+
+
+def _network_name(spec: ModelSpec) -> str:
     """Name a model after its source; after a local file or folder without those above it."""
-    spec = ModelSpec(name="", source=text)
-    name = spec.file.stem if spec.kind == "onnx" else re.sub("[/:]", "-", portable_source(spec))
-    return check_spec(dataclasses.replace(spec, name=name), "the list of models")
+    return spec.file.stem if spec.kind == "onnx" else re.sub("[/:]", "-", portable_source(spec))

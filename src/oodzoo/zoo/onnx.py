@@ -8,8 +8,9 @@ import math
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,20 +18,27 @@ from numpy.typing import NDArray
 from oodzoo._io import file_digest
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Model, ModelInfo, Outputs, Pixels
+from oodzoo.zoo.layers_onnx import FLOATS, Graph, read_graph, with_outputs, with_pooled
+from oodzoo.zoo.layers_pooling import Pool, choose_pool
+from oodzoo.zoo.model import Collected, Model, ModelInfo, Network, NetworkModel, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing, square
+from oodzoo.zoo.protobuf import fields, values, varints
+from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, verified_file
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-class OnnxModel(Model):
-    """An ONNX model: an onnxruntime session that returns features and, with a head, logits."""
+class OnnxNetwork(Network):
+    """An onnxruntime session."""
 
-    def __init__(self, session: Any, info: ModelInfo) -> None:
-        self.info = info
+    def __init__(
+        self, session: Any, preprocessing: Preprocessing, *, partial: bool = False
+    ) -> None:
         self._session = session
+        self._options = _run_options() if partial else None
+        self._preprocessing = preprocessing
         self.on_cpu = session.get_providers()[0] == "CPUExecutionProvider"
         tensor = session.get_inputs()[0]
         self._input = tensor.name
@@ -38,58 +46,200 @@ class OnnxModel(Model):
         self._batch = tensor.shape[0] if isinstance(tensor.shape[0], int) else None
 
     def prepare(self, pixels: Pixels) -> NDArray[Any]:
-        return self.info.preprocessing.normalise(pixels).astype(self._dtype, copy=False)
+        return self._preprocessing.normalise(pixels).astype(self._dtype, copy=False)
 
-    def launch(self, prepared: NDArray[Any]) -> list[NDArray[Any]]:
+    def launch(self, prepared: NDArray[Any], models: Sequence[OnnxModel]) -> _Launched:
+        names = list(dict.fromkeys(name for model in models for name in model.fetched))
+        arrays = self.run(prepared, names)
+        return _Launched(dict(zip(names, arrays, strict=True)), models)
+
+    def collect(self, launched: _Launched) -> Collected:
+        outputs = []
+        for model in launched.models:
+            arrays = (launched.arrays[name] for name in model.fetched)
+            features, *logits = (pooled(array, model.info.name) for array in arrays)
+            outputs.append(Outputs(features, logits[0] if logits else None))
+        return Collected(outputs, [1.0] * len(outputs))
+
+    def run(self, prepared: NDArray[Any], names: Sequence[str]) -> list[NDArray[Any]]:
+        """Compute tensors by name; padded if the file has a fixed batch size."""
         if self._batch is None:
-            return self._run(prepared)
+            return self._run(prepared, names)
         starts = range(0, len(prepared), self._batch)
-        parts = [self._run_padded(prepared[at : at + self._batch]) for at in starts]
+        parts = [self._run_padded(prepared[at : at + self._batch], names) for at in starts]
         return [np.concatenate(output) for output in zip(*parts, strict=True)]
 
-    def collect(self, launched: list[NDArray[Any]]) -> Outputs:
-        features, *logits = (pooled(output, self.info.name) for output in launched)
-        return Outputs(features, logits[0] if logits else None)
-
-    def _run(self, batch: NDArray[Any]) -> list[NDArray[Any]]:
-        outputs: list[NDArray[Any]] = self._session.run(self.info.outputs, {self._input: batch})
+    def _run(self, batch: NDArray[Any], names: Sequence[str]) -> list[NDArray[Any]]:
+        outputs: list[NDArray[Any]] = self._session.run(
+            list(names), {self._input: batch}, self._options
+        )
         return outputs
 
-    def _run_padded(self, part: NDArray[Any]) -> list[NDArray[Any]]:
+    def _run_padded(self, part: NDArray[Any], names: Sequence[str]) -> list[NDArray[Any]]:
         missing = (self._batch or 0) - len(part)
         padded = np.concatenate([part, np.zeros((missing, *part.shape[1:]), part.dtype)])
-        return [output[: len(part)] for output in self._run(padded)]
+        return [output[: len(part)] for output in self._run(padded, names)]
+
+
+class OnnxModel(NetworkModel):
+    """An ONNX model: the outputs of a session with features and, with a head, logits."""
+
+    def __init__(self, network: OnnxNetwork, info: ModelInfo, fetched: Sequence[str]) -> None:
+        super().__init__(network, info)
+        self.fetched = tuple(fetched)
+        """Outputs of the session: features and logits, or a pooled layer."""
+
+
+class _Tap(NamedTuple):
+    tensor: str
+    pool: Pool
+    dtype: str
+
+
+class _Launched(NamedTuple):
+    arrays: dict[str, NDArray[Any]]
+    models: Sequence[OnnxModel]
 
 
 _DTYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
 
+@functools.cache
+def _run_options() -> Any:
+    """Compute only what the requested outputs depend on."""
+    import onnxruntime
+
+    options = onnxruntime.RunOptions()
+    options.only_execute_path_to_fetches = True
+    return options
+
+
+class OnnxSource(ModelSource):
+    """ONNX files."""
+
+    kind = "onnx"
+    packages = ("onnxruntime",)
+    precision = "float32"  # of inputs and outputs; the precision inside is that of the file
+    listing = "oodzoo.zoo.listing.onnx"
+
+    def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
+        return load(spec, device=device, precision=precision)
+
+    def load_layers(
+        self, specs: Sequence[ModelSpec], *, device: str, precision: str
+    ) -> list[Model | InputError]:
+        return [*load_layers(specs, device=device, precision=precision)]
+
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return spec.file
+
+    def is_model(self, path: Path) -> bool:
+        return path.is_file()
+
+
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxModel:
     """Open an ONNX file, after checking its sha256 if the zoo file sets one."""
+    (model,) = load_layers([spec], device=device, precision=precision)
+    if isinstance(model, InputError):
+        raise model
+    return model
+
+
+def load_layers(
+    specs: Sequence[ModelSpec], *, device: str = "cpu", precision: str = "float32"
+) -> list[OnnxModel | InputError]:
+    """Open an ONNX file once for several of its layers; an error in place of one that fails."""
+    first = specs[0]
     if precision != "float32":
         raise InputError(
-            f"model {spec.name!r}: precision {precision!r} is not supported for ONNX models, "
+            f"model {first.name!r}: precision {precision!r} is not supported for ONNX models, "
             "which run in the precision of the file"
         )
-    path, digest = verified_file(spec)
-    session = _session(path, spec.name, device)
+    path, digest = verified_file(first)
+    session = open_session(path, first.name, device)
     content = path.read_bytes()
-    external = [file_digest(path.parent / name) for name in external_files(content)]
-    outputs = _output_names(spec, session)
-    info = ModelInfo(
-        name=spec.name,
-        preprocessing=_preprocessing(spec, session),
-        feature_dim=0,
-        n_logits=None,
-        parameters=spec.parameters or count_parameters(content),
-        fingerprint=fingerprint([digest, *external], outputs),
-        pretraining=spec.pretraining,
-        licence=spec.licence,
-        outputs=tuple(outputs),
-    )
-    model = OnnxModel(session, info)
-    model.info = info.measured(_run_once(model), spec.feature_dim)
-    return model
+    digests = [digest, *(file_digest(path.parent / name) for name in external_files(content))]
+    n_parameters = count_parameters(content)
+    preprocessing = _preprocessing(first, session)
+    taps: dict[ModelSpec, _Tap | InputError] = {}
+    pooled_names: dict[ModelSpec, str] = {}
+    if layers := [spec for spec in specs if spec.layer is not None]:
+        graph = read_graph(content)
+        taps = _find_taps(layers, path, content, graph, preprocessing)
+        usable = {spec: tap for spec, tap in taps.items() if isinstance(tap, _Tap)}
+        content, names = with_pooled(content, graph, list(usable.values()))
+        pooled_names = dict(zip(usable, names, strict=True))
+        session = open_session(path, first.name, device, content=content)
+    network = OnnxNetwork(session, preprocessing, partial=bool(layers))
+    models: list[OnnxModel | InputError] = []
+    for spec in specs:
+        info = ModelInfo(
+            name=spec.name,
+            preprocessing=preprocessing,
+            feature_dim=0,
+            n_logits=None,
+            parameters=spec.parameters or n_parameters,
+            fingerprint="",
+            pretraining=spec.pretraining,
+            licence=spec.licence,
+        )
+        tap = taps.get(spec)
+        try:
+            if isinstance(tap, InputError):
+                raise InputError(f"model {spec.name!r}: {tap}")
+            if tap is None:
+                outputs = _output_names(spec, session)
+                identity = fingerprint(digests, outputs)
+                info = replace(info, fingerprint=identity, outputs=tuple(outputs))
+                model = OnnxModel(network, info, outputs)
+            else:
+                identity = layer_fingerprint(digests, tap.tensor, tap.pool.pooling)
+                info = replace(
+                    info, fingerprint=identity, layer=tap.tensor, pooling=tap.pool.pooling
+                )
+                model = OnnxModel(network, info, [pooled_names[spec]])
+            model.info = info.measured(_run_once(model), spec.feature_dim)
+            models.append(model)
+        except InputError as error:
+            models.append(error)
+    return models
+
+
+def _find_taps(
+    specs: Sequence[ModelSpec],
+    path: Path,
+    content: bytes,
+    graph: Graph,
+    preprocessing: Preprocessing,
+) -> dict[ModelSpec, _Tap | InputError]:
+    """Find the tensors of layers; their shapes are those for a batch of black images."""
+    tensors: dict[ModelSpec, str] = {}
+    taps: dict[ModelSpec, _Tap | InputError] = {}
+    for spec in specs:
+        try:
+            tensors[spec] = graph.tensor(spec.layer or "")
+        except InputError as error:
+            taps[spec] = error
+    if not tensors:
+        return taps
+    names = list(dict.fromkeys(tensors.values()))
+    content = with_outputs(content, graph, names)
+    session = open_session(path, specs[0].name, "cpu", content=content)
+    batch = session.get_inputs()[0].shape[0]
+    n, crop = batch if isinstance(batch, int) else 2, preprocessing.geometry.crop
+    network = OnnxNetwork(session, preprocessing, partial=True)
+    arrays = network.run(network.prepare(np.zeros((n, *crop, 3), np.uint8)), names)
+    types = {output.name: output.type for output in session.get_outputs()}
+    found = dict(zip(names, arrays, strict=True))
+    for spec, name in tensors.items():
+        try:
+            if types[name] not in FLOATS:
+                raise InputError(f"gives {types[name]}, not features; choose another one")
+            pool = choose_pool(found[name].shape, n, crop, spec.pooling)
+            taps[spec] = _Tap(name, pool, types[name])
+        except InputError as error:
+            taps[spec] = InputError(f"layer {spec.layer!r} {error}")
+    return taps
 
 
 def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
@@ -104,7 +254,8 @@ def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
     return output.astype(np.float32, copy=False)
 
 
-def _session(path: Path, name: str, device: str) -> Any:
+def open_session(path: Path, name: str, device: str, *, content: bytes | None = None) -> Any:
+    """Open an ONNX file; `content` may replace that of the file, but not its external weights."""
     import onnxruntime
     from joblib import cpu_count
 
@@ -124,8 +275,13 @@ def _session(path: Path, name: str, device: str) -> Any:
     options.intra_op_num_threads = int(cpu_count())
     if _share_memory():
         options.add_session_config_entry("session.use_env_allocators", "1")
+    if content is not None:
+        folder = os.fspath(path.absolute().parent)
+        key = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(key, folder)
     try:
-        return onnxruntime.InferenceSession(os.fspath(path), options, providers=providers)
+        model = os.fspath(path) if content is None else content
+        return onnxruntime.InferenceSession(model, options, providers=providers)
     except Exception as error:
         raise InputError(
             f"model {name!r}: onnxruntime cannot open {str(path)!r}: {one_line(error)}"
@@ -212,6 +368,11 @@ def fingerprint(digests: Sequence[str], outputs: Sequence[str]) -> str:
     return hashlib.sha256("\n".join(["onnx", *digests, *outputs]).encode()).hexdigest()
 
 
+def layer_fingerprint(digests: Sequence[str], tensor: str, pooling: str | None) -> str:
+    """Identify a layer of a model."""
+    return fingerprint(digests, ["layer", tensor, pooling or "none"])
+
+
 # --- reading the protobuf ----------------------------------------------------------------------
 
 # Field numbers of the ONNX schema: reading the wire format directly avoids the `onnx` package.
@@ -232,67 +393,26 @@ def external_files(proto: bytes) -> list[str]:
     """List the files, relative to an ONNX file, with its external weights."""
     names = set()
     for tensor in _tensors(proto):
-        for entry in _values(tensor, _EXTERNAL_DATA):
-            pair = dict(_fields(entry))
+        for entry in values(tensor, _EXTERNAL_DATA):
+            pair = dict(fields(entry))
             if pair.get(1) == b"location":
                 names.add(bytes(pair[2]).decode())
     return sorted(names)
 
 
 def _tensors(proto: bytes) -> Iterator[memoryview]:
-    for graph in _values(memoryview(proto), _GRAPH):
-        yield from _values(graph, _INITIALIZER)
-        for node in _values(graph, _NODE):
-            for attribute in _values(node, _ATTRIBUTE):
-                yield from (v for v in _values(attribute, _TENSOR) if not isinstance(v, int))
-
-
-def _values(message: Any, number: int) -> Iterator[Any]:
-    """The values of one field of a protobuf message."""
-    return (value for key, value in _fields(message) if key == number)
+    for graph in values(memoryview(proto), _GRAPH):
+        yield from values(graph, _INITIALIZER)
+        for node in values(graph, _NODE):
+            for attribute in values(node, _ATTRIBUTE):
+                yield from (v for v in values(attribute, _TENSOR) if not isinstance(v, int))
 
 
 def _weights(tensor: memoryview) -> int:
     dims: list[int] = []
-    for key, value in _fields(tensor):
+    for key, value in fields(tensor):
         if key == _DIMS:
-            dims += [value] if isinstance(value, int) else _varints(value)
+            dims += [value] if isinstance(value, int) else varints(value)
         elif key == _DATA_TYPE and value in _NO_WEIGHTS:
             return 0
     return math.prod(dims) if dims else 0
-
-
-def _fields(view: Any) -> Iterator[tuple[int, Any]]:
-    """The (field number, value) pairs of a protobuf message."""
-    at = 0
-    while at < len(view):
-        key, at = _varint(view, at)
-        kind = key & 7
-        value: Any
-        if kind == 0:
-            value, at = _varint(view, at)
-        elif kind == 2:
-            length, at = _varint(view, at)
-            value, at = view[at : at + length], at + length
-        else:
-            width = 8 if kind == 1 else 4
-            value, at = view[at : at + width], at + width
-        yield key >> 3, value
-
-
-def _varints(view: memoryview) -> Iterator[int]:
-    at = 0
-    while at < len(view):
-        value, at = _varint(view, at)
-        yield value
-
-
-def _varint(view: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = view[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-        shift += 7
