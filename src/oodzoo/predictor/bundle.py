@@ -15,6 +15,7 @@ from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
 from oodzoo.predictor.models import PredictorModel, file_digests, local_files, onnx_files
 from oodzoo.zoo import ModelSpec, Preprocessing
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import check_spec, local_path
 
 FOLDER = "models"
@@ -93,18 +94,21 @@ def _plan_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
     if spec.kind == "onnx":
         return _plan_onnx_copies(spec, within)
     local, wanted = local_path(spec), local_files(spec)
-    if local is None or wanted is None:
+    if local is None:
         return spec.source, {}
+    source = get_source(spec.kind)
+    if wanted is None:  # code, which is not copied
+        return f"{spec.kind}/{source.moved(spec, str(local.absolute()))}", {}
     home = f"{within}/{spec.name}"
     if not any(file.suffix == ".safetensors" for file in wanted):
         raise InputError(
             f"model {spec.name!r}: {str(local)!r} has no .safetensors file, and pickled weights "
             "are not copied into a predictor; convert them to safetensors"
         )
-    copies = {f"{home}/{file.name}": file for file in wanted}
-    if not local.is_dir():
-        return f"{spec.kind}/{spec.identifier.partition('/')[0]}/./{home}/{local.name}", copies
-    return f"{spec.kind}/./{home}" if spec.kind == "hf" else f"{spec.kind}/local-dir:{home}", copies
+    above = local if local.is_dir() else local.parent
+    copies = {f"{home}/{file.relative_to(above).as_posix()}": file for file in wanted}
+    place = home if local.is_dir() else f"{home}/{local.name}"
+    return f"{spec.kind}/{source.moved(spec, place)}", copies
 
 
 def _plan_onnx_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:

@@ -15,6 +15,7 @@ from oodzoo.store.manifest import StoredModel
 from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.onnx import external_files, fingerprint
+from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import local_path
 
 
@@ -158,14 +159,15 @@ def onnx_files(spec: ModelSpec) -> list[Path]:
 
 
 def local_files(spec: ModelSpec) -> list[Path] | None:
-    """The files that a model is loaded from; None if it comes from a hub."""
+    """The files that a model is loaded from; None if it comes from a hub, or from code."""
     if spec.kind == "onnx":
         return onnx_files(spec)
     local = local_path(spec)
     if local is None:
         return None
-    found = sorted(local.iterdir()) if local.is_dir() else [local]
-    return [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
+    with _explaining_errors(spec.name):
+        files = get_source(spec.kind).files(local)
+    return None if files is None else list(files)
 
 
 def _digests(name: str, files: Iterable[Path]) -> dict[Path, str]:

@@ -24,7 +24,7 @@ from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
-from oodzoo.zoo.sources import path_of
+from oodzoo.zoo.sources import path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
@@ -77,8 +77,11 @@ class HuggingFaceSource(TorchSource):
     def is_model(self, path: Path) -> bool:
         return (path / "config.json").is_file()
 
-    def copied(self, spec: ModelSpec, folder: str) -> str:
-        return f"./{folder}"
+    def files(self, path: Path) -> list[Path]:
+        return weight_files(path)
+
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        return f"./{path}"
 
 
 def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:

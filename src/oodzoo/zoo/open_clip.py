@@ -20,7 +20,7 @@ from typing import Any
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
-from oodzoo.zoo.sources import local_dir, path_of
+from oodzoo.zoo.sources import local_dir, path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec, verified_file
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
@@ -77,11 +77,12 @@ class OpenClipSource(TorchSource):
     def is_model(self, path: Path) -> bool:
         return path.is_file()
 
-    def copied(self, spec: ModelSpec, folder: str) -> str:
-        local = self.local_path(spec)
-        if local is None or local.is_dir():
-            return f"local-dir:{folder}"
-        return f"{spec.identifier.partition('/')[0]}/./{folder}/{local.name}"
+    def files(self, path: Path) -> list[Path]:
+        return weight_files(path)
+
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        is_folder = spec.identifier.startswith("local-dir:")
+        return f"local-dir:{path}" if is_folder else f"{spec.identifier.partition('/')[0]}/./{path}"
 
 
 def import_open_clip(purpose: str) -> Any:

@@ -23,7 +23,7 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing
-from oodzoo.zoo.sources import ModelSource, path_of
+from oodzoo.zoo.sources import ModelSource, path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
@@ -93,10 +93,10 @@ class SentenceSource(ModelSource):
         """The files of the folder, and of the folders that its modules.json names."""
         modules = json.loads((path / "modules.json").read_text(encoding="utf-8"))
         folders = dict.fromkeys([path, *(path / str(module["path"]) for module in modules)])
-        return [file for folder in folders for file in super(SentenceSource, self).files(folder)]
+        return [file for folder in folders for file in weight_files(folder)]
 
-    def copied(self, spec: ModelSpec, folder: str) -> str:
-        return f"./{folder}"
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        return f"./{path}"
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> SentenceModel:

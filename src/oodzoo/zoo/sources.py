@@ -103,17 +103,19 @@ class ModelSource(ABC):
         local = self.local_path(spec)
         return spec.source if local is None else f"{spec.kind}/{local.absolute().name}"
 
-    def files(self, path: Path) -> Sequence[Path]:
-        """The files of a local model that are copied into a predictor."""
-        found = sorted(path.iterdir()) if path.is_dir() else [path]
-        return [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
-
-    def copied(self, spec: ModelSpec, folder: str) -> str | None:
-        """The identifier of a local model after its files were copied to a folder.
-
-        None if they cannot be copied; a predictor then records where they are.
-        """
+    def files(self, path: Path) -> Sequence[Path] | None:
+        """The files of a local model that a predictor copies; None if it records the path."""
         return None
+
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        """The identifier of a local model if it were at another path."""
+        return path
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The weights of a file or folder, with what describes them; never a pickle."""
+    found = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [file for file in found if file.suffix in (".json", ".safetensors", ".txt")]
 
 
 def local_dir(spec: ModelSpec) -> Path | None:

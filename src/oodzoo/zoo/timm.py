@@ -15,7 +15,7 @@ from typing import Any
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
-from oodzoo.zoo.sources import local_dir
+from oodzoo.zoo.sources import local_dir, weight_files
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
     HUB_REMEDY,
@@ -83,8 +83,11 @@ class TimmSource(TorchSource):
     def is_model(self, path: Path) -> bool:
         return (path / "config.json").is_file()
 
-    def copied(self, spec: ModelSpec, folder: str) -> str:
-        return f"local-dir:{folder}"
+    def files(self, path: Path) -> list[Path]:
+        return weight_files(path)
+
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        return f"local-dir:{path}"
 
 
 def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:

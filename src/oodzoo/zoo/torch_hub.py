@@ -54,6 +54,9 @@ class TorchHubSource(TorchSource):
         entry = spec.identifier.rpartition(":")[2]
         return f"{spec.kind}/{self.local_path(spec).absolute().name}:{entry}"
 
+    def moved(self, spec: ModelSpec, path: str) -> str:
+        return f"{path}:{spec.identifier.rpartition(':')[2]}"
+
 
 def build(spec: ModelSpec) -> Built:
     """Call an entry point; random weights are those of the seed of the model's name."""
