@@ -28,7 +28,7 @@ def test_chunks_have_the_features_of_the_models(
     predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
     images = unseen * 3  # more than one chunk
-    models, columns = predictor.loaded(), predictor.columns.by_model
+    models, columns = predictor.loaded(), predictor.columns
     chunks = list(iter_features(images, models, columns, 16))
     assert len(chunks) == 2
     assert [path for chunk in chunks for path in chunk.paths] == [str(path) for path in images]
@@ -44,7 +44,7 @@ def test_positions_skip_unreadable_images(
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
     images: list[Any] = [unseen[0], bad, Image.open(unseen[1])]
-    (chunk,) = iter_features(images, predictor.loaded(), predictor.columns.by_model, 16)
+    (chunk,) = iter_features(images, predictor.loaded(), predictor.columns, 16)
     assert chunk.paths == [str(unseen[0]), str(bad), None]
     assert chunk.positions == [0, 2]
     assert chunk.features.shape == (2, len(predictor.columns))
@@ -67,7 +67,7 @@ def test_infinite_features_are_a_problem(
         return Outputs(features, None)
 
     monkeypatch.setattr(model, "collect", infinite)
-    (chunk,) = iter_features(unseen[:3], models, predictor.columns.by_model, 16)
+    (chunk,) = iter_features(unseen[:3], models, predictor.columns, 16)
     assert chunk.positions == [0, 2]
     assert chunk.problems == {1: "a model returns NaN or infinite features for it"}
 

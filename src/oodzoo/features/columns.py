@@ -91,5 +91,6 @@ def normalise(features: NDArray[Any]) -> NDArray[np.float32]:
     """Divide features (n, d) by their norm; those without any stay zero."""
     values = features.astype(np.float32, copy=False)
     norms = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
-    unit: NDArray[np.float32] = (values / np.where(norms > 0, norms, 1)).astype(np.float32)
+    with np.errstate(invalid="ignore"):  # infinite features become NaN, and are found as such
+        unit: NDArray[np.float32] = (values / np.where(norms > 0, norms, 1)).astype(np.float32)
     return unit

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
 from oodzoo.predictor.encoders import Encoder, batch_length, batches, encode, require_encoders
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.images import FeatureChunk
@@ -32,13 +33,13 @@ class HasFeatures(Protocol):
 
 def iter_given(
     features: Mapping[str, Any],
-    columns: Mapping[str, NDArray[np.int64]],
+    columns: Columns,
     start: int = 0,
 ) -> Iterator[FeatureChunk]:
     """Take the given columns of checked features, from a row on."""
     n = len(next(iter(features.values())))
     for at in range(start, n, _ROWS):
-        parts = [features[name][at : at + _ROWS, chosen] for name, chosen in columns.items()]
+        parts = [columns.of(name, features[name][at : at + _ROWS]) for name in columns.by_model]
         rows = len(parts[0])
         yield FeatureChunk([None] * rows, list(range(rows)), np.concatenate(parts, axis=1), {})
 
@@ -47,7 +48,7 @@ def iter_encoded(
     inputs: Iterable[Any],
     models: Sequence[HasFeatures],
     encoders: Mapping[str, Encoder],
-    columns: Mapping[str, NDArray[np.int64]],
+    columns: Columns,
     batch_size: int,
     start: int = 0,
 ) -> Iterator[FeatureChunk]:
@@ -62,7 +63,7 @@ def iter_encoded(
                     f"but the predictor was fitted with {model.feature_dim}; pass the encoder that "
                     "computed the training features"
                 )
-            parts.append(features[:, columns[model.name]])
+            parts.append(columns.of(model.name, features))
         together = np.concatenate(parts, axis=1)
         finite = np.asarray(np.isfinite(together).all(axis=1))
         problems = dict.fromkeys(

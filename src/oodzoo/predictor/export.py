@@ -220,7 +220,7 @@ def _require_equal(
     }
     found = session.run(["probabilities"], pixels)[0]
     by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
-    features = compute_features(by_geometry, loaded, parts.columns.by_model)
+    features = compute_features(by_geometry, loaded, parts.columns)
     require_close(found, parts.head.probabilities(features))
 
 

@@ -69,7 +69,7 @@ def _require_equal(content: bytes, parts: PredictorParts) -> None:
     gaussian = parts.gaussian
     scale = np.where(np.isfinite(gaussian.scale), gaussian.scale, 0)
     selected = (gaussian.mean + scale * rng.normal(size=(4, len(scale)))).astype(np.float32)
-    features, left = {}, 0
+    features, left = dict[str, Any](), 0
     inputs = feature_inputs(parts)
     for model in parts.models:
         name, columns = inputs[model.name], parts.columns.by_model[model.name]
@@ -77,4 +77,5 @@ def _require_equal(content: bytes, parts: PredictorParts) -> None:
         features[name][:, columns] = selected[:, left : left + len(columns)]
         left += len(columns)
     found = open_session(content).run(["probabilities"], features)[0]
-    require_close(found, parts.head.probabilities(selected))
+    taken = [parts.columns.of(model.name, features[inputs[model.name]]) for model in parts.models]
+    require_close(found, parts.head.probabilities(np.concatenate(taken, axis=1)))

@@ -185,7 +185,7 @@ def fit(
         promised = recommended if made.choice == options.promised(recommended) else None
         predictor = Predictor(
             found,
-            Columns({name: columns.by_model[name] for name in columns.models}),
+            Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
             made.final.head,
             fit_gaussian(samples, groups),

@@ -58,8 +58,9 @@ from oodzoo.predictor.temporaries import new_folder
 from oodzoo.zoo.spec import local_path
 
 SCHEMA = 1
-FEATURES_SCHEMA = 2
-"""Of a predictor whose models only have features, which earlier versions cannot read."""
+SECOND_SCHEMA = 2
+"""Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
+_ADDED = ("features", "normalised")
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 _OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
@@ -86,6 +87,8 @@ class _Document:
     adaptive: AdaptiveScalars | None = None
     features: list[FeatureModel] = field(default_factory=list)
     """Models that only have features; then there are no `models`."""
+    normalised: list[str] = field(default_factory=list)
+    """Models whose features are divided by their norm."""
 
 
 @dataclass(frozen=True)
@@ -163,11 +166,13 @@ def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
         {name: file_digest(folder / name) for name in tensors},
         None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
         features,
+        sorted(parts.columns.normalised),
     )
     content = asdict(document)
-    if not features:
-        del content["features"]  # as earlier versions write and read it
-    schema = FEATURES_SCHEMA if features else SCHEMA
+    for key in _ADDED:
+        if not content[key]:
+            del content[key]  # as earlier versions write and read it
+    schema = _schema(content)
     header = {"kind": _KIND, "schema": schema, "oodzoo": oodzoo.__version__}
     write_json(folder / "predictor.json", header | content)
 
@@ -219,7 +224,10 @@ def read_folder(folder: Path) -> PredictorParts:
     models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...] = tuple(document.features)
     if document.models:
         models = tuple(entry.model(folder) for entry in document.models)
-    columns = Columns({model.name: _columns(head, model, files[_HEAD]) for model in models})
+    columns = Columns(
+        {model.name: _columns(head, model, files[_HEAD]) for model in models},
+        frozenset(document.normalised),
+    )
     n_classes, n_features = len(document.classes), len(columns)
     _require_shapes(files[_HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
     _require_shapes(files[_GAUSSIAN], gaussian, TrainingGaussian.shapes(gaussian, n_features))
@@ -252,8 +260,7 @@ def _read_document(folder: Path) -> _Document:
             f"{str(folder)!r} is not a predictor: its predictor.json was not written by oodzoo"
         )
     what = f"the predictor {str(folder)!r}"
-    schema = FEATURES_SCHEMA if content.get("features") else SCHEMA
-    require_schema(content, schema, what, "fit it again")
+    require_schema(content, _schema(content), what, "fit it again")
     try:
         document = structured(_upgraded(content), _Document, what)
     except InputError as error:
@@ -263,12 +270,21 @@ def _read_document(folder: Path) -> _Document:
             f"{what} is damaged: it must have checksums of {_HEAD} and {_GAUSSIAN}, got "
             f"{', '.join(document.files) or 'none'}; fit again"
         )
+    names = {model.name for model in document.models}
+    names |= {model.name for model in document.features}
+    if unknown := sorted(set(document.normalised) - names):
+        raise InputError(f"{what} is damaged: it has no model {unknown[0]!r}; fit again")
     if bool(document.models) == bool(document.features):
         raise InputError(
             f"{what} is damaged: it must have either models or models that only have features; "
             "fit again"
         )
     return document
+
+
+def _schema(content: dict[str, Any]) -> int:
+    """The schema of a predictor with this content."""
+    return SECOND_SCHEMA if any(content.get(key) for key in _ADDED) else SCHEMA
 
 
 def is_predictor(content: dict[str, Any]) -> bool:

@@ -59,9 +59,22 @@ class GraphBuilder:
     def add_columns(self, model: str, features: str, prefix: str) -> str:
         """Take the selected columns of the features of a model."""
         columns = self.parts.columns.by_model[model]
+        if model in self.parts.columns.normalised:
+            features = self._add_normalisation(features, prefix)
         tensor = self.onnx.numpy_helper.from_array(columns, f"{prefix}columns")
         self.constants.append(tensor)
         return self.add("Gather", [features, tensor.name], f"{prefix}selected", axis=1)
+
+    def _add_normalisation(self, features: str, prefix: str) -> str:
+        """Divide features by their norm, as :func:`oodzoo.features.columns.normalise` does."""
+        axes = self.onnx.numpy_helper.from_array(np.array([1]), f"{prefix}axes")
+        self.constants.append(axes)
+        least = self.constant(f"{prefix}least", np.array(np.finfo(np.float32).tiny))
+        squares = self.add("Mul", [features, features], f"{prefix}squares")
+        total = self.add("ReduceSum", [squares, axes.name], f"{prefix}total", keepdims=1)
+        norm = self.add("Sqrt", [total], f"{prefix}norm")
+        positive = self.add("Max", [norm, least], f"{prefix}positive")
+        return self.add("Div", [features, positive], f"{prefix}unit")
 
     def add_head(self, features: list[str]) -> None:
         """Add the head on the selected columns of all models."""

@@ -18,6 +18,7 @@ from oodzoo.data.listing import SUFFIXES, explaining_errors
 from oodzoo.data.sources.folder import list_images
 from oodzoo.data.sources.remote_folder import list_remote_images
 from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
 from oodzoo.features.forward import Job, run_jobs
 from oodzoo.features.pixels import Chunk, Decoding
 from oodzoo.remote.location import Url, parse_location
@@ -48,7 +49,7 @@ class FeatureChunk:
 def iter_features(
     images: Iterable[ImageLike],
     models: Mapping[str, Model],
-    columns: Mapping[str, NDArray[np.int64]],
+    columns: Columns,
     batch_size: int,
 ) -> Iterator[FeatureChunk]:
     """Compute the given columns of the models' features for any number of images.
@@ -67,7 +68,7 @@ def iter_features(
     for done in run_jobs(jobs()):
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
-        parts.append(done.outputs.features[:, columns[done.job.model.info.name]])
+        parts.append(columns.of(done.job.model.info.name, done.outputs.features))
         if len(parts) == len(models):
             paths, chunk = done.job.tag
             yield _finite_rows(paths, chunk, np.concatenate(parts, axis=1))
@@ -77,12 +78,12 @@ def iter_features(
 def compute_features(
     pixels: Mapping[Geometry, Pixels],
     models: Mapping[str, Model],
-    columns: Mapping[str, NDArray[np.int64]],
+    columns: Columns,
 ) -> NDArray[np.float32]:
     """Compute the given columns of the models' features for preprocessed images."""
     return np.concatenate(
         [
-            model(pixels[model.info.preprocessing.geometry]).features[:, columns[name]]
+            columns.of(name, model(pixels[model.info.preprocessing.geometry]).features)
             for name, model in models.items()
         ],
         axis=1,

@@ -228,7 +228,7 @@ class Predictor:
 
     def _chunks(self, images: Inputs, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
-        columns = self.columns.by_model
+        columns = self.columns
         if isinstance(images, Mapping):
             yield from iter_given(checked_features(images, self.models), columns, start)
         elif not self.features_only:
