@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from oodzoo import report, scores, testbed
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.domains import propose_domains, use_domains
     from oodzoo.errors import InputError
     from oodzoo.evaluation import Evaluation, evaluate
     from oodzoo.features.extract import extract
@@ -35,11 +36,13 @@ __all__ = [
     "fit",
     "load",
     "load_zoo",
+    "propose_domains",
     "rank",
     "report",
     "run",
     "scores",
     "testbed",
+    "use_domains",
 ]
 
 # A public name is imported when it is first used, so that `import oodzoo` and `oodzoo --help` load
@@ -58,8 +61,10 @@ _HOME = {
     "fit": "oodzoo.predictor",
     "load": "oodzoo.predictor",
     "load_zoo": "oodzoo.zoo",
+    "propose_domains": "oodzoo.domains",
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
+    "use_domains": "oodzoo.domains",
 }
 _MODULES = ("report", "scores", "testbed")
 

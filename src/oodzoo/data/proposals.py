@@ -16,9 +16,10 @@ that it has not seen (:mod:`oodzoo.domains.separability`).
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from oodzoo._text import count, did_you_mean, printable
 from oodzoo.data.periods import PARTS, PERIODS, equal_parts, period_of, read_dates
@@ -57,6 +58,8 @@ class Candidate:
         Why the column cannot be used; empty if it can.
     separability : float or None
         How well features tell the domains apart, from 0 (chance) to 1; None without features.
+    kind : str
+        "column"; proposals of another kind (clusters) come from :mod:`oodzoo.domains`.
     """
 
     name: str
@@ -68,6 +71,7 @@ class Candidate:
     missing: int = 0
     reason: str = ""
     separability: float | None = None
+    kind: str = "column"
 
     @property
     def score(self) -> float:
@@ -93,11 +97,27 @@ def candidates(
 
 
 def in_order(found: Sequence[Candidate]) -> list[Candidate]:
-    """Sort candidates by score; among equals, more domains come first, at most six count."""
+    """Sort candidates by score, rounded to one decimal.
+
+    Among equals, columns whose name says so (camera, site) come first, then those with more
+    domains, of which at most six count.
+    """
     return sorted(
         found,
-        key=lambda each: (bool(each.reason), -round(each.score, 9), -min(len(each.domains), 6)),
+        key=lambda each: (
+            bool(each.reason),
+            -round(each.score, 1),
+            not _NAMES.search(each.name.partition(":")[0].lower()),
+            -min(len(each.domains), 6),
+            -each.score,
+        ),
     )
+
+
+_NAMES = re.compile(
+    "camera|site|hospital|clinic|location|place|device|scanner|sensor|station|source|region|city"
+    "|country|lab$|cent(er|re)"
+)
 
 
 def of_column(
@@ -140,6 +160,30 @@ def find_candidate(name: str, found: Sequence[Candidate], source: str) -> Candid
     return same[0]
 
 
+def assess(
+    name: str,
+    domains: Sequence[str],
+    labels: Sequence[Collection[str]],
+    *,
+    kind: str = "column",
+    separability: float | None = None,
+) -> Candidate:
+    """Return the candidate of domains that are large enough."""
+    counts = dict(sorted(Counter(domains).items()))
+    shares = [number / len(domains) for number in counts.values()]
+    evenness = -sum(p * math.log(p) for p in shares) / math.log(max(len(shares), 2))
+    return Candidate(
+        name,
+        tuple(domains),
+        len(counts),
+        counts,
+        _class_share(domains, labels),
+        evenness,
+        separability=separability,
+        kind=kind,
+    )
+
+
 def _candidate(
     name: str, values: Sequence[str | None], labels: Sequence[Collection[str]]
 ) -> Candidate:
@@ -160,16 +204,13 @@ def _candidate(
         return unusable(
             f"fewer than two of {n_values:,} values have {MIN_IMAGES} images and two classes"
         )
-    counts = Counter(domains)
-    if len(counts) > MAX_DOMAINS:
-        return unusable(f"{len(counts):,} values, more than {MAX_DOMAINS} are too many domains")
-    classes = _class_share(domains, labels)
-    if classes < MIN_CLASSES:
-        return unusable(f"a value has {100 * classes:.0f} % of the classes on average")
-    shares = [number / n for number in counts.values()]
-    evenness = -sum(p * math.log(p) for p in shares) / math.log(len(shares))
-    ordered = dict(sorted(counts.items()))
-    return Candidate(name, tuple(domains), n_values, ordered, classes, evenness, n_missing)
+    found = assess(name, domains, labels)
+    if len(found.domains) > MAX_DOMAINS:
+        n_domains = len(found.domains)
+        return unusable(f"{n_domains:,} values, more than {MAX_DOMAINS} are too many domains")
+    if found.classes < MIN_CLASSES:
+        return unusable(f"a value has {100 * found.classes:.0f} % of the classes on average")
+    return replace(found, values=n_values, missing=n_missing)
 
 
 def _put_together(
@@ -217,6 +258,6 @@ def _without_copies(found: Sequence[Candidate]) -> list[Candidate]:
             first = seen.setdefault(parts, each.name)
             if first != each.name:
                 reason = f"divides the images as {first!r} does"
-                each = Candidate(each.name, values=each.values, missing=each.missing, reason=reason)
+                each = replace(each, assignment=(), domains={}, reason=reason)
         kept.append(each)
     return kept

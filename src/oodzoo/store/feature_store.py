@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import os
@@ -101,6 +102,13 @@ class FeatureStore:
         store._open(Manifest(models=models), table, index, shards)
         return store
 
+    def with_table(self, table: SampleTable) -> FeatureStore:
+        """Return a view of the same features with other samples; nothing is written."""
+        view = copy.copy(self)
+        view.__dict__.pop("fingerprint", None)
+        view._open(self.manifest, table, self.index, self._lists)
+        return view
+
     def _open(
         self,
         manifest: Manifest,
@@ -138,6 +146,11 @@ class FeatureStore:
             f"FeatureStore({shown(self.path)!r}: {count(len(self.models), 'model')}, "
             f"{count(len(self.domains), 'domain')}, {count(self.n_images, 'image')})"
         )
+
+    @property
+    def domains_proposed(self) -> str | None:
+        """What the domains were proposed by; None if they were given."""
+        return self.table.proposed
 
     @property
     def location(self) -> str:
@@ -255,9 +268,17 @@ class FeatureStore:
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[label] for label in labels], np.int64)
 
+    def label_texts(self, domain: str) -> list[str]:
+        """Return the label of each row as text."""
+        return self._domain(domain).labels or []
+
     def groups(self, domain: str) -> list[str | None]:
         """Return the group of each row; None for a row without one."""
         return self._domain(domain).groups
+
+    def metadata(self, domain: str) -> dict[str, list[str | None]]:
+        """Return the further columns of the rows, which domains can be proposed by."""
+        return self._domain(domain).metadata
 
     def has_features(self, model: str, domain: str) -> bool:
         """Whether a model has features of every image of a domain."""

@@ -29,6 +29,10 @@ if TYPE_CHECKING:  # a store is read without decoding images
     from oodzoo.data.unlabelled import UnlabelledImages
 
 
+GIVEN = "domain"
+"""The column of the metadata with the domains that were given, where others are proposed."""
+
+
 class TableDomain(msgspec.Struct, frozen=True, omit_defaults=True):
     """The samples of a domain, sorted by path, as columns of equal length.
 
@@ -186,6 +190,71 @@ class SampleTable(msgspec.Struct, frozen=True, omit_defaults=True):
             if all(other.name != domain.name for other in self.domains):
                 table = table.replacing(domain)
         return table
+
+    def regrouped(self, domains: Mapping[str, str], proposed: str | None) -> SampleTable:
+        """Return the table with other domains, by path, of the samples with labels.
+
+        The column `domain` of the metadata keeps the domains that were given; with None for
+        `proposed`, the domains are given ones and nothing is kept.
+        """
+        parts: dict[str, list[tuple[str, TableDomain, int]]] = {}
+        for domain in self.labelled:
+            for row, path in enumerate(domain.paths):
+                parts.setdefault(domains[path], []).append((path, domain, row))
+        if taken := parts.keys() & {domain.name for domain in self.unlabelled}:
+            raise InputError(
+                f"the domain without labels {min(taken)!r} has the name of a proposed domain; "
+                "remove it or add it under another name with oodzoo store sync"
+            )
+        given = self.given_domains()
+        made = []
+        for name in sorted(parts):
+            rows = sorted(parts[name], key=lambda row: row[0])
+            metadata = {
+                column: [domain.metadata[column][at] for _, domain, at in rows]
+                for column in rows[0][1].metadata
+                if column != GIVEN
+            }
+            if proposed is not None and given:
+                metadata[GIVEN] = [given[path] for path, _, _ in rows]
+            made.append(
+                TableDomain(
+                    name,
+                    [path for path, _, _ in rows],
+                    [(domain.labels or [])[at] for _, domain, at in rows],
+                    [domain.groups[at] for _, domain, at in rows],
+                    [domain.images[at] for _, domain, at in rows],
+                    metadata,
+                )
+            )
+        return msgspec.structs.replace(self, domains=[*made, *self.unlabelled], proposed=proposed)
+
+    def given_domains(self) -> dict[str, str]:
+        """Return the domains, by path, of the samples with labels before any proposal.
+
+        Empty if none were given.
+        """
+        given: dict[str, str] = {}
+        for domain in self.labelled:
+            names: list[str | None] = [domain.name] * len(domain.paths)
+            if self.proposed is not None:
+                names = domain.metadata.get(GIVEN, [None] * len(domain.paths))
+            given |= {p: name for p, name in zip(domain.paths, names, strict=True) if name}
+        return given if len(given) == sum(len(d.paths) for d in self.labelled) else {}
+
+    def keeping_proposed(self, old: SampleTable) -> SampleTable | None:
+        """Return the table with the proposed domains of an old one of the same samples.
+
+        None if the old one has other samples, or given domains that differ from these.
+        """
+        if old.proposed is None or self.proposed is not None:
+            return self
+        given = {p: domain.name for domain in self.labelled for p in domain.paths}
+        chosen = {p: domain.name for domain in old.labelled for p in domain.paths}
+        if given.keys() != chosen.keys():
+            return None
+        kept = self.regrouped(chosen, old.proposed)
+        return kept if kept.labelled == old.labelled else None
 
     def only(self, images: Mapping[str, object] | set[str]) -> SampleTable:
         """Return the samples of some images; domains without any are dropped."""

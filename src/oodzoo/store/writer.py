@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -113,8 +114,19 @@ class StoreWriter:
     # --- samples and images ----------------------------------------------------------------------
 
     def set_table(self, table: SampleTable) -> None:
-        """Replace the samples; domains without labels that the new table lacks are kept."""
-        self.table = table.keeping_unlabelled(self.table)
+        """Replace the samples; domains without labels that the new table lacks are kept.
+
+        So are proposed domains, unless the samples have changed.
+        """
+        kept = table.keeping_proposed(self.table)
+        if kept is None:
+            warnings.warn(
+                f"the domains of the store {shown(self.path)!r} were proposed by "
+                f"{self.table.proposed}; its samples have changed, so they are now those of the "
+                f"data set: propose them again with `oodzoo domains {shown(self.path)}`",
+                stacklevel=2,
+            )
+        self.table = (kept or table).keeping_unlabelled(self.table)
 
     def require_all_images(
         self, table: SampleTable, unreadable: Mapping[str, str] = MappingProxyType({})
