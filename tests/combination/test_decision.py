@@ -110,13 +110,15 @@ def test_the_estimate_of_a_pool_is_of_pools_chosen_without_the_domain(
     found = [
         p.argmax(axis=1) == y for p, y in zip(left_out_pools(heads), heads.labels, strict=True)
     ]
-    np.testing.assert_array_equal(np.stack(decision.estimates["pool"].correct), np.stack(found))
+    np.testing.assert_array_equal(
+        np.stack(decision.estimates["pool"].contributions), np.stack(found)
+    )
 
 
 def test_the_estimate_of_a_single_model_is_of_the_best_in_the_other_domains(
     heads: Heads, decision: Decision
 ) -> None:
-    for at, correct in enumerate(decision.estimates["single"].correct):
+    for at, correct in enumerate(decision.estimates["single"].contributions):
         others = [other for other in range(3) if other != at]
         likelihoods = {
             model: sum(oracle.likelihood(each.out_of_fold[o], heads.labels[o]) for o in others)
@@ -171,7 +173,7 @@ def test_a_limit_of_time() -> None:
     assert set(found.estimates) == {"single", "pool"}
     assert set(found.pool.models) <= {"fair", "poor"}
     allowed = {"fair": heads.alone["fair"], "poor": heads.alone["poor"]}
-    for at, correct in enumerate(found.estimates["single"].correct):
+    for at, correct in enumerate(found.estimates["single"].contributions):
         assert any(
             np.array_equal(correct, each.out_of_fold[at].argmax(axis=1) == heads.labels[at])
             for each in allowed.values()
@@ -202,8 +204,8 @@ def test_a_class_that_only_one_domain_has() -> None:
     source = ArraySource(features, y, domains)
     found = decide(source, ORDER, predict_with_heads(source)[None], top_k=2)
     for each in found.estimates.values():
-        assert not each.correct[1][:4].any()
-        assert each.correct[0].mean() > 0.5
+        assert not each.contributions[1][:4].any()
+        assert each.contributions[0].mean() > 0.5
 
 
 @pytest.mark.parametrize("choice", ["auto", *CHOICES])

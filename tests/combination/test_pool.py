@@ -17,9 +17,9 @@ from oodzoo.combination.pool import (
     Limits,
     PoolChooser,
     likelihood_of_labels,
-    pooled,
 )
 from oodzoo.errors import InputError
+from oodzoo.heads.outputs import outputs_of
 
 seeds = st.integers(0, 10_000)
 always = settings(max_examples=20, deadline=None, derandomize=True)
@@ -105,7 +105,7 @@ def test_likelihood_equals_its_definition(seed: int) -> None:
 def test_a_pool_is_the_normalised_geometric_mean(seed: int, n_heads: int) -> None:
     (table,), _ = predicted(seed, n_heads=n_heads, sizes=(6,))
     table[:, :, 1] = -np.inf
-    found = pooled(table.astype(np.float32))
+    found = outputs_of("classification").pooled(table.astype(np.float32))
     np.testing.assert_allclose(found, oracle.pool(list(table)), atol=1e-5)
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1)
     assert found.dtype == np.float64

@@ -21,13 +21,13 @@ from oodzoo.combination.predictions import (
     ALONE,
     HeadPredictions,
     accurate_setting,
-    best_setting,
     fit_kind,
     model_predictions,
     predict_left_out,
 )
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.heads.kinds import best_setting
 from oodzoo.heads.paths import C_GRID
 from oodzoo.heads.ridge import SETTINGS
 

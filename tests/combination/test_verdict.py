@@ -35,7 +35,7 @@ def estimates(seed: int) -> dict[str, Estimate]:
 def test_the_recommendation_equals_its_definition(seed: int) -> None:
     found = estimates(seed)
     expected = oracle.recommended(
-        {name: [each.tolist() for each in one.correct] for name, one in found.items()},
+        {name: [each.tolist() for each in one.contributions] for name, one in found.items()},
         {name: one.cost for name, one in found.items()},
     )
     assert recommend(found) == expected
@@ -57,7 +57,7 @@ def test_the_pool_is_left_for_a_clear_gain_or_a_lower_cost(seed: int) -> None:
 def test_domains_weigh_alike(seed: int, domain: int, times: int) -> None:
     found = estimates(seed)
     for each in found.values():
-        parts = list(each.correct)
+        parts = list(each.contributions)
         parts[domain] = np.tile(parts[domain], times)
         assert Estimate(parts, each.cost).accuracy == pytest.approx(each.accuracy)
 

@@ -110,7 +110,7 @@ def require_same_decision(one: Decision, two: Decision) -> None:
     assert list(one.estimates) == list(two.estimates)
     for name, estimate in one.estimates.items():
         assert estimate.cost == two.estimates[name].cost
-        for a, b in zip(estimate.correct, two.estimates[name].correct, strict=True):
+        for a, b in zip(estimate.contributions, two.estimates[name].contributions, strict=True):
             np.testing.assert_array_equal(a, b)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.predictions import HeadPredictions, best_setting
+from oodzoo.combination.predictions import HeadPredictions
 from oodzoo.features.columns import Samples
 from oodzoo.heads.adaptive import (
     Confusion,
@@ -22,6 +22,7 @@ from oodzoo.heads.adaptive import (
     estimate_mixture,
     weighted_mean_and_std,
 )
+from oodzoo.heads.kinds import best_setting
 from oodzoo.heads.paths import left_out_paths
 
 STANDARDISED = "standardised"

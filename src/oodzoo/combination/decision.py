@@ -1,7 +1,7 @@
 """Everything that is decided about the combination of models on some training domains.
 
-The accuracy of each way to combine models is estimated on the training domains by leaving each of
-them out:
+The accuracy of each way to combine models, or another metric (:mod:`oodzoo.metrics`), is estimated
+on the training domains by leaving each of them out:
 
 - single: the model with the highest likelihood in the other domains;
 - pool: the pool chosen in the other domains;
@@ -19,16 +19,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo.combination.heads import Heads, Pool, choose_pool, left_out_pools
-from oodzoo.combination.pool import Limits, likelihood_of_labels
-from oodzoo.combination.predictions import LogProbabilities, accurate_setting
+from oodzoo.combination.pool import Limits, qualities
+from oodzoo.combination.predictions import RULES, Outputs
 from oodzoo.combination.verdict import Estimate, recommend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.paths import left_out_paths
+from oodzoo.heads.kinds import PATHS
+from oodzoo.heads.outputs import outputs_of
 from oodzoo.selection.contributions import contributions
 from oodzoo.selection.select import select_features
 
@@ -124,19 +124,24 @@ def _estimates(
 ) -> dict[str, Estimate]:
     """Estimate the accuracy of each way that is within the limits, on left-out domains."""
     cost = _Cost(training)
+
+    def estimate(outputs: Sequence[Outputs], models: Sequence[str]) -> Estimate:
+        each = zip(outputs, heads.labels, strict=True)
+        found = [outputs_of(heads.kind).contributions(here, y) for here, y in each]
+        return Estimate(found, cost(models))
+
     estimates = {
-        "single": Estimate(_correct(_left_out_singles(heads, limits), heads.labels), cost([best])),
-        "pool": Estimate(_correct(left_out_pools(heads, limits), heads.labels), cost(pool.models)),
+        "single": estimate(_left_out_singles(heads, limits), [best]),
+        "pool": estimate(left_out_pools(heads, limits), pool.models),
     }
-    labels = [training.labels(domain) for domain in training.domains]
     if limits.allow(ensemble.models, heads.milliseconds):
-        parts = [ensemble] * len(labels)
+        parts = [ensemble] * len(training.domains)
         found = _left_out_columns(training, parts, device)
-        estimates["ensemble"] = Estimate(_correct(found, labels), cost(ensemble.models))
+        estimates["ensemble"] = estimate(found, ensemble.models)
     if limits.allow(selection.models, heads.milliseconds):
         parts = _selections_without(training, len(selection), device)
         found = _left_out_columns(training, parts, device)
-        estimates["selection"] = Estimate(_correct(found, labels), cost(selection.models))
+        estimates["selection"] = estimate(found, selection.models)
     return estimates
 
 
@@ -155,34 +160,32 @@ class _Cost:
         return float(sum(self._costs[model] for model in models))
 
 
-def _left_out_singles(heads: Heads, limits: Limits) -> list[LogProbabilities]:
+def _left_out_singles(heads: Heads, limits: Limits) -> list[Outputs]:
     """Predictions of each domain by the model that is best in the other domains."""
     models = [model for model in heads.alone if limits.allow([model], heads.milliseconds)]
-    likelihoods = np.array(
-        [
-            [likelihood_of_labels(p, y) for p, y in zip(p_of, heads.labels, strict=True)]
-            for p_of in (heads.alone[model].out_of_fold for model in models)
-        ]
-    )
+    every = range(len(heads.labels))
+    stacks = [np.stack([heads.alone[model].out_of_fold[at] for model in models]) for at in every]
+    found = qualities(stacks, heads.labels, heads.kind)
     result = []
-    for at in range(len(heads.labels)):
-        best = models[int(np.delete(likelihoods, at, axis=1).mean(axis=1).argmax())]
+    for at in every:
+        best = models[int(np.delete(found, at, axis=0).mean(axis=0).argmax())]
         result.append(heads.alone[best].out_of_fold[at])
     return result
 
 
 def _left_out_columns(
     training: FeatureSource, columns: Sequence[Columns], device: str | None
-) -> list[LogProbabilities]:
+) -> list[Outputs]:
     """Predictions of each domain by a head of its columns trained on the other domains."""
-    paths: list[LogProbabilities] = []
+    kind = training.task.kind
+    paths: list[Outputs] = []
     samples = None
     for at, chosen in enumerate(columns):
         if samples is None or chosen is not columns[at - 1]:
             samples = chosen.samples(training, training.domains)
-        paths += left_out_paths(samples, len(training.classes), [{at}], device=device)
+        paths += PATHS[kind].left_out(samples, len(training.classes), [{at}], device=device)
     labels = [training.labels(domain) for domain in training.domains]
-    setting = accurate_setting(paths, labels)
+    setting = RULES[kind](paths, labels)
     return [path[setting] for path in paths]
 
 
@@ -197,12 +200,6 @@ def _selections_without(training: FeatureSource, number: int, device: str | None
         mask[np.argsort(-total, kind="stable")[:number]] = True
         result.append(Columns.by_mask(training, models, mask))
     return result
-
-
-def _correct(
-    predictions: Sequence[NDArray[np.floating]], labels: Sequence[NDArray[np.int64]]
-) -> list[NDArray[np.bool_]]:
-    return [p.argmax(axis=1) == y for p, y in zip(predictions, labels, strict=True)]
 
 
 def require_choice(choice: str) -> None:

@@ -19,7 +19,9 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.features.target import Target
 from oodzoo.heads.adaptive import AdaptiveHead, weighted_mean_and_std
-from oodzoo.heads.linear import LinearHead, fit_head
+from oodzoo.heads.classes import require_classes_for
+from oodzoo.heads.kinds import fit_head_of
+from oodzoo.heads.linear import LinearHead
 
 C_OF_A_POOL = 1.0
 """Stands for the inverse regularisation strength of a pool, which has several."""
@@ -49,16 +51,19 @@ def fit_columns(source: FeatureSource, columns: Columns) -> FinalHead:
     """Fit one head of columns."""
     samples = columns.samples(source, source.domains)
     groups = groups_of(source, source.domains)
-    return FinalHead(columns, fit_head(samples, len(source.classes), groups=groups))
+    kind, n_outputs = source.task.kind, len(source.classes)
+    return FinalHead(columns, fit_head_of(kind, samples, n_outputs, groups=groups))
 
 
 def fit_pool(
     source: FeatureSource, heads: Heads, limits: Limits | None = None, *, device: str | None = None
 ) -> FinalHead:
-    """Fit a pool, and with the same models a pool that adapts to the images of a domain."""
+    """Fit a pool, and for classes, with the same models, one that adapts to images of a domain."""
     pool = choose_pool(heads, limits)
     columns = pool_columns(source, pool.models)
     base = _fit_members(source, heads, pool.members, columns, None)
+    if not source.task.is_classification:
+        return FinalHead(columns, base, _weights(pool))
     weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
     known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
     candidates = with_standardised_heads(
@@ -77,6 +82,7 @@ def fit_pool_for_target(
     device: str | None = None,
 ) -> FinalHead:
     """Fit a pool for a target of which there are unlabelled images."""
+    require_classes_for(source.task, "a pool that adapts to a target")
 
     def features(model: str) -> NDArray[np.float32]:
         columns = pool_columns(source, [model])
@@ -136,10 +142,10 @@ def _fit_members(
     size: int | None = None,
 ) -> LinearHead:
     """Fit some heads of a pool of `size` heads on all domains, and add them up as one head."""
-    n_classes = len(source.classes)
+    n_outputs = len(source.classes)
     size = size or len(members)
     starts = _starts(columns)
-    total, bias = np.zeros((n_classes, len(columns))), np.zeros(n_classes)
+    total, bias = np.zeros((n_outputs, len(columns))), np.zeros(n_outputs)
     for head in members:
         samples = pool_columns(source, [head.model]).samples(source, source.domains)
         if weights is not None:
@@ -147,11 +153,11 @@ def _fit_members(
         kind = "logistic" if head.kind == STANDARDISED else head.kind
         setting = heads.candidates[head].setting
         zero_shot = find_zero_shot(source, head.model)
-        fitted = fit_kind(kind, samples, n_classes, setting, zero_shot)
+        fitted = fit_kind(kind, samples, n_outputs, setting, zero_shot)
         start = starts[head.model]
         total[:, start : start + fitted.weights.shape[1]] += fitted.weights / size
         bias += fitted.bias / size
-    return LinearHead(total, bias, C_OF_A_POOL)
+    return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
 
 
 def _starts(columns: Columns) -> Mapping[str, int]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.pool import Limits, PoolChooser, pooled
+from oodzoo.combination.pool import Limits, PoolChooser
 from oodzoo.combination.predictions import ALONE, HeadPredictions, model_predictions
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.task import Kind
 
 
 class Head(NamedTuple):
@@ -30,21 +32,24 @@ class Heads:
     ----------
     domains : tuple of str
         The training domains.
-    labels : list of arrays (n,)
-        The classes of the samples of each training domain.
+    labels : list of arrays
+        The classes (n,) or the labels (n, C) of the samples of each training domain.
     alone : dict
-        Predictions of a logistic regression of each model, by name.
+        Predictions of a single head of each model, by name.
     candidates : dict
         Predictions of the heads that may be pooled.
     milliseconds : dict
         Time per image of each model; None if unknown.
+    kind : {"classification", "regression", "multilabel"}
+        What is predicted.
     """
 
     domains: tuple[str, ...]
-    labels: list[NDArray[np.int64]]
+    labels: list[NDArray[Any]]
     alone: dict[str, HeadPredictions]
     candidates: dict[Head, HeadPredictions]
     milliseconds: dict[str, float | None]
+    kind: Kind = "classification"
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,7 @@ class Pool:
     members : tuple of Head
         The head with the largest share first.
     out_of_fold : list of arrays (n, C)
-        Log-probabilities of the samples of each training domain.
+        Outputs for the samples of each training domain (:mod:`oodzoo.heads.outputs`).
     test : array (n, C), optional
         Those of the test domain.
     """
@@ -95,6 +100,7 @@ def predict_with_heads(
                 if kind != ALONE
             },
             milliseconds,
+            source.task.kind,
         )
     return result
 
@@ -105,6 +111,7 @@ def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
     chosen = tuple(names[at] for at in _chooser(heads, limits).choose())
     members = [heads.candidates[head] for head in chosen]
     tests = [each.test for each in members if each.test is not None]
+    pooled = outputs_of(heads.kind).pooled
     return Pool(
         chosen,
         [pooled(_stack(members, at)) for at in range(len(heads.domains))],
@@ -113,8 +120,9 @@ def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
 
 
 def left_out_pools(heads: Heads, limits: Limits | None = None) -> list[NDArray[np.float64]]:
-    """Log-probabilities of each training domain by a pool that was chosen without it."""
+    """Outputs for each training domain by a pool that was chosen without it."""
     chooser, predictions = _chooser(heads, limits), list(heads.candidates.values())
+    pooled = outputs_of(heads.kind).pooled
     every = range(len(heads.domains))
     result = []
     for left_out in every:
@@ -130,9 +138,10 @@ def _chooser(heads: Heads, limits: Limits | None) -> PoolChooser:
         [head.model for head in heads.candidates],
         heads.milliseconds,
         limits,
+        heads.kind,
     )
 
 
-def _stack(heads: Iterable[HeadPredictions], at: int) -> NDArray[np.float32]:
+def _stack(heads: Iterable[HeadPredictions], at: int) -> NDArray[Any]:
     """Out-of-fold predictions (M, n, C) of one training domain."""
     return np.stack([head.out_of_fold[at] for head in heads])

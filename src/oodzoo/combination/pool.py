@@ -16,6 +16,10 @@ forecasts in general [2]_.
 The logarithm of the pool is linear in those of its heads, so a pool of linear heads is a linear
 head of the concatenated features (:func:`~oodzoo.heads.linear.LinearHead`).
 
+A pool for numbers predicts the mean of the numbers of its heads, a pool for several labels has the
+mean of their log-odds. In place of the likelihood of classes, their heads are chosen by the squared
+error or the likelihood of the labels (:mod:`oodzoo.heads.outputs`).
+
 References
 ----------
 .. [1] Caruana, Niculescu-Mizil, Crew, Ksikes: Ensemble selection from libraries of models,
@@ -28,24 +32,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
+from oodzoo.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
+from oodzoo.task import Kind
 
 Floats = NDArray[np.floating[Any]]
-Labels = NDArray[np.int64]
+Labels = NDArray[Any]
 
 ROUNDS = 30
 PATIENCE = 10
 """The selection ends early after this many rounds without a better pool."""
 
 _BLOCK = 2**20
-"""Number of log-probabilities that are added up at a time."""
+"""Number of outputs that are added up at a time."""
 
 LOWEST = -100.0
 """Log-probabilities below this, such as those of classes that a head does not know, count as it."""
@@ -90,15 +95,17 @@ class PoolChooser:
     Parameters
     ----------
     predictions : sequence of arrays (M, n, C)
-        For each domain the log-probabilities of its samples by M heads that have not seen it.
-    labels : sequence of arrays (n,)
-        For each domain the classes of its samples.
+        For each domain the outputs for its samples by M heads that have not seen it, such as
+        log-probabilities.
+    labels : sequence of arrays
+        For each domain the classes (n,) or the labels (n, C) of its samples.
     models : sequence of str
         The model of each head.
     milliseconds : dict
         Time per image of each model; None if unknown.
     limits : Limits, optional
         Heads are taken in the order of their shares while the models are within the limits.
+    kind : {"classification", "regression", "multilabel"}
     """
 
     def __init__(
@@ -108,6 +115,7 @@ class PoolChooser:
         models: Sequence[str],
         milliseconds: dict[str, float | None],
         limits: Limits | None = None,
+        kind: Kind = "classification",
     ) -> None:
         self._limits = limits or Limits()
         self._models, self._milliseconds = models, milliseconds
@@ -116,7 +124,7 @@ class PoolChooser:
         ]
         if not self._usable:
             raise InputError(self._none_within())
-        self._shares = GreedyShares([each[self._usable] for each in predictions], labels)
+        self._shares = GreedyShares([each[self._usable] for each in predictions], labels, kind)
 
     def choose(self, domains: Sequence[int] | None = None) -> list[int]:
         """Numbers of the heads chosen on some domains or all, the one with the largest share first.
@@ -157,17 +165,14 @@ class GreedyShares:
     [0.0, 1.0]
     """
 
-    def __init__(self, predictions: Sequence[Floats], labels: Sequence[Labels]) -> None:
+    def __init__(
+        self,
+        predictions: Sequence[Floats],
+        labels: Sequence[Labels],
+        kind: Kind = "classification",
+    ) -> None:
         self._n_heads = len(predictions[0])
-        self._domains: dict[int, tuple[Floats, Labels]] = {}
-        for number, (each, y) in enumerate(zip(predictions, labels, strict=True)):
-            table = np.maximum(each, LOWEST).astype(np.float32)
-            known = table.max(axis=0) > LOWEST  # classes that some head knows
-            rows = known[np.arange(len(y)), y]
-            if rows.any():
-                # With the classes first, (C, M, n), sums over them are several times faster.
-                classes_first = np.ascontiguousarray(np.moveaxis(table[:, rows], 2, 0))
-                self._domains[number] = (classes_first, y[rows])
+        self._domains = _tables(predictions, labels, kind)
         self._found: dict[frozenset[int], NDArray[np.float64]] = {}
 
     def of(self, domains: Sequence[int] | None = None) -> NDArray[np.float64]:
@@ -189,19 +194,96 @@ class GreedyShares:
         return self._found[domains]
 
 
-def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.float64]:
+class _Table(Protocol):
+    """The outputs of all heads for the samples of a domain."""
+
+    @property
+    def outputs(self) -> Floats:
+        """(C, M, n): with the classes first, sums over them are several times faster."""
+        ...
+
+    def quality(self, pools: Floats) -> NDArray[Any]:
+        """Quality (P,) of the outputs (C, P, n) of P pools, which may be overwritten."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Classes:
+    """Log-probabilities of classes, and the classes (n,)."""
+
+    outputs: Floats
+    labels: Labels
+
+    def quality(self, pools: Floats) -> NDArray[Any]:
+        correct = pools[self.labels, :, np.arange(len(self.labels))].T
+        highest = pools.max(axis=0)
+        pools -= highest
+        np.exp(pools, out=pools)
+        likelihood: NDArray[Any] = (correct - highest - np.log(pools.sum(axis=0))).mean(axis=1)
+        return likelihood
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Errors of numbers, relative to their variation; that of a pool is the mean of its heads'."""
+
+    outputs: Floats
+
+    def quality(self, pools: Floats) -> NDArray[Any]:
+        quality: NDArray[Any] = -np.mean(pools**2, axis=(0, 2))
+        return quality
+
+
+@dataclass(frozen=True)
+class _LogOdds:
+    """Log-odds of labels, and the labels (C, 1, n)."""
+
+    outputs: Floats
+    labels: Floats
+
+    def quality(self, pools: Floats) -> NDArray[Any]:
+        likelihood: NDArray[Any] = bernoulli_likelihood(pools, self.labels).mean(axis=(0, 2))
+        return likelihood
+
+
+def _tables(
+    predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind
+) -> dict[int, _Table]:
+    """The table of each domain that says something about the heads."""
+    if kind == "regression":
+        errors = relative_errors(predictions, labels)
+        return {number: _Errors(_classes_first(each)) for number, each in enumerate(errors)}
+    tables: dict[int, _Table] = {}
+    for number, (each, y) in enumerate(zip(predictions, labels, strict=True)):
+        if kind == "multilabel":
+            log_odds = _classes_first(each.astype(np.float32))
+            tables[number] = _LogOdds(log_odds, y.T[:, None].astype(np.float32))
+            continue
+        table = np.maximum(each, LOWEST).astype(np.float32)
+        known = table.max(axis=0) > LOWEST  # classes that some head knows
+        rows = known[np.arange(len(y)), y]
+        if rows.any():
+            tables[number] = _Classes(_classes_first(table[:, rows]), y[rows])
+    return tables
+
+
+def _classes_first(outputs: Floats) -> Floats:
+    return np.ascontiguousarray(np.moveaxis(outputs, 2, 0))
+
+
+def _greedy_weights(domains: Sequence[_Table]) -> NDArray[np.float64]:
     """Weights (M,) of the best pool among the first `ROUNDS` of the greedy selection."""
-    n_heads = domains[0][0].shape[1]
-    sums = [np.zeros_like(table[:, 0]) for table, _ in domains]
+    n_heads = domains[0].outputs.shape[1]
+    sums = [np.zeros_like(table.outputs[:, 0]) for table in domains]
     counts, best, best_value, best_size = np.zeros(n_heads), np.zeros(n_heads), -np.inf, 0
     for size in range(1, ROUNDS + 1):
         values = np.zeros(n_heads)
-        for total, (table, labels) in zip(sums, domains, strict=True):
-            values += _likelihoods_with(total, table, labels, size)
+        for total, table in zip(sums, domains, strict=True):
+            values += _qualities_with(total, table, size)
         added = int(values.argmax())
         counts[added] += 1
-        for total, (table, _) in zip(sums, domains, strict=True):
-            total += table[:, added]
+        for total, table in zip(sums, domains, strict=True):
+            total += table.outputs[:, added]
         if values[added] > best_value:
             best_value, best, best_size = values[added], counts.copy(), size
         elif size >= best_size + PATIENCE:
@@ -210,25 +292,31 @@ def _greedy_weights(domains: Sequence[tuple[Floats, Labels]]) -> NDArray[np.floa
     return weights
 
 
-def _likelihoods_with(
-    total: Floats, table: Floats, labels: Labels, size: int
-) -> NDArray[np.float64]:
-    """Likelihood (M,) of the labels by pools of `size` heads, if each head is the last one.
+def _qualities_with(total: Floats, table: _Table, size: int) -> NDArray[np.float64]:
+    """Quality (M,) of pools of `size` heads, if each head of a table is the last one.
 
-    `table` (C, M, n) has the log-probabilities of all heads, `total` (C, n) the sum of those of the
-    other heads of the pool.
+    `total` (C, n) is the sum of the outputs of the other heads of the pool.
     """
-    rows = np.arange(len(labels))
     step = max(1, _BLOCK // total.size)
     found = []
-    for start in range(0, table.shape[1], step):
-        outputs = (table[:, start : start + step] + total[:, None]) / np.float32(size)
-        correct = outputs[labels, :, rows].T
-        highest = outputs.max(axis=0)
-        outputs -= highest
-        np.exp(outputs, out=outputs)
-        found.append((correct - highest - np.log(outputs.sum(axis=0))).mean(axis=1))
+    for start in range(0, table.outputs.shape[1], step):
+        pools = (table.outputs[:, start : start + step] + total[:, None]) / np.float32(size)
+        found.append(table.quality(pools))
     return np.concatenate(found).astype(np.float64)
+
+
+def qualities(
+    predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind
+) -> NDArray[np.float64]:
+    """Quality (domains, M) of the outputs (M, n, C) of M heads for each domain."""
+    if kind != "classification":
+        return outputs_of(kind).quality(predictions, labels)
+    return np.array(
+        [
+            [likelihood_of_labels(head, y) for head in heads]
+            for heads, y in zip(predictions, labels, strict=True)
+        ]
+    )
 
 
 def likelihood_of_labels(log_probabilities: Floats, labels: Labels) -> float:
@@ -237,10 +325,3 @@ def likelihood_of_labels(log_probabilities: Floats, labels: Labels) -> float:
     correct = log_probabilities[np.arange(len(labels)), labels]
     # nothing is below LOWEST, so that this does not underflow; logsumexp takes ten times as long
     return float(np.mean(correct - np.log(np.exp(log_probabilities).sum(axis=1))))
-
-
-def pooled(predictions: Floats) -> NDArray[np.float64]:
-    """Log-probabilities (n, C) of a pool of heads (M, n, C) with equal weights."""
-    total = np.mean(predictions, axis=0, dtype=np.float64)
-    pool: NDArray[np.float64] = total - logsumexp(total, axis=1, keepdims=True)
-    return pool

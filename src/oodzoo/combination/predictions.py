@@ -5,9 +5,10 @@ For each test domain, and for none, the heads of a model are trained on the othe
 the regularisation of each head, and later the heads of a pool; all domains weigh alike. They are
 computed once and kept in the store.
 
-The regularisation of a head that is used alone is chosen by accuracy, with the rule of
+The regularisation of a classifier that is used alone is chosen by accuracy, with the rule of
 :func:`~oodzoo.heads.linear.fit_head`. In a pool, probabilities matter, and it is chosen by the
-likelihood of the labels.
+likelihood of the labels. Heads of other kinds of tasks are chosen by the quality of their outputs
+(:mod:`oodzoo.heads.outputs`), alone and in a pool.
 
 A model with class embeddings has two more kinds of heads in a pool: the zero-shot head, which is
 not trained, and heads that start from it (:mod:`oodzoo.heads.zero_shot`).
@@ -26,14 +27,17 @@ from numpy.typing import NDArray
 from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.linear import LinearHead, fit_head
-from oodzoo.heads.paths import C_GRID, label_likelihood, left_out_paths, singles_and_pairs
+from oodzoo.heads.kinds import PATHS, HeadPath, best_setting
+from oodzoo.heads.linear import LinearHead
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.heads.paths import C_GRID, singles_and_pairs
 from oodzoo.heads.ridge import SETTINGS, fit_ridge_head, left_out_ridges
 from oodzoo.heads.zero_shot import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,
 )
+from oodzoo.task import Kind
 
 POOLED = ("logistic", "ridge")
 """Kinds of heads of every model in a pool."""
@@ -42,9 +46,13 @@ ZERO_SHOT, FROM_ZERO_SHOT = "zero_shot", "from_zero_shot"
 """Kinds of heads of a model with class embeddings."""
 
 ALONE = "alone"
-"""The kind of a logistic regression that is used alone."""
+"""The kind of a head that is used alone: a logistic regression, or a ridge regression."""
 
-LogProbabilities = NDArray[np.float32]
+Outputs = NDArray[Any]
+"""Log-probabilities, numbers or log-odds, see :mod:`oodzoo.heads.outputs`."""
+
+Rule = Callable[[Sequence[Outputs], Sequence[NDArray[Any]]], int]
+"""Chooses a setting by the outputs (settings, n, C) and the labels of each domain."""
 
 
 @dataclass(frozen=True)
@@ -56,43 +64,41 @@ class HeadPredictions:
     setting : int
         Position of its regularisation among those tried.
     out_of_fold : list of arrays (n, C)
-        Log-probabilities of the samples of each training domain, by heads trained without it.
+        Outputs for the samples of each training domain, by heads trained without it.
     test : array (n, C), optional
         Those of the test domain, by the head trained on all training domains.
     """
 
     setting: int
-    out_of_fold: list[LogProbabilities]
-    test: LogProbabilities | None = None
+    out_of_fold: list[Outputs]
+    test: Outputs | None = None
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of head: how to predict left-out domains with all settings, and how to fit one."""
-
-    paths: Callable[..., list[LogProbabilities]]
-    fit: Callable[[Samples, int, int], LinearHead]
-
-
-_KINDS = {
-    "logistic": Kind(left_out_paths, lambda samples, n, at: fit_head(samples, n, C=C_GRID[at])),
-    ALONE: Kind(left_out_paths, lambda samples, n, at: fit_head(samples, n, C=C_GRID[at])),
-    "ridge": Kind(
+_PATHS = {
+    "logistic": PATHS["classification"],
+    "ridge": HeadPath(
         left_out_ridges, lambda samples, n, at: fit_ridge_head(samples, n, *SETTINGS[at])
     ),
+    "regression": PATHS["regression"],
+    "labels": PATHS["multilabel"],
 }
+"""The kinds of heads in a pool."""
 
-_KINDS_OF = {"logistic": ("logistic", ALONE), "ridge": ("ridge",)}
-"""The kinds of heads of each path."""
+_PATHS_OF: dict[Kind, tuple[str, ...]] = {
+    "classification": POOLED,
+    "regression": ("regression",),
+    "multilabel": ("labels",),
+}
+"""The kinds of heads of each kind of task; the first one is also used alone."""
 
 
-def _kind(name: str, zero_shot: LinearHead | None) -> Kind:
+def _path(name: str, zero_shot: LinearHead | None) -> HeadPath:
     """Return a kind of head; the zero-shot head is that of the model."""
     if zero_shot is None or name not in (ZERO_SHOT, FROM_ZERO_SHOT):
-        return _KINDS[name]
+        return _PATHS["logistic" if name == ALONE else name]
     if name == ZERO_SHOT:
-        return Kind(partial(left_out_zero_shot, zero_shot=zero_shot), lambda *_: zero_shot)
-    return Kind(
+        return HeadPath(partial(left_out_zero_shot, zero_shot=zero_shot), lambda *_: zero_shot)
+    return HeadPath(
         partial(left_out_from_zero_shot, zero_shot=zero_shot),
         lambda samples, n, at: fit_from_zero_shot(samples, n, C_GRID[at], zero_shot),
     )
@@ -106,7 +112,7 @@ def fit_kind(
     zero_shot: LinearHead | None = None,
 ) -> LinearHead:
     """Fit a head of a kind with one of its settings; `zero_shot` is that of the model, if any."""
-    return _kind(kind, zero_shot).fit(samples, n_classes, setting)
+    return _path(kind, zero_shot).fit(samples, n_classes, setting)
 
 
 def model_predictions(
@@ -131,9 +137,9 @@ def model_predictions(
                 arrays.get(f"{kind} {number} test"),
             )
 
-    for path, kinds in _KINDS_OF.items():
+    for path in _PATHS_OF[source.task.kind]:
         arrays = _path_arrays(source, model, path, device)
-        for kind in kinds:
+        for kind in _rules(path):
             add(arrays, kind)
     if (zero_shot := find_zero_shot(source, model)) is not None:
         for path in (*POOLED, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
@@ -185,21 +191,22 @@ def predict_left_out(
     """Predictions without a test domain, then for each domain as the test domain.
 
     `samples` are of domains numbered from 0; `path` is "logistic" or "ridge", or with the zero-shot
-    head of the model also "zero_shot" or "from_zero_shot". A logistic regression is returned as two
-    kinds, in a pool and alone. A head trained without two domains serves both.
+    head of the model also "zero_shot" or "from_zero_shot"; "regression" for numbers, and "labels"
+    for several labels. A head that is also used alone is returned as two kinds, in a pool and
+    alone. A head trained without two domains serves both.
     """
     numbers = np.unique(samples.domains).tolist()
     sets = singles_and_pairs(numbers) if len(numbers) > 2 else [frozenset({n}) for n in numbers]
-    found = _kind(path, zero_shot).paths(samples, n_classes, sets, device=device)
+    found = _path(path, zero_shot).left_out(samples, n_classes, sets, device=device)
     paths = dict(zip(sets, found, strict=True))
 
-    def left_out(domain: int, test: int | None) -> LogProbabilities:
-        """Log-probabilities (settings, n, C) of a domain by heads trained without both."""
+    def left_out(domain: int, test: int | None) -> Outputs:
+        """Outputs (settings, n, C) for a domain by heads trained without both."""
         some = frozenset({domain} if test is None else {domain, test})
         among = samples.domains[np.isin(samples.domains, list(some))]
         return paths[some][:, among == domain]
 
-    rules = {path: best_setting} | ({ALONE: accurate_setting} if path == "logistic" else {})
+    rules = _rules(path)
     result: dict[str, list[HeadPredictions]] = {name: [] for name in rules}
     for test in [None, *(numbers if len(numbers) > 2 else ())]:
         training = [number for number in numbers if number != test]
@@ -212,19 +219,17 @@ def predict_left_out(
     return result
 
 
-def best_setting(
-    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
-) -> int:
-    """Position of the setting with the highest likelihood of the labels.
+def _rules(path: str) -> dict[str, Rule]:
+    """How to choose the setting of each kind of head of a path."""
+    for kind, (first, *others) in _PATHS_OF.items():
+        if path == first:
+            return {path: partial(best_setting, kind=kind), ALONE: RULES[kind]}
+        if path in others:
+            return {path: partial(best_setting, kind=kind)}
+    return {path: best_setting}
 
-    `predictions` are those of each domain, (settings, n, C).
-    """
-    return int(_likelihoods(predictions, labels).argmax())
 
-
-def accurate_setting(
-    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
-) -> int:
+def accurate_setting(predictions: Sequence[Outputs], labels: Sequence[NDArray[np.int64]]) -> int:
     """Of the settings within a standard error of the most accurate one, that of best likelihood."""
     accuracies = np.mean(
         [(p.argmax(axis=2) == y).mean(axis=1) for p, y in zip(predictions, labels, strict=True)],
@@ -233,12 +238,13 @@ def accurate_setting(
     best = accuracies.max()
     error = np.sqrt(best * (1 - best) / sum(map(len, labels)))
     close = accuracies >= best - error - 1e-9
-    return int(np.where(close, _likelihoods(predictions, labels), -np.inf).argmax())
+    likelihoods = outputs_of("classification").quality(predictions, labels).mean(axis=0)
+    return int(np.where(close, likelihoods, -np.inf).argmax())
 
 
-def _likelihoods(
-    predictions: Sequence[LogProbabilities], labels: Sequence[NDArray[np.int64]]
-) -> NDArray[np.float64]:
-    each = [label_likelihood(p, y) for p, y in zip(predictions, labels, strict=True)]
-    means: NDArray[np.float64] = np.mean(each, axis=0)
-    return means
+RULES: dict[Kind, Rule] = {
+    "classification": accurate_setting,
+    "regression": partial(best_setting, kind="regression"),
+    "multilabel": partial(best_setting, kind="multilabel"),
+}
+"""How to choose the setting of a head that is used alone."""

@@ -28,18 +28,19 @@ class Estimate:
 
     Attributes
     ----------
-    correct : list of arrays (n,)
-        For each left-out domain, whether each sample was classified correctly.
+    contributions : list of arrays (n,)
+        For each left-out domain, what each sample contributes to the metric
+        (:mod:`oodzoo.metrics`), such as whether it was classified correctly.
     cost : float
     """
 
-    correct: Sequence[NDArray[np.bool_]]
+    contributions: Sequence[NDArray[np.bool_ | np.float64]]
     cost: float
 
     @property
     def accuracy(self) -> float:
-        """In percent; all domains weigh alike."""
-        return 100 * float(np.mean([each.mean() for each in self.correct]))
+        """The metric in percent; all domains weigh alike."""
+        return 100 * float(np.mean([each.mean() for each in self.contributions]))
 
 
 def recommend(estimates: Mapping[str, Estimate]) -> str:
@@ -66,7 +67,8 @@ def is_better(one: Estimate, other: Estimate) -> bool:
 
     With one domain it never is.
     """
-    gains = np.array([a.mean() - b.mean() for a, b in zip(one.correct, other.correct, strict=True)])
+    pairs = zip(one.contributions, other.contributions, strict=True)
+    gains = np.array([a.mean() - b.mean() for a, b in pairs])
     if len(gains) < 2:
         return False
     # a gain in one domain only is equal to its standard error, but for rounding
@@ -75,7 +77,7 @@ def is_better(one: Estimate, other: Estimate) -> bool:
 
 def is_close(one: Estimate, best: Estimate) -> bool:
     """Whether one way is within a standard error of the best in every domain."""
-    for here, there in zip(one.correct, best.correct, strict=True):
+    for here, there in zip(one.contributions, best.contributions, strict=True):
         loss = there.astype(np.float64) - here
         if loss.mean() > loss.std() / math.sqrt(len(loss)):
             return False

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
+from oodzoo.task import Task
 from oodzoo.task.arrays import Labels, require_variation
 
 
@@ -22,6 +23,12 @@ def require_two_classes(labels: NDArray[np.int64], classes: Sequence[Any] | None
             f"all labels are of one class, {only!r} ({count(len(labels), 'sample')}); at least two "
             "classes are needed"
         )
+
+
+def require_classes_for(task: Task, what: str) -> None:
+    """Raise an InputError if what is asked for needs classes, and the task is of another kind."""
+    if not task.is_classification:
+        raise InputError(f"{what} needs classes, but the task is {task.kind!r}; leave it out")
 
 
 def require_classes_to_tell_apart(
