@@ -19,6 +19,10 @@ class InputError(ValueError):
         super().__init__(message)
 
 
+class NoDomainsError(InputError):
+    """The data have no domains, or a single one; they can be proposed."""
+
+
 class DiskError(InputError):
     """Disk full, read-only, or permission denied; all other work would fail too."""
 

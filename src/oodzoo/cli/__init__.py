@@ -6,6 +6,7 @@ from __future__ import annotations
 from oodzoo.cli import (
     data,
     demo,
+    domains,
     evaluate,
     extract,
     fit,
@@ -22,8 +23,8 @@ from oodzoo.cli import (
 from oodzoo.cli.app import app, main
 
 _ORDER = (
-    *("demo", "run", "data", "models", "extract", "rank", "select", "evaluate", "fit", "predict"),
-    *("export", "report", "testbed", "import"),
+    *("demo", "run", "data", "models", "extract", "domains", "rank", "select", "evaluate", "fit"),
+    *("predict", "export", "report", "testbed", "import"),
 )
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 

@@ -9,11 +9,12 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import command
+from oodzoo.cli.domains import announce_proposed, show_proposals
 from oodzoo.cli.leaks import compare_images, show_near_duplicates
-from oodzoo.cli.options import ColumnsOption, DataArgument, RootOption, open_data
+from oodzoo.cli.options import ColumnsOption, DataArgument, DomainsOption, RootOption, open_data
 from oodzoo.cli.reading import announce_remote
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
+from oodzoo.errors import InputError, NoDomainsError
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
@@ -62,6 +63,7 @@ def data(
     source: DataArgument,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    domains: DomainsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only count; do not open the images.")
     ] = False,
@@ -76,7 +78,7 @@ def data(
     """Count the images of each domain and class, and report problems."""
     if quick and store is not None:
         raise InputError("--store compares the images, --quick does not open them; give one")
-    dataset = open_data(source, root, columns)
+    dataset = _opened(terminal, source, root, columns, domains)
     summary = _summary(terminal, dataset, quick)
     terminal.table(*summary.table())
     terminal.line("")
@@ -88,11 +90,32 @@ def data(
     # unknown if a remote image could not be fetched
     fingerprint = dataset.fingerprint if dataset.is_read else None
     document = {**summary.to_dict(), "fingerprint": fingerprint}
+    if dataset.proposals or dataset.domains_proposed is not None:
+        document["domains_proposed"] = dataset.domains_proposed
+        document["proposals"] = [each.to_dict() for each in dataset.proposals]
     if store is not None:
         found = compare_images(terminal, dataset, store)
         show_near_duplicates(terminal, found)
         document["near_duplicates"] = found.to_dict()
     terminal.document(document)
+
+
+def _opened(
+    terminal: Terminal, source: str, root: str | None, columns: str | None, domains: str | None
+) -> ImageDomains:
+    """Open the data set; if it has no domains, show what could be proposed."""
+    try:
+        dataset = open_data(source, root, columns, domains)
+    except NoDomainsError as error:
+        if domains is not None:
+            raise
+        terminal.warn(str(error).partition(";")[0])
+        domains = "propose"
+        dataset = open_data(source, root, columns, domains)
+    if domains is not None:
+        show_proposals(terminal, dataset.proposals, dataset.domains_proposed)
+        announce_proposed(terminal, dataset, domains)
+    return dataset
 
 
 def _summary(terminal: Terminal, dataset: ImageDomains, quick: bool) -> Summary:

@@ -12,6 +12,7 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
+from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
@@ -20,6 +21,7 @@ from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
     DeviceOption,
+    DomainsOption,
     DtypeOption,
     EngineOption,
     LicenceOption,
@@ -66,6 +68,7 @@ def extract(
     max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    domains: DomainsOption = None,
     device: DeviceOption = "auto",
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
     precision: PrecisionOption = "float32",
@@ -125,7 +128,8 @@ def extract(
         prompts_of(class_names, prompt, prompts),
     )
     others = listeners(log_file, mlflow, tensorboard)
-    dataset = open_data(source, root, columns)
+    dataset = open_data(source, root, columns, domains)
+    announce_proposed(terminal, dataset, domains)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])

@@ -43,6 +43,15 @@ ColumnsOption = Annotated[
         help="Columns of a table that have other names: path=file,label=y,domain=site.",
     ),
 ]
+DomainsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--domains",
+        metavar="propose|one|column:NAME",
+        help="Data without domains: propose the best column, use one domain, or name a column "
+        "(column:camera, column:date:year).",
+    ),
+]
 UnlabelledOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -195,13 +204,18 @@ BudgetOption = Annotated[
 ]
 
 
-def open_data(source: str, root: str | None, columns: str | None) -> ImageDomains:
-    """Open the data set that DATA, --root and --columns name."""
+def open_data(
+    source: str, root: str | None, columns: str | None, domains: str | None = None
+) -> ImageDomains:
+    """Open the data set that DATA, --root, --columns and --domains name."""
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.proposing import is_request
     from oodzoo.data.sources.names import parse_columns
 
+    if domains is not None and not is_request(domains):
+        raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
     mapping = None if columns is None else parse_columns(columns)
-    return ImageDomains(source, root=root, columns=mapping)
+    return ImageDomains(source, root=root, columns=mapping, domains=domains)
 
 
 def prompts_of(class_names: str | None, prompt: list[str] | None, prompts: Path | None) -> Prompts:

@@ -16,6 +16,7 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
+from oodzoo.cli.domains import announce_proposed, require_several
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.leaks import show_near_duplicates
@@ -27,6 +28,7 @@ from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
     DeviceOption,
+    DomainsOption,
     EngineOption,
     LicenceOption,
     LimitOption,
@@ -74,6 +76,7 @@ def run(
     max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    domains: DomainsOption = None,
     top_k: Annotated[
         str,
         typer.Option(
@@ -130,7 +133,9 @@ def run(
         race=race,
         budget=budget,
     )
-    dataset = open_data(source, root, columns)
+    dataset = open_data(source, root, columns, domains)
+    announce_proposed(terminal, dataset, domains)
+    require_several(dataset)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)

@@ -20,6 +20,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from oodzoo._text import count, did_you_mean, printable
 from oodzoo.data.periods import PARTS, PERIODS, equal_parts, period_of, read_dates
@@ -78,6 +79,59 @@ class Candidate:
         """What candidates are sorted by, higher is better; 0 if the column cannot be used."""
         known = 1.0 if self.separability is None else self.separability
         return 0.0 if self.reason else self.classes * self.evenness * known
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the candidate as a JSON document, without the domain of each sample."""
+        return {
+            "name": self.name,
+            "kind": self.kind,
+            "usable": not self.reason,
+            "reason": self.reason or None,
+            "values": self.values,
+            "domains": self.domains,
+            "classes": self.classes,
+            "evenness": self.evenness,
+            "separability": self.separability,
+            "missing": self.missing,
+            "score": self.score,
+        }
+
+
+def as_table(
+    found: Sequence[Candidate], chosen: str | None, mark: str
+) -> tuple[list[str], list[list[str]]]:
+    """Return the columns and rows of a table of those that can be used; the chosen one is marked.
+
+    What nothing is known of is left out: separability without features, and missing values if there
+    are none.
+    """
+    header = ["proposal", "domains", "smallest", "classes", "evenness", "separable", "missing", ""]
+    usable = [each for each in found if not each.reason]
+    rows = [_cells(each, mark if each.name == chosen else "") for each in usable]
+    unknown = {
+        "separable": all(each.separability is None for each in usable),
+        "missing": not any(each.missing for each in usable),
+    }
+    kept = [at for at, name in enumerate(header) if not unknown.get(name, False)]
+    return [header[at] for at in kept], [[row[at] for at in kept] for row in rows]
+
+
+def reasons(found: Sequence[Candidate]) -> list[str]:
+    """Return a line for each column that cannot be used."""
+    return [f"{each.name} cannot be used: {each.reason}." for each in found if each.reason]
+
+
+def _cells(each: Candidate, mark: str) -> list[str]:
+    return [
+        each.name,
+        str(len(each.domains)),
+        f"{min(each.domains.values()):,}",
+        f"{100 * each.classes:.0f} %",
+        f"{each.evenness:.2f}",
+        "-" if each.separability is None else f"{each.separability:.2f}",
+        f"{each.missing:,}",
+        mark,
+    ]
 
 
 def candidates(

@@ -102,8 +102,10 @@ def describe(by: str | None, domains: Sequence[str], found: Sequence[Candidate])
             "column could give another ranking, see oodzoo domains."
         )
     if len(domains) == 1:
+        usable = [each.name for each in found if not each.reason]
+        columns = f"columns ({', '.join(usable)}) or " if usable else ""
         return (
-            f"One domain, {domains[0]!r}: no other column can be used. After the extraction, "
-            "`oodzoo domains STORE` proposes clusters of features."
+            f"One domain, {domains[0]!r}; after the extraction, `oodzoo domains STORE` proposes "
+            f"domains by {columns}clusters of features."
         )
     return f"{count(len(domains), 'domain')} as in the data; none is proposed."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oodzoo._text import count
-from oodzoo.data.proposals import Candidate
+from oodzoo.data.proposals import Candidate, as_table, reasons
 
 CAUTION = (
     "Proposed domains are a guess: leaving one out can be easier or harder than a really new "
@@ -108,8 +108,7 @@ class DomainProposals:
 
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Return the columns and rows of the table of proposals, as text."""
-        header = ["proposal", "domains", "smallest", "classes", "evenness", "separable", ""]
-        return header, [_cells(each, each.name == self.recommended) for each in self.proposals]
+        return as_table(self.proposals, self.recommended, "recommended")
 
     def sensitivity_table(self) -> tuple[list[str], list[list[str]]]:
         """Return the columns and rows of the table of rankings, as text."""
@@ -136,9 +135,9 @@ class DomainProposals:
         ]
 
     def lines(self) -> list[str]:
-        """Return the notes, the verdict and the caution."""
+        """Return why columns cannot be used, the notes, the verdict and the caution."""
         verdict = [] if self.sensitivity is None else [self.sensitivity.verdict]
-        return [*self.notes, *verdict, CAUTION]
+        return [*reasons(self.proposals), *self.notes, *verdict, CAUTION]
 
     def __str__(self) -> str:
         tables = [self.table()]
@@ -150,45 +149,12 @@ class DomainProposals:
         """Return the result as a JSON document."""
         return {
             "recommended": self.recommended,
-            "proposals": [_document(each) for each in self.proposals],
+            "proposals": [each.to_dict() for each in self.proposals],
             "stability": {str(k): value for k, value in self.stability.items()},
             "notes": list(self.notes),
             "sensitivity": None if self.sensitivity is None else self.sensitivity.to_dict(),
             "caution": CAUTION,
         }
-
-
-def _document(each: Candidate) -> dict[str, Any]:
-    return {
-        "name": each.name,
-        "kind": each.kind,
-        "usable": not each.reason,
-        "reason": each.reason or None,
-        "values": each.values,
-        "domains": each.domains,
-        "classes": each.classes,
-        "evenness": each.evenness,
-        "separability": each.separability,
-        "missing": each.missing,
-        "score": each.score,
-    }
-
-
-def _cells(each: Candidate, recommended: bool) -> list[str]:
-    if each.reason:
-        return [each.name, "-", "-", "-", "-", "-", each.reason]
-    notes = ["recommended"] if recommended else []
-    if each.missing:
-        notes.append(f"{count(each.missing, 'image')} without a value")
-    return [
-        each.name,
-        str(len(each.domains)),
-        f"{min(each.domains.values()):,}",
-        f"{100 * each.classes:.0f} %",
-        f"{each.evenness:.2f}",
-        "-" if each.separability is None else f"{each.separability:.2f}",
-        ", ".join(notes),
-    ]
 
 
 def _text(header: list[str], rows: list[list[str]]) -> str:

@@ -1,0 +1,136 @@
+"""`oodzoo domains`: propose domains for the samples of a feature store."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from oodzoo._text import count
+from oodzoo.cli.app import STORE_VALID, command
+from oodzoo.cli.listening import listening
+from oodzoo.cli.options import ScoreOption, StoreArgument
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError, NoDomainsError
+
+if TYPE_CHECKING:
+    from oodzoo.data.dataset import ImageDomains
+    from oodzoo.data.proposals import Candidate
+
+
+@command("domains", example="oodzoo domains features/", interrupted=STORE_VALID)
+def domains(
+    terminal: Terminal,
+    store: StoreArgument,
+    use: Annotated[
+        str | None,
+        typer.Option(
+            "--use",
+            metavar="PROPOSAL",
+            help="Give the samples these domains: a column (camera, date:year), clusters, "
+            "clusters:K, or given to undo it. Features stay as they are.",
+        ),
+    ] = None,
+    clusters: Annotated[
+        int | None, typer.Option(help="Number of clusters; by default chosen by stability.")
+    ] = None,
+    models: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,…", help="Cluster features of these models; default: all."),
+    ] = None,
+    compare: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PROPOSAL", help="Compare rankings with that by this proposal, not the first."
+        ),
+    ] = None,
+    score: ScoreOption = "unseen",
+    rank: Annotated[bool, typer.Option(help="Rank the models by each proposal.")] = True,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+) -> None:
+    """Propose domains by columns and clusters, and show how far the ranking depends on them."""
+    from oodzoo.domains import propose_domains
+
+    names = None if models is None else [name.strip() for name in models.split(",")]
+    if use is not None:
+        if clusters is not None:
+            raise InputError(f"--clusters is not used with --use; give --use clusters:{clusters}")
+        _use(terminal, store, use, names, seed)
+        return
+    with listening(terminal, "Ranking") as listener:
+        found = propose_domains(
+            store,
+            models=names,
+            clusters=clusters,
+            seed=seed,
+            score=score,
+            chosen=compare,
+            sensitivity=rank,
+            listener=listener,
+        )
+    terminal.table(*found.table())
+    if found.sensitivity is not None:
+        terminal.line("")
+        terminal.table(*found.sensitivity_table(), left=1)
+        terminal.line("")
+        terminal.table(*found.rank_table())
+        for name, reason in found.sensitivity.failed.items():
+            terminal.warn(f"models cannot be ranked by {name}: {reason}")
+    for line in found.lines():
+        terminal.line(line)
+    if found.recommended not in (None, "given"):
+        chosen = shlex.quote(str(found.recommended))
+        terminal.say(f"Use them with: oodzoo domains {shlex.quote(store)} --use {chosen}")
+    terminal.document(found.to_dict())
+
+
+def _use(
+    terminal: Terminal, store: str, name: str, models: Sequence[str] | None, seed: int
+) -> None:
+    from oodzoo.domains import use_domains
+
+    opened = use_domains(store, name, models=models, seed=seed)
+    n_domains = count(len(opened.domains), "domain")
+    if opened.domains_proposed is None:
+        terminal.line(f"{n_domains} in {store}, as given")
+    else:
+        terminal.line(f"{n_domains} in {store}, proposed by {opened.domains_proposed}")
+        if opened.table.given_domains():
+            terminal.say(f"Undo it with: oodzoo domains {shlex.quote(store)} --use given")
+    terminal.document(
+        {
+            "store": store,
+            "domains": {domain: len(opened.paths(domain)) for domain in opened.domains},
+            "domains_proposed": opened.domains_proposed,
+        }
+    )
+
+
+def show_proposals(terminal: Terminal, found: Sequence[Candidate], chosen: str | None) -> None:
+    """Show the columns that domains could be proposed by."""
+    from oodzoo.data.proposals import as_table, reasons
+
+    header, rows = as_table(found, chosen, "used")
+    if rows:
+        terminal.table(header, rows)
+    for line in reasons(found):
+        terminal.line(line)
+
+
+def announce_proposed(terminal: Terminal, dataset: ImageDomains, domains: str | None) -> None:
+    """Say in one line which domains a data set has, if they were to be proposed."""
+    from oodzoo.data.proposing import describe
+
+    if domains is not None:
+        terminal.line(describe(dataset.domains_proposed, dataset.domains, dataset.proposals))
+
+
+def require_several(dataset: ImageDomains) -> None:
+    """Reject a data set with one domain for a run of the whole pipeline."""
+    if len(dataset.domains) < 2:
+        raise NoDomainsError(
+            f"{dataset.name!r} has one domain; use oodzoo extract --domains one, oodzoo domains "
+            "STORE --use clusters, then oodzoo rank, evaluate and fit"
+        )
