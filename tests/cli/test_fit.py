@@ -97,6 +97,29 @@ def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> No
     np.testing.assert_allclose(found, predictor.predict_proba(unseen), atol=1e-5)
 
 
+def test_export_of_the_head(
+    run: Run, saved: Path, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    pytest.importorskip("onnx", reason='exporting needs onnx: pip install "oodzoo[onnx]"')
+    done = run("export", saved, tmp_path / "head.onnx", "--head-only")
+    predictor = oodzoo.load(saved)
+    assert done.out.splitlines()[1:] == [
+        *(f"input {m.name}: float32 (n, {m.feature_dim})" for m in predictor.models),
+        "output probabilities: float32 (n, 3)",
+    ]
+
+
+def test_imported_features(run: Run, tmp_path: Path) -> None:
+    y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
+    X = np.random.default_rng(0).normal(size=(90, 2)) + 3 * (y == "yes")[:, None]
+    np.savez(tmp_path / "x.npz", wine=X, labels=y, domains=domains)
+    run("import", tmp_path / "x.npz", "--store", tmp_path / "store")
+    done = run("fit", tmp_path / "store", "--out", tmp_path / "model")
+    assert "from 2 features, trained on 90 rows of 3 domains; saved in" in done.out
+    assert "FEATURES.npz" in done.err
+    assert oodzoo.load(tmp_path / "model").score(X, y) > 0.9
+
+
 def test_a_predictor_at_a_url(
     run: Run,
     store: oodzoo.FeatureStore,

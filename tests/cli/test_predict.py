@@ -173,3 +173,92 @@ def test_linked_folders_are_classified_and_loops_reported(
     done = run("predict", saved, photos, "--json")
     assert len(done.document["predictions"]) == 2
     assert "'loop' links to a folder above it; ignored" in done.err
+
+
+# --- features -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A predictor of features of two models, and features of ten rows."""
+    rng = np.random.default_rng(0)
+    y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
+    X = rng.normal(size=(90, 4)) + 3 * (y == "yes")[:, None]
+    fitted = oodzoo.fit({"wide": X, "narrow": X[:, :2]}, y, domains, choose="ensemble")
+    folder = Path(fitted.save(tmp_path_factory.mktemp("features") / "model"))
+    return folder, {"wide": X[:10], "narrow": X[:10, :2]}
+
+
+def test_features(run: Run, features: tuple[Path, dict[str, Any]], tmp_path: Path) -> None:
+    model, given = features
+    expected = oodzoo.load(model).predict_proba(given)
+    names = [f"sample {number}" for number in range(10)]
+    np.savez(tmp_path / "new.npz", **given, paths=names, labels=["?"] * 10, other=np.ones((10, 3)))
+    for name, array in given.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    both = [tmp_path / "wide.npy", tmp_path / "narrow.npy"]
+    for files, paths in (([tmp_path / "new.npz"], names), (both, None)):
+        done = run("predict", model, *files, "--json")
+        rows = done.document["predictions"]
+        assert [row["path"] for row in rows] == (paths or [f"row-{n:07d}" for n in range(10)])
+        found = [list(row["probabilities"].values()) for row in rows]
+        np.testing.assert_allclose(found, expected)
+    head, first, *_ = run("predict", model, tmp_path / "new.npz").out.splitlines()
+    assert head.split()[-1] == "row"
+    assert first.endswith("sample 0")
+
+
+def test_features_of_one_model_need_no_name(run: Run, tmp_path: Path) -> None:
+    y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
+    X = np.random.default_rng(0).normal(size=(90, 2)) + 3 * (y == "yes")[:, None]
+    fitted = oodzoo.fit({"wine": X}, y, domains)
+    fitted.save(tmp_path / "model")
+    (tmp_path / "new.csv").write_text("x,y,path\n9,9,here\n-9,-9,there\n9,-8,far\n")
+    np.save(tmp_path / "new.npy", np.array([[9, 9], [-9, -9], [9, -8]]))
+    for file in ("new.csv", "new.npy"):
+        done = run("predict", tmp_path / "model", tmp_path / file, "--json")
+        assert [row["label"] for row in done.document["predictions"][:2]] == ["yes", "no"]
+        assert "1 of 3 rows is unlike the training rows" in done.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"wide": None}, "the features of model 'wide' are missing; got those of 'narrow'"),
+        ({"wide": np.ones((10, 3))}, "'wide' must have 4 columns, as those that the predictor"),
+        ({"wide": np.ones((9, 4))}, "each row must be the same sample in all of them"),
+        ({"wide": np.full((10, 4), np.nan)}, "'wide' contain NaN or infinity, first in row 0"),
+        ({"paths": ["x"]}, "has 1 paths, but 10 rows"),
+        ({"wide": np.ones((0, 4)), "narrow": np.ones((0, 2))}, "has no rows"),
+        ({"wide": None, "narrow": None, "paths": []}, "has no features"),
+    ],
+)
+def test_features_that_do_not_fit(
+    run: Run,
+    features: tuple[Path, dict[str, Any]],
+    change: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    model, given = features
+    arrays = {name: array for name, array in (given | change).items() if array is not None}
+    np.savez(tmp_path / "new.npz", **arrays)
+    assert message in run("predict", model, tmp_path / "new.npz").complaint
+
+
+def test_images_for_a_predictor_of_features(
+    run: Run, features: tuple[Path, dict[str, Any]], photos: Path
+) -> None:
+    complaint = run("predict", features[0], photos).complaint
+    assert "have features only; give their features as one .npz, .parquet or .csv" in complaint
+
+
+def test_features_for_a_predictor_of_images(
+    run: Run, saved: Path, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    domain = store.domains[0]
+    arrays: dict[str, Any] = {name: store.features(name, domain) for name in store.models}
+    np.savez(tmp_path / "new.npz", **arrays)
+    found = run("predict", saved, tmp_path / "new.npz", "--json").document["predictions"]
+    labels = [store.classes[label] for label in store.labels(domain)]
+    assert np.mean([row["label"] == y for row, y in zip(found, labels, strict=True)]) > 0.9

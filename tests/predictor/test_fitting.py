@@ -126,7 +126,7 @@ def test_invalid_options(store: oodzoo.FeatureStore, options: Any, message: str)
         oodzoo.fit(store, **options)
 
 
-def test_imported_features_are_rejected(tmp_path: Path) -> None:
+def test_imported_features(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     archive = tmp_path / "features.npz"
     np.savez(
@@ -136,8 +136,39 @@ def test_imported_features_are_rejected(tmp_path: Path) -> None:
         numbers=rng.normal(size=(40, 5)),
     )
     imported = import_features([archive], tmp_path / "store")
-    with pytest.raises(InputError, match=r"features of model 'numbers' were imported"):
-        oodzoo.fit(imported)
+    fitted = oodzoo.fit(imported)
+    assert fitted.features_only
+    (model,) = fitted.models
+    assert (model.name, model.feature_dim) == ("numbers", 5)
+    assert model.fingerprint == imported.model("numbers").fingerprint
+    assert fitted.provenance.data == imported.data_fingerprint
+
+
+def test_imported_features_beside_models_of_a_zoo(
+    store: oodzoo.FeatureStore, unseen: list[Path], tmp_path: Path
+) -> None:
+    """The predictor takes images if all of its models do, otherwise features of all of them."""
+    copy = oodzoo.FeatureStore(shutil.copytree(store.path, tmp_path / "store"))
+    columns: dict[str, Any] = {key: [] for key in ("paths", "labels", "domains")}
+    for domain in copy.domains:
+        columns["paths"] += copy.paths(domain)
+        columns["labels"] += [copy.classes[label] for label in copy.labels(domain)]
+        columns["domains"] += [domain] * len(copy.labels(domain))
+    numbers = np.random.default_rng(0).normal(size=(len(columns["paths"]), 4))
+    np.savez(tmp_path / "more.npz", numbers=numbers, **columns)
+    both = import_features([tmp_path / "more.npz"], copy.path)
+    zoo_model = store.models[0]
+    assert not oodzoo.fit(both, models=[zoo_model]).features_only
+    with pytest.warns(UserWarning, match=rf"'numbers': features only, .*\({zoo_model}, numbers\)"):
+        mixed = oodzoo.fit(both, models=[zoo_model, "numbers"])
+    assert mixed.features_only
+    domain = store.domains[0]
+    features = {"numbers": numbers[:3], zoo_model: store.features(zoo_model, domain)[:3]}
+    assert mixed.predict_proba(features).shape == (3, 3)
+    with pytest.raises(InputError, match="have features only; to predict from inputs, load it"):
+        mixed.predict(unseen[:2])
+    with pytest.raises(InputError, match="can be loaded and needs no encoder"):
+        oodzoo.fit(both, encoders={zoo_model: len})
 
 
 def test_the_score_that_models_are_ranked_by(store: oodzoo.FeatureStore) -> None:
