@@ -27,7 +27,7 @@ SOUND = DomainSummary(
 
 
 def cells(*rows: DomainSummary) -> list[dict[str, str]]:
-    columns, table = columns_and_rows(rows, 7)
+    columns, table = columns_and_rows(rows, "abcdefg")
     return [dict(zip(columns, row, strict=True)) for row in table]
 
 

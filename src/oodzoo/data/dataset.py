@@ -16,16 +16,18 @@ from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile, read_bytes
 from oodzoo.data.inspection import inspect_images
 from oodzoo.data.issues import also_unlabelled, find_identical, identical_images, shared_groups
-from oodzoo.data.listing import Issue, Sample, task_line
+from oodzoo.data.listing import Issue, Sample, counted_outputs, labels_of, task_line
 from oodzoo.data.proposals import Candidate
 from oodzoo.data.proposing import is_request, propose_for
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.options import Options, require_each
+from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
 from oodzoo.data.unlabelled import UnlabelledImages
-from oodzoo.errors import InputError
+from oodzoo.errors import InputError, NoDomainsError
 from oodzoo.events import Progress
+from oodzoo.task import require_kind
 
 
 class ImageDomains(ImageFiles):
@@ -54,11 +56,17 @@ class ImageDomains(ImageFiles):
         The folder that the paths of a table are relative to; by default the folder of the table.
     columns : dict of str to str, optional
         The column for `path`, `image`, `label`, `domain` or `group`, where its name is another.
+        Numbers or labels may be in several columns, as "age+height".
     labels, domains, groups : sequence, optional
         One value for each image, in the order of the source, instead of those of the source.
+        Labels are strings or integers (classes), numbers, lists of labels, or a matrix or data
+        frame of numbers, or of zeros and ones.
         For a source with less than two domains, `domains` can be "propose" (the best column for
         domains, or else one domain); for any, "one" (one domain) or "column:NAME". See
         :mod:`oodzoo.data.proposing`.
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are: classes, numbers, or several labels per image. By default, what they
+        look like; an InputError asks for the task where they could be of two kinds.
 
     Attributes
     ----------
@@ -72,8 +80,10 @@ class ImageDomains(ImageFiles):
         side of any split.
     files : tuple of ImageFile
         Where the bytes of each sample are.
+    task : Task
     domains, classes : tuple of str
-        Sorted. All domains share the classes, even if some have no image of a class.
+        Sorted. All domains share the classes, even if some have no image of a class. For other
+        tasks, `classes` are the names of the numbers, in their order, or of the labels.
     domains_proposed : str or None
         The column that the domains were proposed by; None if they were given.
     proposals : tuple of Candidate
@@ -105,10 +115,12 @@ class ImageDomains(ImageFiles):
         labels: Iterable[Any] | None = None,
         domains: Iterable[Any] | str | None = None,
         groups: Iterable[Any] | None = None,
+        task: str | None = None,
     ) -> None:
+        kind = None if task is None else require_kind(task)
         request = domains if isinstance(domains, str) and is_request(domains) else None
         given = domains if request is None else None
-        options = Options(root, columns, labels, given, groups, propose=request is not None)
+        options = Options(root, columns, labels, given, groups, request is not None, kind)
         require_each(options)
         listing = open_source(source, options)
         self.domains_proposed: str | None = None
@@ -129,7 +141,9 @@ class ImageDomains(ImageFiles):
         self.classes = self.task.outputs or tuple(sorted({s.label for s in self.samples}))
         self._listing_issues = listing.issues
         _require_unique(self.samples, self.name)
-        _require_two(self.name, self.domains, self.classes, one_domain=request is not None)
+        classes = self.classes if self.task.is_classification else ()
+        _require_two(self.name, self.domains, classes, one_domain=request is not None)
+        require_varied(self.task, [s.label for s in self.samples], self.name)
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -138,9 +152,10 @@ class ImageDomains(ImageFiles):
         return iter(self.samples)
 
     def __repr__(self) -> str:
+        outputs = counted_outputs(self.task, len(self.classes))
         return (
             f"ImageDomains({self.name!r}: {count(len(self), 'image')}, "
-            f"{count(len(self.domains), 'domain')}, {len(self.classes)} classes)"
+            f"{count(len(self.domains), 'domain')}, {outputs})"
         )
 
     @property
@@ -171,10 +186,14 @@ class ImageDomains(ImageFiles):
         return self.root / sample.path
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Count the images by domain and class, zeros included."""
+        """Count the images by domain and class, or by domain and label, zeros included.
+
+        Numbers to predict are known of every image.
+        """
         table = {domain: dict.fromkeys(self.classes, 0) for domain in self.domains}
         for sample in self.samples:
-            table[sample.domain][sample.label] += 1
+            for name in labels_of(self.task, sample.label):
+                table[sample.domain][name] += 1
         return table
 
     @cached_property
@@ -214,7 +233,9 @@ class ImageDomains(ImageFiles):
             self._forget_hashes()
             if not any(self.files[at].remote is not None for at in inspection.problems):
                 self._hashes = inspection.hashes([s.path for s in self.samples])
-        return summarise(self.samples, self.files, self.counts(), inspection, self._listing_issues)
+        return summarise(
+            self.samples, self.files, self.counts(), inspection, self._listing_issues, self.task
+        )
 
     def check(self, progress: Progress | None = None) -> list[Issue]:
         """Decode every image and list the problems of the data set, an issue for each kind.
@@ -242,14 +263,30 @@ class ImageDomains(ImageFiles):
         return [issue for issue in found if issue.kind == "leak"]
 
     def sample(self, n: int, *, seed: int = 0) -> ImageDomains:
-        """Return a stratified sample of about n images.
+        """Return a sample of about n images, stratified by domain and label.
 
-        A larger n gives a superset; groups are kept whole, so with groups there may be more.
+        Numbers are stratified by quantiles, several labels by the rarest one of each image. A
+        larger n gives a superset; groups are kept whole, so with groups there may be more.
         """
         part = copy.copy(self)
-        chosen = stratified_sample(self.samples, n, seed)
+        chosen = stratified_sample(self.samples, n, seed, self.task)
         part.samples = tuple(self.samples[at] for at in chosen)
         part.files = tuple(self.files[at] for at in chosen)
+        part._forget_hashes()
+        return part
+
+    def with_domains(self, domains: Mapping[str, str], proposed: str | None) -> ImageDomains:
+        """Return the data set with other domains, by path; those not named stay.
+
+        `proposed` says what the domains were proposed by; None for given domains.
+        """
+        part = copy.copy(self)
+        changed = [s._replace(domain=domains.get(s.path, s.domain)) for s in self.samples]
+        order = sorted(range(len(changed)), key=lambda at: _position(changed[at]))
+        part.samples = tuple(changed[at] for at in order)
+        part.files = tuple(self.files[at] for at in order)
+        part.domains = tuple(sorted({s.domain for s in part.samples}))
+        part.domains_proposed = proposed
         part._forget_hashes()
         return part
 
@@ -280,11 +317,12 @@ def _require_two(
         ": folders root/domain/class/image, a column domain, or domains=; or have them proposed "
         "with --domains propose (domains='propose')"
     )
+    if not domains:
+        raise InputError(f"{source!r} has no samples")
     for what, names in (("domain", domains), ("class", classes)):
-        if not names:
-            raise InputError(f"{source!r} has no samples")
-        if len(names) < 2 and not (one_domain and what == "domain"):
-            raise InputError(
+        if len(names) == 1 and not (one_domain and what == "domain"):
+            kind = NoDomainsError if what == "domain" else InputError
+            raise kind(
                 f"{source!r} has one {what}, {names[0]!r}; at least two are needed"
                 + (advice if what == "domain" else "")
             )

@@ -7,10 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from oodzoo._text import count
 from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.spread import Spread
 from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.task import CLASSIFICATION, Task
 
 LARGE_SHIFT = 20.0
 """Label shift beyond that by chance, in percentage points, that is a problem."""
+SMALL_OVERLAP = 25.0
+"""Overlap of the numbers of a domain with those of the others, in percent, that is a problem."""
 SIZE_RATIO = 4
 """Ratio of the median shorter sides of two domains that is a problem."""
 SMALL_SIDE = 32
@@ -66,6 +70,63 @@ def missing_classes(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
             _shown(incomplete),
             advice="accuracies there tell nothing about these classes: add images, or merge or "
             "remove classes",
+        )
+
+
+def missing_labels(counts: Mapping[str, Mapping[str, int]]) -> Iterator[Issue]:
+    """Yield labels that no image has, and labels that a domain lacks."""
+    labels = list(next(iter(counts.values()), {}))
+    unused = [label for label in labels if not any(row[label] for row in counts.values())]
+    if unused:
+        yield Issue(
+            "unused label", f"no image has the {_names(unused, 'label')}", advice="leave it out"
+        )
+    lacking: list[str] = []
+    for domain, row in counts.items():
+        absent = [label for label, n in row.items() if not n and label not in unused]
+        if absent:
+            lacking.append(f"domain {domain!r} has no images with the {_names(absent, 'label')}")
+    if lacking:
+        yield Issue(
+            "missing label",
+            _shown(lacking),
+            advice="the average precision there leaves these labels out: add images, or merge or "
+            "remove labels",
+        )
+
+
+def constant_numbers(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Issue]:
+    """Yield numbers that are the same in all images of a domain."""
+    found = [
+        f"{name!r} is {spread.mean:.4g} in all images of domain {domain!r}"
+        for domain, spread_of in numbers.items()
+        for name, spread in spread_of.items()
+        if spread.smallest == spread.largest
+    ]
+    if found:
+        yield Issue(
+            "constant",
+            _shown(found),
+            advice="no variance is there to be explained: add images with other values, or leave "
+            "the domain out",
+        )
+
+
+def different_ranges(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Issue]:
+    """Yield domains whose numbers are mostly outside of the range of the other domains."""
+    found = [
+        f"{name!r} is {spread.smallest:.4g} to {spread.largest:.4g} in {domain!r}, where "
+        f"{spread.overlap:.0f} % of the values are as in the other domains"
+        for domain, spread_of in numbers.items()
+        for name, spread in spread_of.items()
+        if spread.overlap is not None and spread.overlap < SMALL_OVERLAP
+    ]
+    if found:
+        yield Issue(
+            "ranges",
+            "ranges of numbers hardly overlap: " + _shown(found),
+            advice="a model has to extrapolate there: add images with other values, or leave the "
+            "domain out",
         )
 
 
@@ -187,9 +248,9 @@ def also_unlabelled(
 
 
 def different_mixtures(
-    shifts: Mapping[str, float], by_chance: Mapping[str, float]
+    shifts: Mapping[str, float], by_chance: Mapping[str, float], task: Task = CLASSIFICATION
 ) -> Iterator[Issue]:
-    """Yield domains whose classes are mixed otherwise than those of the other domains.
+    """Yield domains whose classes, or labels, are mixed otherwise than those of the others.
 
     Parameters
     ----------
@@ -203,14 +264,17 @@ def different_mixtures(
         for domain, shift in sorted(shifts.items(), key=lambda item: -item[1])
         if shift - by_chance[domain] > LARGE_SHIFT
     }
+    classes = task.is_classification
     if found:
         shown = [f"{shift:.0f} % in {domain!r}" for domain, shift in found.items()]
         yield Issue(
             "label shift",
-            "the mixture of classes differs from that of the other domains: label shift "
-            + _shown(shown, ", "),
+            f"the mixture of {'classes' if classes else 'labels'} differs from that of the other "
+            "domains: label shift " + _shown(shown, ", "),
             advice="accuracies there change with the mixture, too: compare balanced accuracies, or "
-            "balance the classes",
+            "balance the classes"
+            if classes
+            else "the average precision there changes with the mixture, too: balance the labels",
         )
 
 

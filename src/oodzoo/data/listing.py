@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from oodzoo._text import one_line
+from oodzoo._text import count, one_line
 from oodzoo.data.files import ImageFile
 from oodzoo.errors import InputError
 from oodzoo.task import CLASSIFICATION, Task
@@ -101,6 +101,42 @@ def task_line(task: Task) -> bytes:
     if task.is_classification:
         return b""
     return json.dumps([task.kind, *task.outputs], ensure_ascii=True).encode() + b"\n"
+
+
+def labels_of(task: Task, text: str) -> list[str]:
+    """Return the names in `classes` that a sample has: its class, its labels, or all numbers."""
+    if task.is_classification:
+        return [text]
+    if task.kind == "regression":
+        return list(task.outputs)
+    names: list[str] = json.loads(text)
+    return names
+
+
+def counted_outputs(task: Task, n: int) -> str:
+    """Return how many classes, numbers or labels there are, in words."""
+    if task.is_classification:
+        return count(n, "class", "classes")
+    return count(n, "number" if task.kind == "regression" else "label")
+
+
+def shown_label(task: Task, text: str) -> str:
+    """Return the label of a sample as a person reads it.
+
+    Examples
+    --------
+    >>> shown_label(Task("multilabel", ("cat", "dog")), '["cat", "dog"]')
+    'cat, dog'
+    >>> shown_label(Task("regression", ("age", "height")), "61.54321 1.8")
+    '61.5, 1.8'
+    """
+    if task.is_classification:
+        return text
+    [values] = task.decode([text])
+    if task.kind == "regression":
+        return ", ".join(f"{value:.3g}" for value in values)
+    names = [name for name, value in zip(task.outputs, values, strict=True) if value]
+    return ", ".join(names) or "no label"
 
 
 @contextmanager

@@ -1,32 +1,54 @@
-"""Stratified, nested samples of a data set that keep groups whole."""
+"""Stratified, nested samples of a data set that keep groups whole.
+
+The *stratum* of a sample depends on the task:
+
+- Classes: its class.
+- Numbers: which of five quantile ranges of the first number of all samples it is in.
+- Several labels: the rarest of its labels, so that rare labels are represented; samples without a
+  label have a stratum of their own.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from oodzoo.data.listing import Sample
+import numpy as np
+
+from oodzoo.data.listing import Sample, labels_of
 from oodzoo.errors import InputError
+from oodzoo.task import CLASSIFICATION, Task
+
+QUANTILE_RANGES = 5
 
 Cell = tuple[str, str]
-"""(domain, class)"""
+"""(domain, stratum)"""
+
+_STRATA = {
+    "classification": "class",
+    "regression": "range of numbers",
+    "multilabel": "rarest label",
+}
 
 
-def stratified_sample(samples: Sequence[Sample], n: int, seed: int = 0) -> list[int]:
-    """Choose about n samples, in proportion to the sizes of domains and classes.
+def stratified_sample(
+    samples: Sequence[Sample], n: int, seed: int = 0, task: Task = CLASSIFICATION
+) -> list[int]:
+    """Choose about n samples, in proportion to the sizes of domains and strata.
 
     A larger n gives a superset, and the order of the samples does not matter. Groups are kept
     whole, so with groups there may be more than n. Returns sorted positions.
     """
     cells: dict[Cell, list[int]] = defaultdict(list)
-    for at, sample in enumerate(samples):
-        cells[sample.domain, sample.label].append(at)
+    strata = strata_of(task, [sample.label for sample in samples])
+    for at, (sample, stratum) in enumerate(zip(samples, strata, strict=True)):
+        cells[sample.domain, stratum].append(at)
     if n < len(cells):
         raise InputError(
             f"a sample of {n} images is too small: there are {len(cells)} combinations of domain "
-            "and class with images, and each needs at least one"
+            f"and {_STRATA[task.kind]} with images, and each needs at least one"
         )
     chosen: set[int] = set()
     groups: set[tuple[str, str]] = set()
@@ -39,6 +61,27 @@ def stratified_sample(samples: Sequence[Sample], n: int, seed: int = 0) -> list[
             groups.add((samples[at].domain, group))
     whole = {at for at, s in enumerate(samples) if s.group and (s.domain, s.group) in groups}
     return sorted(chosen | whole)
+
+
+def strata_of(task: Task, labels: Sequence[str]) -> list[str]:
+    """Return the stratum of each label; see the top of this module.
+
+    Examples
+    --------
+    >>> strata_of(Task("regression", ("age",)), ["1.0", "2.0", "9.0", "3.0", "4.0"])
+    ['0', '1', '4', '2', '3']
+    >>> strata_of(Task("multilabel", ("cat", "dog")), ['["cat", "dog"]', '["cat"]', "[]"])
+    ['dog', 'cat', '']
+    """
+    if task.is_classification or not labels:
+        return list(labels)
+    if task.kind == "regression":
+        first = task.decode(labels)[:, 0]
+        ends = np.quantile(first, np.arange(1, QUANTILE_RANGES) / QUANTILE_RANGES)
+        return [str(at) for at in np.searchsorted(ends, first, side="left").tolist()]
+    sets = [labels_of(task, label) for label in labels]
+    sizes = Counter(name for names in sets for name in names)
+    return [min(names, key=lambda name: (sizes[name], name), default="") for names in sets]
 
 
 def apportion(sizes: dict[Cell, int], n: int) -> dict[Cell, int]:

@@ -7,7 +7,9 @@ together. It is their total variation distance, in percent,
 
 where :math:`n_{dc}` is the number of images of class c in domain d, and sums over domains and
 classes are :math:`N_c, n_d, N`. That share of its images would need another class for the mixtures
-to be equal: 0 if they are, 100 if the domain has no class in common with the others.
+to be equal: 0 if they are, 100 if the domain has no class in common with the others. Where images
+can have several labels, it is the mean over the labels of the difference of the shares of images
+that have the label; numbers have none, see :mod:`oodzoo.data.spread`.
 """
 
 from __future__ import annotations
@@ -26,19 +28,24 @@ from oodzoo.data.files import ImageFile
 from oodzoo.data.inspection import Inspection
 from oodzoo.data.issues import (
     SMALL_SIDE,
+    constant_numbers,
     different_mixtures,
+    different_ranges,
     different_sizes,
     find_identical,
     identical_images,
     listed,
     missing_classes,
+    missing_labels,
     shared_groups,
     small_images,
     unreadable_images,
 )
 from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.spread import Spread, spreads
 from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
 from oodzoo.data.summary_table import as_text, columns_and_rows
+from oodzoo.task import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +61,7 @@ class Summary:
     total : DomainSummary
         All domains together.
     counts : dict of str to dict
-        Number of images by domain and class.
+        Number of images by domain and class, or by domain and label.
     groups : int
         Number of groups.
     issues : tuple of Issue
@@ -63,6 +70,8 @@ class Summary:
         Why images cannot be read or decoded, by path. None if the images have not been opened.
     identical : tuple of tuple of str, or None
         The paths of images that are identical, for each such set of images.
+    task : Task
+        What is predicted.
     """
 
     domains: tuple[DomainSummary, ...]
@@ -72,9 +81,11 @@ class Summary:
     issues: tuple[Issue, ...]
     unreadable: dict[str, str] | None = None
     identical: tuple[tuple[str, ...], ...] | None = None
+    task: Task = CLASSIFICATION
 
     @property
     def classes(self) -> tuple[str, ...]:
+        """The classes, or the names of the labels or numbers."""
         return tuple(next(iter(self.counts.values())))
 
     def table(self) -> tuple[list[str], list[list[str]]]:
@@ -82,7 +93,7 @@ class Summary:
 
         Columns that are not known, and those of problems that do not occur, are left out.
         """
-        return columns_and_rows((*self.domains, self.total), len(self.classes))
+        return columns_and_rows((*self.domains, self.total), self.classes, self.task)
 
     def __str__(self) -> str:
         return as_text(*self.table())
@@ -92,6 +103,7 @@ class Summary:
         identical = None if self.identical is None else [list(same) for same in self.identical]
         return {
             "images": self.total.images,
+            "task": self.task.kind,
             "domains": list(self.counts),
             "classes": list(self.classes),
             "counts": self.counts,
@@ -123,6 +135,35 @@ def label_shift(counts: NDArray[np.integer]) -> NDArray[np.float64]:
     return shift
 
 
+def shift_of_labels(
+    counts: NDArray[np.integer], sizes: NDArray[np.integer]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    r"""Compute the label shift (n_domains,) of several labels, and that to expect by chance.
+
+    Parameters
+    ----------
+    counts : array (n_domains, n_labels)
+        Images of each domain that have a label.
+    sizes : array (n_domains,)
+        Images of each domain.
+
+    Examples
+    --------
+    >>> shift, _ = shift_of_labels(np.array([[5, 0], [10, 10]]), np.array([10, 10]))
+    >>> shift.tolist()
+    [75.0, 75.0]
+    """
+    n = sizes[:, None]
+    others = n.sum() - n
+    shift: NDArray[np.float64] = 100 * np.abs(
+        counts / n - (counts.sum(axis=0) - counts) / others
+    ).mean(axis=1)
+    q = counts.sum(axis=0) / n.sum()
+    deviation = np.sqrt(q * (1 - q) * (1 / n + 1 / others))
+    by_chance: NDArray[np.float64] = 100 * np.sqrt(2 / np.pi) * deviation.mean(axis=1)
+    return shift, by_chance
+
+
 def label_shift_by_chance(counts: NDArray[np.integer]) -> NDArray[np.float64]:
     r"""Approximate the label shift to expect of images that are drawn from one mixture q.
 
@@ -144,6 +185,7 @@ def summarise(
     counts: dict[str, dict[str, int]],
     inspection: Inspection | None = None,
     listing_issues: Iterable[Issue] = (),
+    task: Task = CLASSIFICATION,
 ) -> Summary:
     """Summarise a data set; without an inspection, what shows without opening an image.
 
@@ -154,36 +196,38 @@ def summarise(
     files : sequence of ImageFile
         Where the bytes of each sample are.
     counts : dict of str to dict
-        Number of images by domain and class, zeros included.
+        Number of images by domain and class or label, zeros included.
     inspection : Inspection, optional
         Of these files.
     listing_issues : iterable of Issue
         What the source has found.
+    task : Task
     """
     table = np.array([list(row.values()) for row in counts.values()])
-    shifts = dict(zip(counts, label_shift(table).tolist(), strict=True))
+    of_domain = Counter(sample.domain for sample in samples)
+    sizes = np.array([of_domain[name] for name in counts])
+    shifts, by_chance = _shifts(task, table, sizes, list(counts))
     opened = None if inspection is None else _Opened.of(samples, inspection)
     n_bytes = _listed_bytes(files) if inspection is None else inspection.n_bytes
-    ends = [0, *np.cumsum(table.sum(axis=1)).tolist()]
+    ends = [0, *np.cumsum(sizes).tolist()]
     parts = {name: slice(*ends[at : at + 2]) for at, name in enumerate(counts)}
     domains = tuple(
-        replace(_describe(name, counts[name], part, n_bytes, opened), label_shift=shifts[name])
+        replace(_describe(name, counts[name], part, n_bytes, opened), label_shift=shifts.get(name))
         for name, part in parts.items()
     )
     labels = next(iter(counts.values()))
     summed = dict(zip(labels, table.sum(axis=0).tolist(), strict=True))
-    by_chance = dict(zip(counts, label_shift_by_chance(table).tolist(), strict=True))
-    several = {row.domain: shifts[row.domain] for row in domains if row.classes > 1}
+    total = _describe("all", summed, slice(0, len(samples)), n_bytes, opened)
+    domains, total = _with_labels(task, samples, parts, domains, total)
     issues = [
         *listed(listing_issues),
         *([] if opened is None else _issues_of_images(samples, domains, parts, opened)),
         *shared_groups(samples),
-        *missing_classes(counts),
-        *different_mixtures(several, by_chance),
+        *_issues_of_labels(task, counts, domains, shifts, by_chance),
     ]
     return Summary(
         domains,
-        _describe("all", summed, slice(0, len(samples)), n_bytes, opened),
+        total,
         counts,
         len({s.group for s in samples} - {None}),
         tuple(issues),
@@ -191,7 +235,68 @@ def summarise(
         None
         if opened is None
         else tuple(tuple(samples[at].path for at in same) for same in opened.identical),
+        task,
     )
+
+
+def _shifts(
+    task: Task, table: NDArray[np.int64], sizes: NDArray[np.int64], domains: Sequence[str]
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the label shift of each domain, and that by chance; of one domain, none."""
+    if len(domains) < 2 or task.kind == "regression":
+        return {}, {}
+    if task.kind == "multilabel":
+        shift, by_chance = shift_of_labels(table, sizes)
+    else:
+        shift, by_chance = label_shift(table), label_shift_by_chance(table)
+    return (
+        dict(zip(domains, shift.tolist(), strict=True)),
+        dict(zip(domains, by_chance.tolist(), strict=True)),
+    )
+
+
+def _with_labels(
+    task: Task,
+    samples: Sequence[Sample],
+    parts: Mapping[str, slice],
+    domains: tuple[DomainSummary, ...],
+    total: DomainSummary,
+) -> tuple[tuple[DomainSummary, ...], DomainSummary]:
+    """Add what there is to say about numbers, or about several labels."""
+    if task.kind == "regression":
+        by_domain, together = spreads(task, samples, parts)
+        domains = tuple(_with_numbers(domain, by_domain[domain.domain]) for domain in domains)
+        return domains, _with_numbers(total, together)
+    if task.kind == "multilabel":
+        empty = task.encode([])
+        n = {name: sum(s.label == empty for s in samples[part]) for name, part in parts.items()}
+        domains = tuple(replace(d, without_label=n[d.domain]) for d in domains)
+        return domains, replace(total, without_label=sum(n.values()))
+    return domains, total
+
+
+def _with_numbers(row: DomainSummary, numbers: dict[str, Spread]) -> DomainSummary:
+    return replace(row, classes=0, fewest=None, most=None, numbers=numbers)
+
+
+def _issues_of_labels(
+    task: Task,
+    counts: Mapping[str, Mapping[str, int]],
+    domains: Sequence[DomainSummary],
+    shifts: Mapping[str, float],
+    by_chance: Mapping[str, float],
+) -> Iterator[Issue]:
+    if task.kind == "regression":
+        numbers = {row.domain: row.numbers or {} for row in domains}
+        yield from constant_numbers(numbers)
+        yield from different_ranges(numbers)
+        return
+    several = {d.domain: shifts[d.domain] for d in domains if d.classes > 1 and shifts}
+    if task.kind == "multilabel":
+        yield from missing_labels(counts)
+    else:
+        yield from missing_classes(counts)
+    yield from different_mixtures(several, by_chance, task)
 
 
 def _listed_bytes(files: Sequence[ImageFile]) -> NDArray[np.int64] | None:
@@ -240,8 +345,8 @@ def _describe(
         domain=name,
         images=part.stop - part.start,
         classes=len(present),
-        fewest=min(present, key=lambda each: each.images),
-        most=max(present, key=lambda each: each.images),
+        fewest=min(present, key=lambda each: each.images, default=None),
+        most=max(present, key=lambda each: each.images, default=None),
         n_bytes=None if n_bytes is None else int(n_bytes[part].sum()),
     )
     if opened is None:

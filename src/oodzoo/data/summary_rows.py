@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from oodzoo.data.spread import Spread
+
 
 class ClassCount(NamedTuple):
     """A class, and its number of images."""
@@ -32,9 +34,9 @@ class DomainSummary:
         Its name; "all" for the sum of all domains.
     images : int
     classes : int
-        Number of classes with an image.
-    fewest, most : ClassCount
-        The classes with the fewest images, at least one, and with the most.
+        Number of classes, or labels, with an image; 0 for numbers.
+    fewest, most : ClassCount or None
+        The classes or labels with the fewest images, at least one, and with the most.
     label_shift : float or None
         Distance of its mixture of classes from that of the other domains, in percent (see
         :mod:`oodzoo.data.summary`); None for all domains together.
@@ -51,6 +53,10 @@ class DomainSummary:
         In pixels, of the images that can be decoded; None if there is none.
     greyscale : float or None
         Share of the images without colour, in percent.
+    numbers : dict of str to Spread, or None
+        Mean, spread and range of each number, if numbers are to be predicted.
+    without_label : int or None
+        Images without any label, if images can have several.
     formats, modes : dict of str to int, or None
         Number of images by file format ("JPEG") and by kind of pixels in the file ("RGB", "L"), as
         Pillow names them.
@@ -59,8 +65,8 @@ class DomainSummary:
     domain: str
     images: int
     classes: int
-    fewest: ClassCount
-    most: ClassCount
+    fewest: ClassCount | None
+    most: ClassCount | None
     label_shift: float | None = None
     n_bytes: int | None = None
     unreadable: int | None = None
@@ -71,6 +77,8 @@ class DomainSummary:
     greyscale: float | None = None
     formats: dict[str, int] | None = None
     modes: dict[str, int] | None = None
+    numbers: dict[str, Spread] | None = None
+    without_label: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the row of a JSON document."""
@@ -78,4 +86,6 @@ class DomainSummary:
         for name in ("fewest", "most", "width", "height"):
             value = getattr(self, name)
             row[name] = None if value is None else value._asdict()
+        if self.numbers is not None:
+            row["numbers"] = {name: spread._asdict() for name, spread in self.numbers.items()}
         return row

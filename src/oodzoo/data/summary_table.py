@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from oodzoo._text import file_size
 from oodzoo.data.summary_rows import DomainSummary
+from oodzoo.task import CLASSIFICATION, Task
 
 _Cell = Callable[[DomainSummary], str]
 
 
+MOST_NUMBERS = 4
+"""Numbers to predict that the table of a data set shows."""
+
+
 def columns_and_rows(
-    rows: Sequence[DomainSummary], n_classes: int
+    rows: Sequence[DomainSummary], names: Sequence[str], task: Task = CLASSIFICATION
 ) -> tuple[list[str], list[list[str]]]:
-    """Return the names of the columns, and the cells of each row; empty columns are left out."""
+    """Return the names of the columns, and the cells of each row; empty columns are left out.
+
+    `names` are those of the classes, labels or numbers.
+    """
+    plural, noun = ("classes", "class") if task.is_classification else ("labels", "label")
+    outputs: dict[str, _Cell] = {
+        plural: lambda row: f"{row.classes}/{len(names)}",
+        f"per {noun}": _per_class,
+        "no label": lambda row: _number(row.without_label),
+    }
+    if task.kind == "regression":
+        outputs = {}
+        for name in names[:MOST_NUMBERS]:
+            outputs[name] = partial(_mean, name)
+            outputs[f"{name} range"] = partial(_range, name)
     cells: dict[str, _Cell] = {
         "domain": lambda row: row.domain,
         "images": lambda row: f"{row.images:,}",
-        "classes": lambda row: f"{row.classes}/{n_classes}",
-        "per class": lambda row: _span(row.fewest.images, row.most.images),
+        **outputs,
         "shift": lambda row: _percent(row.label_shift),
         "unreadable": lambda row: _number(row.unreadable),
         "copies": lambda row: _number(row.copies),
@@ -44,6 +63,21 @@ def as_text(columns: list[str], rows: list[list[str]]) -> str:
         ).rstrip()
         for line in lines
     )
+
+
+def _per_class(row: DomainSummary) -> str:
+    return _span(row.fewest.images, row.most.images) if row.fewest and row.most else "0"
+
+
+def _mean(name: str, row: DomainSummary) -> str:
+    """Mean and standard deviation of a number."""
+    spread = (row.numbers or {})[name]
+    return f"{spread.mean:.4g} ± {spread.deviation:.3g}"
+
+
+def _range(name: str, row: DomainSummary) -> str:
+    spread = (row.numbers or {})[name]
+    return f"{spread.smallest:.4g} to {spread.largest:.4g}"
 
 
 def _span(low: int, high: int) -> str:

@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oodzoo.data.sources.names import as_groups, as_names, find_columns, parse_columns
+from oodzoo.data.sources.names import (
+    as_groups,
+    as_names,
+    find_columns,
+    parse_columns,
+    split_columns,
+    used_columns,
+)
 from oodzoo.errors import InputError
 
 
@@ -132,3 +139,26 @@ def test_groups_may_be_missing() -> None:
     assert as_groups([1, None, 2], "t.csv") == ["1", None, "2"]
     with pytest.raises(InputError, match=r"'a' .string. in row 0 and 3 .integer. in row 2"):
         as_groups(["a", None, 3], "t.csv")
+
+
+def test_a_column_whose_name_has_a_plus_comes_before_several() -> None:
+    assert split_columns("a+b", ["a", "b"]) == ["a", "b"]
+    assert split_columns("a + b", ["a", "b"]) == ["a", "b"]
+    assert split_columns("a+b", ["a", "b", "a+b"]) == ["a+b"]
+    assert split_columns("y", ["a"]) == ["y"]
+
+
+def test_labels_in_several_columns() -> None:
+    available = ["path", "domain", "age", "height", "x+y"]
+    needed = ("path", "domain", "label")
+    found = find_columns(available, {"label": "age + height"}, needed, "t")
+    assert used_columns(found, available) == ["path", "domain", "age", "height"]
+    assert find_columns(available, {"label": "x+y"}, needed, "t")["label"] == "x+y"
+    for label, message in {
+        "age+hight": "no column 'hight' for the label.* did you mean height",
+        "age+age": "name the column 'age' twice",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            find_columns(available, {"label": label}, needed, "t")
+    with pytest.raises(InputError, match="no column 'age\\+height'"):
+        find_columns(available, {"domain": "age+height", "label": "age"}, needed, "t")

@@ -22,6 +22,7 @@ from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.tar import list_tars
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
+from oodzoo.task import Task
 
 WriteImage = Callable[[Path], Path]
 
@@ -248,10 +249,29 @@ def test_notes_beside_keys_are_ignored(photos: Path, tmp_path: Path) -> None:
     assert contents(list_tars(path, None)) == contents(list_folder(photos))
 
 
-@pytest.mark.parametrize("value", [["c"], {"c": 1}, 1.5])
-def test_value_of_another_kind(tmp_path: Path, value: Any) -> None:
-    path = one_key(tmp_path, png=b"", json={"label": value, "domain": "x"})
-    assert f"the label is {value!r}" in refusal(path)
+def test_value_of_another_kind(tmp_path: Path) -> None:
+    path = one_key(tmp_path, png=b"", json={"label": {"c": 1}, "domain": "x"})
+    assert "the label is {'c': 1}" in refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "task", "text"),
+    [
+        (["c", "a"], Task("multilabel", ("a", "c")), '["a", "c"]'),
+        (1.5, Task("regression", ("label",)), "1.5"),
+        ([1.5, 2], Task("regression", ("label0", "label1")), "1.5 2.0"),
+    ],
+)
+def test_numbers_and_lists_of_labels(tmp_path: Path, value: Any, task: Task, text: str) -> None:
+    listing = list_tars(one_key(tmp_path, png=b"", json={"label": value, "domain": "x"}), None)
+    assert listing.task == task
+    assert [sample.label for sample in listing.samples] == [text]
+
+
+def test_the_task_of_text_can_be_given(tmp_path: Path) -> None:
+    path = one_key(tmp_path, png=b"", cls=b"7", json={"domain": "x"})
+    assert list_tars(path, None).samples[0].label == "7"
+    assert list_tars(path, None, "regression").samples[0].label == "7.0"
 
 
 def test_labels_of_mixed_kinds(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from oodzoo.data.sources.targets import (
     join_targets,
-    label_columns,
     read_targets,
     require_varied,
 )
@@ -153,13 +152,6 @@ def test_bad_labels_are_refused_with_their_row(given: Any, kind: Kind | None, me
 def test_messages_have_the_numbers_of_the_rows() -> None:
     message = refusal(["0.5", "x"], "regression", rows=[2, 4], unit="line")
     assert "'t.csv', line 4: the label is 'x'" in message
-
-
-def test_a_column_whose_name_has_a_plus_comes_before_several() -> None:
-    assert label_columns("a+b", ["a", "b"]) == ["a", "b"]
-    assert label_columns("a + b", ["a", "b"]) == ["a", "b"]
-    assert label_columns("a+b", ["a", "b", "a+b"]) == ["a+b"]
-    assert label_columns("y", ["a"]) == ["y"]
 
 
 def test_labels_that_do_not_vary_are_refused() -> None:

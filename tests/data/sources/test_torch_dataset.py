@@ -209,5 +209,10 @@ def test_an_empty_subset() -> None:
 
 def test_labels_that_are_vectors() -> None:
     dataset = torch.utils.data.TensorDataset(torch.from_numpy(PIXELS), torch.eye(8))
-    with pytest.raises(InputError, match=r"row 0: the label is \[1.0, 0.0,"):
+    with pytest.raises(InputError, match=r"exactly one 1 in each row.* --task"):
         ImageDomains(dataset, domains=["a", "b"] * 4)
+    classes = ImageDomains(dataset, domains=["a", "b"] * 4, task="classification").classes
+    assert classes == tuple(map(str, range(8)))
+    targets = torch.arange(8.0)[:, None] / 3
+    dataset = torch.utils.data.TensorDataset(torch.from_numpy(PIXELS), targets)
+    assert ImageDomains(dataset, domains=["a", "b"] * 4).task.kind == "regression"

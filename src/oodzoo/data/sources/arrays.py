@@ -39,7 +39,7 @@ def list_arrays(images: Any, options: Options) -> Listing:
 def list_values(
     name: str,
     images: Any,
-    own: Mapping[str, Sequence[Any]],
+    own: Mapping[str, Any],
     options: Options,
     paths: Sequence[str] | None = None,
 ) -> Listing:
@@ -69,7 +69,7 @@ def list_values(
         if 0 < n_paths == len(images):
             roles = collect_roles(name, n_paths, options, own)
             root = None if options.root is None else parse_location(options.root)
-            return list_columns(name, {"path": images, **roles}, root, Path.cwd())
+            return list_columns(name, {"path": images, **roles}, root, Path.cwd(), options.task)
         if n_paths:
             raise InputError(f"{name!r} mixes paths and images in memory; give all of one kind")
     require_no_root(options, name)

@@ -14,6 +14,7 @@ from oodzoo.data.sources.folder import list_images
 from oodzoo.data.sources.names import as_names
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.data.sources.remote_folder import list_remote_images
+from oodzoo.data.sources.targets import join_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
 
@@ -39,6 +40,7 @@ def list_by_domain(sources: Mapping[Any, Any], options: Options, open_source: Op
     require_used(options, name, ("root", "columns"))
     listing = Listing(name)
     domains = as_names(list(sources), "domain", name)
+    tasks = []
     for domain, source in zip(domains, sources.values(), strict=True):
         try:
             found = _list_domain(source, options._replace(domains=domain), open_source)
@@ -47,6 +49,9 @@ def list_by_domain(sources: Mapping[Any, Any], options: Options, open_source: Op
         listing.samples += found.samples
         listing.files += found.files
         listing.issues += found.issues
+        tasks.append(found.task)
+    if tasks:
+        listing.task = join_targets(tasks, name)
     if len({sample.path for sample in listing.samples}) < len(listing.samples):
         listing.samples = [_with_domain(sample) for sample in listing.samples]
     return listing

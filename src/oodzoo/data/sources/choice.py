@@ -8,15 +8,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from oodzoo._text import one_line
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource
 from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.options import Options, require_columns, require_used
+from oodzoo.data.sources.targets import Targets, read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import RemoteFile, list_files
+from oodzoo.task import Kind, Task
 
 _TARS = (".tar", ".tar.gz", ".tgz")
 
@@ -35,8 +38,15 @@ def open_source(source: Any, options: Options) -> Listing:
     if isinstance(source, str | os.PathLike):
         location = parse_location(source)
         with explaining_errors(str(location)):
-            return _open_location(location, options)
-    return _open_object(source, options)
+            listing = _open_location(location, options)
+    else:
+        listing = _open_object(source, options)
+    if options.task not in (None, listing.task.kind):
+        raise InputError(
+            f"{listing.name!r} has classes: its labels are names of folders; for the task "
+            f"{options.task}, give a table (.csv, .parquet) with the labels in a column"
+        )
+    return listing
 
 
 # --- paths and URLs --------------------------------------------------------------------------
@@ -56,15 +66,17 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
         from oodzoo.data.sources.table import list_table
 
         root = None if options.root is None else parse_location(options.root)
-        return list_table(location, root, options.columns, propose=options.propose)
+        return list_table(
+            location, root, options.columns, propose=options.propose, task=options.task
+        )
     if kind == "parquet":
         from oodzoo.data.sources.parquet import list_parquet
 
-        return list_parquet(location, options.columns, propose=options.propose)
+        return list_parquet(location, options.columns, propose=options.propose, task=options.task)
     if kind == "tar":
         from oodzoo.data.sources.tar import list_tars
 
-        return list_tars(location, options.columns)
+        return list_tars(location, options.columns, options.task)
     if kind == "saved":
         from oodzoo.data.sources.huggingface import list_saved
 
@@ -159,7 +171,7 @@ def _kind_of_entries(names: Iterable[str]) -> str:
 def _open_object(source: Any, options: Options) -> Listing:
     if isinstance(source, ImageSource):
         require_used(options, type(source).__name__, ())
-        return _list_protocol(source)
+        return _list_protocol(source, options.task)
     package = type(source).__module__.partition(".")[0]
     if package in ("pandas", "polars"):
         from oodzoo.data.sources.frame import list_frame
@@ -202,7 +214,7 @@ def _is_wilds(source: Any) -> bool:
     return all(hasattr(source, name) for name in needed)
 
 
-def _list_protocol(source: ImageSource) -> Listing:
+def _list_protocol(source: ImageSource, kind: Kind | None) -> Listing:
     """List a source that somebody else has written."""
     name = str(getattr(source, "name", type(source).__name__))
     if not isinstance(source.samples, Iterable):
@@ -219,10 +231,25 @@ def _list_protocol(source: ImageSource) -> Listing:
         if not isinstance(given.path, str):
             raise InputError(f"the path of sample {i} of {name} must be text, got {given.path!r}")
     domains = as_names([given.domain for given in samples], "domain", name)
-    labels = as_names([given.label for given in samples], "label", name)
+    task, labels = _targets(source, [given.label for given in samples], name, kind)
     groups = as_groups([getattr(given, "group", None) for given in samples], name)
-    listing = Listing(name)
+    listing = Listing(name, task=task)
     paths = [given.path for given in samples]
     listing.samples = list(map(Sample, paths, domains, labels, groups))
     listing.files = [ObjectImage(source, i, path) for i, path in enumerate(paths)]
     return listing
+
+
+def _targets(source: ImageSource, labels: list[Any], name: str, kind: Kind | None) -> Targets:
+    """Read the labels; a source with a task, such as another data set, has them as text."""
+    task = getattr(source, "task", None)
+    if not isinstance(task, Task) or task.is_classification:
+        return read_targets(labels, name, kind)
+    try:
+        task.decode(labels)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"the samples of {name} have labels that do not fit its task, {task.kind}: "
+            f"{one_line(error)}"
+        ) from error
+    return Targets(task, labels)

@@ -9,7 +9,7 @@ from oodzoo.data.listing import Listing
 from oodzoo.data.sources.arrays import list_values
 from oodzoo.data.sources.labelled import collect_roles
 from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.names import find_columns, split_columns, used_columns
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.data.sources.rows import list_columns
 from oodzoo.errors import InputError
@@ -33,7 +33,13 @@ def list_frame(frame: Any, options: Options) -> Listing:
         advice = "; call collect() first" if hasattr(frame, "collect") else ""
         raise InputError(f"cannot read images from a {name}; give a DataFrame{advice}")
     found = _columns(frame, name, options)
-    own = {role: _column(frame, column) for role, column in found.items()}
+    available = list(map(str, frame.columns))
+    own: dict[str, Any] = {
+        role: {c: _column(frame, c) for c in split_columns(column, available)}
+        if role == "label"
+        else _column(frame, column)
+        for role, column in found.items()
+    }
     if "image" in own:
         images, paths = own.pop("image"), own.pop("path", None)
         listing = list_values(name, images, own, options, paths if _are_names(paths) else None)
@@ -41,10 +47,10 @@ def list_frame(frame: Any, options: Options) -> Listing:
         paths = own.pop("path")
         roles = collect_roles(name, len(paths), options, own)
         root = None if options.root is None else parse_location(options.root)
-        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd(), options.task)
     if options.propose:
-        columns = map(str, frame.columns)
-        listing.metadata = read_metadata(columns, found.values(), lambda c: _column(frame, c))
+        used = used_columns(found, available)
+        listing.metadata = read_metadata(available, used, lambda c: _column(frame, c))
     return listing
 
 

@@ -13,10 +13,15 @@ from oodzoo.data.listing import Listing
 from oodzoo.data.sources.image_column import ImageColumn, has_files
 from oodzoo.data.sources.labelled import collect_roles, list_labelled
 from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import find_columns, name_columns
+from oodzoo.data.sources.names import (
+    find_columns,
+    name_columns,
+    split_columns,
+    used_columns,
+)
 from oodzoo.data.sources.options import Options, require_no_root, require_used
 from oodzoo.data.sources.rows import list_columns
-from oodzoo.errors import InputError
+from oodzoo.errors import InputError, NoDomainsError
 from oodzoo.remote.location import parse_location
 
 _ROLES = ("label", "domain", "group")
@@ -84,7 +89,7 @@ def list_datasets(source: Any, options: Options, *, name: str | None = None) -> 
 
 def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str) -> Listing:
     split_of = [split for split, part in splits.items() for _ in range(len(part))]
-    own: dict[str, Sequence[Any]] = {}
+    own: dict[str, Any] = {}
     needed = options.missing(("label", "domain"))
     has_column = "domain" in (*data.column_names, *(options.columns or ()))
     named = options.domains is not None or has_column
@@ -92,19 +97,23 @@ def _list_rows(data: Any, splits: Mapping[str, Any], options: Options, name: str
         own["domain"] = split_of
         needed = tuple(role for role in needed if role != "domain")
     columns = _find_columns(data.features, options, needed, name)
-    own |= {role: _values(data, columns[role]) for role in _ROLES if role in columns}
+    own |= {role: _values(data, columns[role]) for role in _ROLES[1:] if role in columns}
+    if "label" in columns:
+        names = split_columns(columns["label"], data.column_names)
+        own["label"] = {column: _values(data, column) for column in names}
     if "path" in columns:
         roles = collect_roles(name, len(data), options, own)
         root = None if options.root is None else parse_location(options.root)
         paths = _values(data, columns["path"])
-        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd())
+        listing = list_columns(name, {"path": paths, **roles}, root, Path.cwd(), options.task)
     else:
         require_no_root(options, name)
         names, files = ImageColumn(data, columns["image"]).files(split_of, name)
         listing = list_labelled(name, names, files, own, options)
     if options.propose:
         plain = [c for c, feature in data.features.items() if _is_plain(feature)]
-        listing.metadata = read_metadata(plain, columns.values(), lambda c: _values(data, c))
+        used = used_columns(columns, data.column_names)
+        listing.metadata = read_metadata(plain, used, lambda c: _values(data, c))
     return listing
 
 
@@ -134,7 +143,7 @@ def _are_domains(
     if len(splits) > 1 and {*splits} <= _PARTS:
         if options.propose:
             return False
-        raise InputError(
+        raise NoDomainsError(
             f"{name!r} has no column 'domain', it has {', '.join(map(repr, columns))}; name it "
             f"with {name_columns(['domain'])}, or give dict(…) of it to use the splits "
             f"{', '.join(map(repr, splits))} as domains, or have domains proposed with --domains "
@@ -182,8 +191,13 @@ def _values(data: Any, column: str) -> list[Any]:
     """Return the values of a column; the names of classes for their numbers."""
     table = data.select_columns([column]).with_format("arrow")[:]
     values: list[Any] = table.column(0).to_pylist()
-    names = getattr(data.features[column], "names", None)
-    if names is None:
-        return values
+    feature = data.features[column]
+    names = getattr(getattr(feature, "feature", feature), "names", None)  # also of lists
+    return values if names is None else [_named(value, names) for value in values]
+
+
+def _named(value: Any, names: Sequence[str]) -> Any:
+    if isinstance(value, list):
+        return [_named(each, names) for each in value]
     # the number of an unknown class is -1
-    return [names[v] if v is not None and 0 <= v < len(names) else None for v in values]
+    return names[value] if value is not None and 0 <= value < len(names) else None

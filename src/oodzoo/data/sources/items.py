@@ -11,7 +11,7 @@ from oodzoo._text import count, one_line
 from oodzoo.data.files import ImageFile, ObjectImage, UnreadableImageError
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
-from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.names import find_columns, split_columns
 from oodzoo.data.sources.options import Options, require_used
 from oodzoo.data.sources.pixels import image_bytes, require_image
 from oodzoo.errors import InputError
@@ -34,7 +34,7 @@ def list_items(items: Any, name: str, options: Options) -> Listing:
 
 def split_items(
     items: Sequence[Any], name: str, options: Options
-) -> tuple[list[Any], dict[str, list[Any]]]:
+) -> tuple[list[Any], dict[str, Any]]:
     """Return the images of samples in memory, and what the samples say about them by role."""
     opener = _Items(items, name)
     opener.fields = _fields(items[0], name, options)
@@ -42,12 +42,12 @@ def split_items(
     for i in range(len(items)):
         for role, value in opener.parts(i).items():
             columns[role].append(value)
-    return columns.pop("image"), columns
+    return columns.pop("image"), opener.by_column(columns)
 
 
 def read_items(
     items: Any, name: str, options: Options, positions: Sequence[int]
-) -> tuple[list[ImageFile], dict[str, list[Any]]]:
+) -> tuple[list[ImageFile], dict[str, Any]]:
     """Return the images at some positions, and what the samples say about them by role.
 
     Labels come from an attribute `targets` or `labels`, as data sets of torchvision have it, if
@@ -75,7 +75,7 @@ def read_items(
                 own[role].append(values[role])
         if "label" in own:
             own["label"] = name_classes(own["label"], getattr(items, "classes", None))
-    return [ObjectImage(opener, i, f"{name}: {i}") for i in positions], own
+    return [ObjectImage(opener, i, f"{name}: {i}") for i in positions], opener.by_column(own)
 
 
 def name_classes(labels: list[Any], classes: Any) -> list[Any]:
@@ -101,7 +101,11 @@ def _fields(item: Any, name: str, options: Options) -> dict[str, Any]:
     if isinstance(item, Mapping):
         needed = ("image", *options.missing(("label", "domain")))
         optional = tuple(role for role in _ROLES if role not in needed)
-        return dict(find_columns(list(item), options.columns, needed, name, optional=optional))
+        found: dict[str, Any] = {}
+        found |= find_columns(list(item), options.columns, needed, name, optional=optional)
+        if "label" in found and found["label"] not in item:
+            found["label"] = tuple(split_columns(found["label"], list(item)))
+        return found
     if options.columns is not None:
         raise InputError(
             f"columns= is not used with {name!r}: its samples have no names for their parts"
@@ -174,7 +178,17 @@ class _Items:
 
     def _part(self, item: Any, role: str) -> Any:
         at = self.fields[role]
+        if isinstance(at, tuple):  # several labels
+            return [_plain(item[each]) for each in at]
         return item if at is None else item[at]
+
+    def by_column(self, own: dict[str, list[Any]]) -> dict[str, Any]:
+        """Return labels of several columns by column."""
+        names = self.fields.get("label")
+        if "label" not in own or not isinstance(names, tuple):
+            return {**own}
+        rows = own["label"]
+        return own | {"label": {name: [row[at] for row in rows] for at, name in enumerate(names)}}
 
 
 def _plain(value: Any) -> Any:

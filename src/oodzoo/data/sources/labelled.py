@@ -11,6 +11,7 @@ from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.sources.metadata import ONE_DOMAIN
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.options import Options
+from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 
 
@@ -18,7 +19,7 @@ def list_labelled(
     name: str,
     paths: Sequence[str],
     files: Sequence[ImageFile],
-    own: Mapping[str, Sequence[Any]],
+    own: Mapping[str, Any],
     options: Options,
 ) -> Listing:
     """List images; see :func:`collect_roles`.
@@ -32,26 +33,25 @@ def list_labelled(
     files : sequence of ImageFile
         Where the bytes of each image are.
     own : dict of str to sequence
-        The label, domain and group of each image, where the source has them.
+        The label, domain and group of each image, where the source has them. Labels may be
+        columns by name.
     options : Options
     """
     if not files:
         raise InputError(f"{name!r} has no images")
     roles = collect_roles(name, len(files), options, own)
-    labels = as_names(roles["label"], "label", name)
+    targets = read_targets(roles["label"], name, options.task)
     domains = as_names(roles["domain"], "domain", name)
     groups = as_groups(roles.get("group", [None] * len(files)), name)
     start = f"{options.domains}/" if isinstance(options.domains, str) else ""
-    listing = Listing(name)
+    listing = Listing(name, task=targets.task)
     paths = [start + path for path in paths]
-    listing.samples = list(map(Sample, paths, domains, labels, groups))
+    listing.samples = list(map(Sample, paths, domains, targets.texts, groups))
     listing.files = list(files)
     return listing
 
 
-def collect_roles(
-    name: str, n: int, options: Options, own: Mapping[str, Sequence[Any]]
-) -> dict[str, Sequence[Any]]:
+def collect_roles(name: str, n: int, options: Options, own: Mapping[str, Any]) -> dict[str, Any]:
     """Return the label, domain and, where there is one, group of each of n images.
 
     What the options give comes before what the source has.
@@ -61,7 +61,7 @@ def collect_roles(
     InputError
         If there are no labels or domains, or not as many as images.
     """
-    found: dict[str, Sequence[Any]] = {}
+    found: dict[str, Any] = {}
     for role in ("label", "domain", "group"):
         given = options.given(role)
         if given is not None:
@@ -97,18 +97,27 @@ def as_list(values: Any) -> list[Any]:
     return found
 
 
-def _one_each(given: Any, n: int, role: str, name: str) -> list[Any]:
+def _one_each(given: Any, n: int, role: str, name: str) -> Any:
     if isinstance(given, str):
         return [given] * n
+    if role == "label" and hasattr(given, "columns"):  # a data frame
+        columns = {str(column): list(given[column]) for column in given.columns}
+        _require_length(next(iter(columns.values()), []), n, role, name)
+        return columns
     try:
         values = as_list(given)
     except TypeError as error:
         raise InputError(
             f"{role}s= must be a sequence, one for each image; got {type(given).__name__}"
         ) from error
+    _require_length(values, n, role, name)
+    column = getattr(given, "name", None)  # of a series
+    return {column: values} if role == "label" and isinstance(column, str) and column else values
+
+
+def _require_length(values: Sequence[Any], n: int, role: str, name: str) -> None:
     if len(values) != n:
         raise InputError(
             f"{role}s= has {count(len(values), 'value')}, but {name!r} has {count(n, 'image')}; "
             "give one for each image"
         )
-    return values

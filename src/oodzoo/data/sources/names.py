@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from oodzoo._text import did_you_mean, printable
-from oodzoo.errors import InputError
+from oodzoo.errors import InputError, NoDomainsError
 
 ROLES = ("path", "image", "label", "domain", "group")
 """What a column can be used for; `path` names a file, `image` has its bytes."""
+
+SEPARATOR = "+"
+"""Between the names of several columns of labels: `--columns label=age+height`."""
 
 
 def parse_columns(text: str) -> dict[str, str]:
@@ -47,6 +50,8 @@ def find_columns(
 ) -> dict[str, str]:
     """Find the column of each role: the one that `columns` names, or that of the role's name.
 
+    Labels can be in several columns, as `age+height`; see :func:`split_columns`.
+
     Parameters
     ----------
     available : sequence of str
@@ -72,15 +77,41 @@ def find_columns(
     found, missing = {}, {}
     for role in (*needed, *optional):
         name = given.get(role, role)
-        if list(available).count(name) > 1:
-            raise InputError(f"{source!r} has the column {name!r} twice: {_listed(available)}")
-        if name in available:
+        parts = split_columns(name, available) if role == "label" else [name]
+        for part in parts:
+            if list(available).count(part) > 1:
+                raise InputError(f"{source!r} has the column {part!r} twice: {_listed(available)}")
+            if parts.count(part) > 1:
+                raise InputError(f"the labels {name!r} name the column {part!r} twice")
+        absent = [part for part in parts if part not in available]
+        if not absent:
             found[role] = name
         elif role in needed or role in given:
-            missing[role] = name
+            missing[role] = absent[0]
     if missing:
-        raise InputError(f"{source!r} {_without(missing, available)}")
+        kind = NoDomainsError if {*missing} == {"domain"} and "domain" not in given else InputError
+        raise kind(f"{source!r} {_without(missing, available)}")
     return found
+
+
+def split_columns(name: str, available: Sequence[str]) -> list[str]:
+    """Return the columns that `age+height` names: the column of that name first, or else several.
+
+    Examples
+    --------
+    >>> split_columns("age+height", ["age", "height", "site"])
+    ['age', 'height']
+    >>> split_columns("age+height", ["age+height", "site"])
+    ['age+height']
+    """
+    if name in available or SEPARATOR not in name:
+        return [name]
+    return [part.strip() for part in name.split(SEPARATOR)]
+
+
+def used_columns(found: Mapping[str, str], available: Sequence[str]) -> list[str]:
+    """Return the columns of all roles that :func:`find_columns` has found."""
+    return [column for name in found.values() for column in split_columns(name, available)]
 
 
 def name_columns(roles: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from oodzoo.errors import InputError
+from oodzoo.task import Kind
 
 
 class Options(NamedTuple):
@@ -22,6 +23,7 @@ class Options(NamedTuple):
     domains: Iterable[Any] | None = None
     groups: Iterable[Any] | None = None
     propose: bool = False
+    task: Kind | None = None
 
     def given(self, role: str) -> Iterable[Any] | None:
         """Return `labels` for the role label, and so on."""
@@ -61,7 +63,7 @@ def require_no_root(options: Options, source: str) -> None:
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():
-        if value is not None and name not in (*used, "propose"):
+        if value is not None and name not in (*used, "propose", "task"):
             if name == "domains" and isinstance(value, str):  # of a dict of sources by domain
                 raise InputError(f"{source!r} has domains of its own; give it without a domain")
             raise InputError(

@@ -15,18 +15,30 @@ from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.row_groups import MAX_GROUP_BYTES, is_empty
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
-from oodzoo.data.sources.names import as_groups, as_names, find_columns
+from oodzoo.data.sources.names import (
+    as_groups,
+    as_names,
+    find_columns,
+    split_columns,
+    used_columns,
+)
 from oodzoo.data.sources.rows import common_folder, list_columns
+from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
+from oodzoo.task import Kind
 
 _SUFFIXES = (".parquet",)
 
 
 class _Part(NamedTuple):
-    """What is read of one file: values by role, its images, None if it has paths, and the rest."""
+    """What is read of one file: values by role, labels by column, its images, and the rest.
+
+    The images are None if it has paths.
+    """
 
     values: dict[str, list[Any]]
+    labels: dict[str, list[Any]]
     images: list[_Image] | None
     metadata: dict[str, list[str | None]]
 
@@ -37,7 +49,11 @@ class _Image(NamedTuple):
 
 
 def list_parquet(
-    location: Path | Url, columns: Mapping[str, str] | None, *, propose: bool = False
+    location: Path | Url,
+    columns: Mapping[str, str] | None,
+    *,
+    propose: bool = False,
+    task: Kind | None = None,
 ) -> Listing:
     """List the rows of Parquet files.
 
@@ -58,21 +74,23 @@ def list_parquet(
                 f"{_listed(part)}; give files of one form"
             )
     values = {role: [v for part in parts for v in part.values[role]] for role in roles}
-    if not values["label"]:
+    labels = {c: [v for part in parts for v in part.labels[c]] for c in parts[0].labels}
+    if not values["domain"]:
         raise InputError(f"{name!r} has no rows")
     metadata = _common_metadata(parts)
     if parts[0].images is None:
         is_folder = not location.name.lower().endswith(_SUFFIXES)
-        listing = list_columns(name, values, None, location if is_folder else location.parent)
+        base = location if is_folder else location.parent
+        listing = list_columns(name, {**values, "label": labels}, None, base, task)
         listing.metadata = metadata
         return listing
     images = [image for part in parts for image in part.images or ()]
     paths = _paths(values, images)
-    labels = as_names(values["label"], "label", name)
+    targets = read_targets(labels, name, task)
     domains = as_names(values["domain"], "domain", name)
     groups = as_groups(values.get("group", [None] * len(images)), name)
-    listing = Listing(name)
-    listing.samples = list(map(Sample, paths, domains, labels, groups))
+    listing = Listing(name, task=targets.task)
+    listing.samples = list(map(Sample, paths, domains, targets.texts, groups))
     listing.files = [image.cell for image in images]
     listing.metadata = metadata
     return listing
@@ -85,7 +103,7 @@ def _common_metadata(parts: Sequence[_Part]) -> dict[str, list[str | None]]:
 
 
 def _listed(part: _Part) -> str:
-    return ", ".join([*part.values, *(["image"] if part.images is not None else [])])
+    return ", ".join(["label", *part.values, *(["image"] if part.images is not None else [])])
 
 
 def _paths(values: Mapping[str, list[Any]], images: Sequence[_Image]) -> list[str]:
@@ -103,12 +121,16 @@ def _read(file: Container, columns: Mapping[str, str] | None, short: str, propos
     with _explained(str(file)), pyarrow.parquet.ParquetFile(file.local()) as opened:
         schema = opened.schema_arrow
         found = _columns(schema.names, columns, str(file), propose)
-        used = {role: name for role, name in found.items() if role != "image"}
-        table = opened.read(list(used.values()), use_threads=False)
-        values = {}
-        for role, name in used.items():
+        named = split_columns(found["label"], schema.names)
+        used = {role: name for role, name in found.items() if role not in ("image", "label")}
+        table = opened.read([*used.values(), *named], use_threads=False)
+
+        def read(role: str, name: str) -> list[Any]:
             numbers = table.column(name).to_pylist()
-            values[role] = _class_names(numbers, _classes(schema, name), role, str(file))
+            return _class_names(numbers, _classes(schema, name), role, str(file))
+
+        values = {role: read(role, name) for role, name in used.items()}
+        labels = {name: read("label", name) for name in named}
         metadata: dict[str, list[str | None]] = {}
         if propose:
             values.setdefault("domain", [ONE_DOMAIN] * opened.metadata.num_rows)
@@ -118,15 +140,17 @@ def _read(file: Container, columns: Mapping[str, str] | None, short: str, propos
                 n: _class_names(rest.column(n).to_pylist(), _classes(schema, n), n, str(file))
                 for n in plain
             }
-            metadata = read_metadata(plain, found.values(), columns_by_name.__getitem__)
+            taken = used_columns(found, schema.names)
+            metadata = read_metadata(plain, taken, columns_by_name.__getitem__)
         if "image" not in found:
-            return _Part(values, None, metadata)
+            return _Part(values, labels, None, metadata)
         column, names = _image_column(opened, found["image"], str(file))
         # datasets writes paths of local files without their bytes
         if any(names) and is_empty(file.local(), opened.num_row_groups, column):
-            return _Part({"path": names, **values}, None, metadata)
+            return _Part({"path": names, **values}, labels, None, metadata)
         cells = _cells(file, opened.metadata, column, short.lstrip("/\\"))
-        return _Part(values, list(map(_Image, cells, names or [None] * len(cells))), metadata)
+        images = list(map(_Image, cells, names or [None] * len(cells)))
+        return _Part(values, labels, images, metadata)
 
 
 @contextmanager
@@ -215,12 +239,17 @@ def _cells(file: Container, metadata: Any, column: str, short: str) -> list[Parq
 
 
 def _classes(schema: Any, column: str) -> list[str] | None:
-    """Return the names of the classes of a column, from the metadata that `datasets` writes."""
+    """Return the names of the classes of a column, from the metadata that `datasets` writes.
+
+    The column may have lists of classes.
+    """
     try:
         document = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
         feature = document["info"]["features"][column]
     except (ValueError, LookupError, TypeError, RecursionError):
         return None
+    if isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
+        feature = feature["feature"]
     names = feature.get("names") if isinstance(feature, dict) else None
     is_list = isinstance(names, list) and all(isinstance(name, str) for name in names)
     return names if is_list else None
@@ -229,10 +258,16 @@ def _classes(schema: Any, column: str) -> list[str] | None:
 def _class_names(values: list[Any], classes: list[str] | None, role: str, name: str) -> list[Any]:
     if classes is None:
         return values
-    for row, value in enumerate(values):
-        if isinstance(value, int) and value >= len(classes):
+
+    def named(row: int, value: Any) -> Any:
+        if isinstance(value, list):
+            return [named(row, each) for each in value]
+        if not isinstance(value, int):
+            return value
+        if value >= len(classes):
             raise InputError(
                 f"{name!r}, row {row}: the {role} is {value}, and there are {len(classes)} classes"
             )
-    # datasets writes -1 for a missing class
-    return [(classes[v] if v >= 0 else None) if isinstance(v, int) else v for v in values]
+        return classes[value] if value >= 0 else None  # datasets writes -1 for a missing class
+
+    return [named(row, value) for row, value in enumerate(values)]

@@ -13,9 +13,11 @@ from oodzoo.data.contents import READ_AHEAD, REMOTE_READERS
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.data.listing import Listing, Sample
 from oodzoo.data.sources.names import as_groups, as_names
+from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, is_url, parse_location
 from oodzoo.remote.objects import RemoteFile, find_file, list_files
+from oodzoo.task import Kind
 
 
 class Row(NamedTuple):
@@ -29,17 +31,26 @@ class Row(NamedTuple):
 
 
 def list_columns(
-    name: str, columns: Mapping[str, Sequence[Any]], root: Path | Url | None, base: Path | Url
+    name: str,
+    columns: Mapping[str, Any],
+    root: Path | Url | None,
+    base: Path | Url,
+    task: Kind | None = None,
 ) -> Listing:
-    """List images given by columns: path, domain, label and optionally group; see `list_rows`."""
+    """List images given by columns: path, domain, label and optionally group; see `list_rows`.
+
+    The labels are what :func:`oodzoo.data.sources.targets.read_targets` takes.
+    """
     paths = [_as_path(value, row, name) for row, value in enumerate(columns["path"])]
     domains = as_names(columns["domain"], "domain", name)
-    labels = as_names(columns["label"], "label", name)
+    targets = read_targets(columns["label"], name, task)
     groups: Sequence[str | None] = [None] * len(paths)
     if "group" in columns:
         groups = as_groups(columns["group"], name)
-    rows = map(Row, range(len(paths)), paths, domains, labels, groups)
-    return list_rows(name, rows, root, base)
+    rows = map(Row, range(len(paths)), paths, domains, targets.texts, groups)
+    listing = list_rows(name, rows, root, base)
+    listing.task = targets.task
+    return listing
 
 
 def list_rows(

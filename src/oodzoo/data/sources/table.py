@@ -8,12 +8,14 @@ from pathlib import Path
 
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
-from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.names import find_columns, split_columns
 from oodzoo.data.sources.rows import Row, list_rows
+from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
 from oodzoo.remote.objects import find_file
+from oodzoo.task import Kind
 
 _NEEDED = ("path", "domain", "label")
 
@@ -24,15 +26,24 @@ def list_table(
     columns: Mapping[str, str] | None = None,
     *,
     propose: bool = False,
+    task: Kind | None = None,
 ) -> Listing:
     """List the rows of a CSV table `path,domain,label[,group]`.
 
     Paths are relative to `root`, by default the folder of the table; see
-    :func:`oodzoo.data.sources.rows.list_rows`.
+    :func:`oodzoo.data.sources.rows.list_rows`. Labels are read by
+    :func:`oodzoo.data.sources.targets.read_targets`.
     """
+    name = str(location)
     further: dict[str, list[str]] | None = {} if propose else None
-    rows = _rows(_local(location), columns, str(location), further)
-    listing = list_rows(str(location), rows, root, location.parent, unit="line")
+    labels: dict[str, list[str]] = {}
+    rows = list(_rows(_local(location), columns, name, labels, further, task))
+    if not rows:
+        raise InputError(f"{name!r} has no rows")
+    targets = read_targets(labels, name, task, rows=[row.number for row in rows], unit="line")
+    labelled = [r._replace(label=text) for r, text in zip(rows, targets.texts, strict=True)]
+    listing = list_rows(name, labelled, root, location.parent, unit="line")
+    listing.task = targets.task
     if further is not None:
         listing.metadata = read_metadata(further, (), lambda column: further[column])
     return listing
@@ -51,11 +62,14 @@ def _rows(
     table: Path,
     columns: Mapping[str, str] | None,
     name: str,
+    labels: dict[str, list[str]],
     further: dict[str, list[str]] | None,
+    task: Kind | None,
 ) -> Iterator[Row]:
-    """Yield the rows of a table, each with the number of its first line.
+    """Yield the rows of a table, each with the number of its first line, and without its label.
 
-    With `further`, a table needs no domains, and the columns without a role are added to it.
+    The columns of labels are added to `labels`. With `further`, a table needs no domains, and the
+    columns without a role are added to it.
     """
     needed = _NEEDED if further is None else ("path", "label")
     optional = ("group",) if further is None else ("group", "domain")
@@ -65,8 +79,11 @@ def _rows(
             header = [cell.strip() for cell in next(reader, [])]
             _require_commas(header, columns, name, needed)
             found = find_columns(header, columns, needed, name, optional=optional)
+            named = split_columns(found.pop("label"), header)
+            labels.update({column: [] for column in named})
             positions = {role: header.index(column) for role, column in found.items()}
-            rest = {} if further is None else _without_role(header, found.values())
+            taken = (*found.values(), *named)
+            rest = {} if further is None else _without_role(header, taken)
             if further is not None:
                 further.update({column: [] for column in rest})
             line = reader.line_num + 1
@@ -77,6 +94,11 @@ def _rows(
                     if further is not None:
                         for column, at in rest.items():
                             further[column].append(cells[at].strip() if at < len(cells) else "")
+                    for column in named:
+                        at = header.index(column)
+                        labels[column].append(cells[at].strip() if at < len(cells) else "")
+                    if len(named) == 1 and task != "multilabel" and not labels[named[0]][-1]:
+                        raise InputError(f"{where}: no label in {','.join(cells)!r}")
                     yield _row(line, cells, positions, where)
                 line = reader.line_num + 1
     except UnicodeDecodeError as error:
@@ -97,17 +119,18 @@ def _without_role(header: Sequence[str], used: Collection[str]) -> dict[str, int
 def _row(line: int, cells: Sequence[str], positions: Mapping[str, int], where: str) -> Row:
     values = {role: cells[at].strip() if at < len(cells) else "" for role, at in positions.items()}
     values.setdefault("domain", ONE_DOMAIN)
-    for role in _NEEDED:
+    for role in ("path", "domain"):
         if not values[role]:
             raise InputError(f"{where}: no {role} in {','.join(cells)!r}")
     group = values.get("group") or None
-    return Row(line, values["path"], values["domain"], values["label"], group)
+    return Row(line, values["path"], values["domain"], "", group)
 
 
 def _require_commas(
     header: Sequence[str], columns: Mapping[str, str] | None, name: str, needed: Sequence[str]
 ) -> None:
-    wanted = {(columns or {}).get(role, role) for role in needed}
+    names = [(columns or {}).get(role, role) for role in needed]
+    wanted = {part for name in names for part in split_columns(name, header)}
     line = ",".join(header)
     for separator in (";", "\t"):
         if wanted <= {cell.strip() for cell in line.split(separator)}:

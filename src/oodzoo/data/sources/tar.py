@@ -16,8 +16,10 @@ from oodzoo.data.sources.by_path import list_by_path
 from oodzoo.data.sources.containers import find_containers, read_each
 from oodzoo.data.sources.names import as_groups, as_names, name_columns
 from oodzoo.data.sources.tar_members import Member, list_members
+from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
+from oodzoo.task import Kind
 
 _ROLES = ("image", "label", "domain", "group")
 _DEFAULTS = {
@@ -36,7 +38,9 @@ class _Archive(NamedTuple):
     members: list[Member]
 
 
-def list_tars(location: Path | Url, columns: Mapping[str, str] | None) -> Listing:
+def list_tars(
+    location: Path | Url, columns: Mapping[str, str] | None, task: Kind | None = None
+) -> Listing:
     """List the images in tar archives.
 
     In archives of WebDataset, the members `key.jpg`, `key.cls`, `key.json`, … are one sample.
@@ -55,7 +59,7 @@ def list_tars(location: Path | Url, columns: Mapping[str, str] | None) -> Listin
     if not any(_is_image(member.name) for archive in archives for member in archive.members):
         raise InputError(f"no image found in {str(location)!r}")
     if roles or any(_has_labels(archive.members) for archive in archives):
-        return _list_keys(str(location), archives, roles)
+        return _list_keys(str(location), archives, roles, task)
     _require_once((m.name, archive) for archive in archives for m in archive.members)
     return list_by_path(str(location), _without_root(archives), "root")
 
@@ -144,7 +148,9 @@ class _Sample(NamedTuple):
     values: dict[str, Any]
 
 
-def _list_keys(name: str, archives: Sequence[_Archive], roles: Mapping[str, str]) -> Listing:
+def _list_keys(
+    name: str, archives: Sequence[_Archive], roles: Mapping[str, str], task: Kind | None
+) -> Listing:
     found: list[_Sample] = []
     owners: list[tuple[str, _Archive]] = []
     for archive in archives:
@@ -161,11 +167,11 @@ def _list_keys(name: str, archives: Sequence[_Archive], roles: Mapping[str, str]
                 found.append(_Sample(_part(archive.file, image), values))
                 owners.append((key, archive))
     _require_once(owners)
-    labels = as_names([sample.values["label"] for sample in found], "label", name)
+    targets = read_targets([sample.values["label"] for sample in found], name, task)
     domains = as_names([sample.values["domain"] for sample in found], "domain", name)
     groups = as_groups([sample.values["group"] for sample in found], name)
-    listing = Listing(name)
-    for sample, label, domain, group in zip(found, labels, domains, groups, strict=True):
+    listing = Listing(name, task=targets.task)
+    for sample, label, domain, group in zip(found, targets.texts, domains, groups, strict=True):
         listing.add(Sample(sample.image.name, domain, label, group), sample.image)
     return listing
 

@@ -27,9 +27,6 @@ from oodzoo.task.arrays import require_variation
 from oodzoo.task.numbers import kind_of_numbers
 from oodzoo.task.texts import kind_of_texts, split_labels
 
-SEPARATOR = "+"
-"""Between the names of several columns: `--columns label=age+height`."""
-
 _FLAGS = {"true": 1.0, "false": 0.0}
 _MOSTLY = 0.9
 """Share of zeros and ones from which another number in such columns is a mistake."""
@@ -45,21 +42,6 @@ class Targets(NamedTuple):
 
     task: Task
     texts: list[str]
-
-
-def label_columns(name: str, available: Sequence[str]) -> list[str]:
-    """Return the columns that `age+height` names: the column of that name first, or else several.
-
-    Examples
-    --------
-    >>> label_columns("age+height", ["age", "height", "site"])
-    ['age', 'height']
-    >>> label_columns("age+height", ["age+height", "site"])
-    ['age+height']
-    """
-    if name in available or SEPARATOR not in name:
-        return [name]
-    return [part.strip() for part in name.split(SEPARATOR)]
 
 
 def read_targets(
@@ -160,16 +142,20 @@ def _kind(name: str, values: list[Any], source: str, place: Place) -> Kind:
     known = [value for value in values if not is_missing(value)]
     what = f"the label of {source!r}" if name == "label" else f"the label {name!r} of {source!r}"
     if known and all(map(_is_number, known)):
-        kind = kind_of_numbers(np.array([float(value) for value in known]), what)
-        if kind == "regression":  # missing classes are reported with other kinds of values
-            return kind
+        return _kind_of_numbers([float(value) for value in known], what)
     if known and all(isinstance(value, str) for value in known):
         _require_no_text(known, values, what, place)
         numbers = _floats(known)
         if len(numbers) == len(known):
-            return kind_of_numbers(np.array(numbers), what)
+            return _kind_of_numbers(numbers, what)
         return kind_of_texts(known, f"labels of {source!r}")
     return "classification"
+
+
+def _kind_of_numbers(numbers: list[float], what: str) -> Kind:
+    if len(set(numbers)) == 1 and not numbers[0].is_integer():
+        return "regression"  # a constant, which is refused, not asked about
+    return kind_of_numbers(np.array(numbers), what)
 
 
 def _require_no_text(known: list[str], values: list[Any], what: str, place: Place) -> None:

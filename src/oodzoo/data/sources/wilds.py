@@ -9,7 +9,7 @@ from oodzoo.data.listing import Listing
 from oodzoo.data.sources.items import name_classes, read_items
 from oodzoo.data.sources.labelled import as_list, list_labelled, row_names
 from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import find_columns
+from oodzoo.data.sources.names import find_columns, split_columns, used_columns
 from oodzoo.data.sources.options import Options, require_used
 
 
@@ -29,13 +29,17 @@ def list_wilds(dataset: Any, options: Options) -> Listing:
         field: _named(as_list(dataset.metadata_array[:, at]), names.get(field))
         for at, field in enumerate(fields)
     }
-    own = {role: by_field[field] for role, field in columns.items()}
+    own: dict[str, Any] = {r: by_field[field] for r, field in columns.items() if r != "label"}
+    if "label" in columns:
+        own["label"] = {field: by_field[field] for field in split_columns(columns["label"], fields)}
     own.setdefault("label", _named(as_list(dataset.y_array), names.get("y")))
     inputs = _Inputs(dataset)
     files, _ = read_items(inputs, name, Options(), range(len(inputs)))
     listing = list_labelled(name, row_names(len(files)), files, own, options)
     if options.propose:
-        listing.metadata = read_metadata(fields, (*columns.values(), "y"), lambda f: by_field[f])
+        listing.metadata = read_metadata(
+            fields, (*used_columns(columns, fields), "y"), lambda f: by_field[f]
+        )
     return listing
 
 
