@@ -51,6 +51,8 @@ class DataSummary:
         Images that could not be read.
     examples : dict
         A few images of each domain, of different classes.
+    domains_proposed : str or None
+        What the domains were proposed by; None if they were given.
     """
 
     path: str
@@ -60,6 +62,7 @@ class DataSummary:
     domains: dict[str, dict[str, int]]
     skipped: int = 0
     examples: dict[str, tuple[Example, ...]] = field(default_factory=dict)
+    domains_proposed: str | None = None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from oodzoo.cli.app import STORE_VALID, command
 from oodzoo.cli.listening import listening
 from oodzoo.cli.options import ScoreOption, StoreArgument
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError, NoDomainsError
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
@@ -119,18 +119,12 @@ def show_proposals(terminal: Terminal, found: Sequence[Candidate], chosen: str |
         terminal.line(line)
 
 
-def announce_proposed(terminal: Terminal, dataset: ImageDomains, domains: str | None) -> None:
+def announce_proposed(
+    terminal: Terminal, dataset: ImageDomains, domains: str | None, *, clusters: bool = False
+) -> None:
     """Say in one line which domains a data set has, if they were to be proposed."""
     from oodzoo.data.proposing import describe
 
     if domains is not None:
-        terminal.line(describe(dataset.domains_proposed, dataset.domains, dataset.proposals))
-
-
-def require_several(dataset: ImageDomains) -> None:
-    """Reject a data set with one domain for a run of the whole pipeline."""
-    if len(dataset.domains) < 2:
-        raise NoDomainsError(
-            f"{dataset.name!r} has one domain; use oodzoo extract --domains one, oodzoo domains "
-            "STORE --use clusters, then oodzoo rank, evaluate and fit"
-        )
+        by, names = dataset.domains_proposed, dataset.domains
+        terminal.line(describe(by, names, dataset.proposals, clusters=clusters))

@@ -166,6 +166,11 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )
+    if ranking.domains_proposed is not None:
+        terminal.line(
+            f"Domains: proposed by {ranking.domains_proposed}, not given; oodzoo domains shows how "
+            "far the ranking depends on them."
+        )
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
             found = "class {} occurs" if len(classes) == 1 else "classes {} occur"

@@ -16,7 +16,7 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
 from oodzoo.cli.data import show_counts
-from oodzoo.cli.domains import announce_proposed, require_several
+from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.evaluate import show_evaluation, top_k_of
 from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.leaks import show_near_duplicates
@@ -134,8 +134,7 @@ def run(
         budget=budget,
     )
     dataset = open_data(source, root, columns, domains)
-    announce_proposed(terminal, dataset, domains)
-    require_several(dataset)
+    announce_proposed(terminal, dataset, domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)

@@ -92,14 +92,24 @@ def label_sets(task: Task, labels: Sequence[str]) -> list[Collection[str]]:
     return [(label,) for label in labels]
 
 
-def describe(by: str | None, domains: Sequence[str], found: Sequence[Candidate]) -> str:
-    """Say in one line which domains a data set without given domains has."""
+def describe(
+    by: str | None, domains: Sequence[str], found: Sequence[Candidate], *, clusters: bool = False
+) -> str:
+    """Say in one line which domains a data set without given domains has.
+
+    With `clusters`, a single domain is divided into clusters after the extraction.
+    """
     if by is not None:
         missing = next((each.missing for each in found if each.name == by), 0)
         note = f" ({count(missing, 'image')} without a value)" if missing else ""
         return (
             f"Proposed domains: {count(len(domains), 'value')} of the column {by!r}{note}; another "
             "column could give another ranking, see oodzoo domains."
+        )
+    if len(domains) == 1 and clusters:
+        return (
+            f"One domain, {domains[0]!r}; after the extraction, clusters of features are the "
+            "proposed domains."
         )
     if len(domains) == 1:
         usable = [each.name for each in found if not each.reason]

@@ -188,6 +188,11 @@ class StoreSource:
         return Facts(stored.feature_dim, stored.parameters, milliseconds, stored.licence)
 
     @property
+    def domains_proposed(self) -> str | None:
+        """What the domains were proposed by; None if they were given."""
+        return self.store.domains_proposed
+
+    @property
     def provenance(self) -> dict[str, str]:
         return {"name": self.store.name, "fingerprint": self.store.fingerprint}
 

@@ -14,6 +14,7 @@ from oodzoo._text import without_folders
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile
 from oodzoo.data.unlabelled import UnlabelledImages, parse_unlabelled
+from oodzoo.domains import use_domains
 from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
@@ -137,7 +138,7 @@ def _compute(
     """Compute the results of all stages, or reuse them."""
     device = config.compute_device
     store, models = _extract(stages, dataset, images, specs, folder / "store", config, engine)
-    summary = _summary(dataset, len(store.skipped))
+    summary = _summary(dataset, store)
     recorder.add("data", summary)
     source = as_source(store, models=models)
     content = [store.fingerprint, list(source.models)]
@@ -300,6 +301,8 @@ def _extract(
             store, done, dropped = race.store, race.extraction, race.dropped
         else:
             store, done = run_extraction(dataset, zoo, path, options, **where)
+        if len(store.domains) == 1:
+            store = use_domains(path, "clusters", seed=config.seed)
         opened.append(store)
         wanted = {spec.name for spec in zoo} - set(done.failed)
         return ExtractionSummary(
@@ -363,15 +366,19 @@ def _fit(predictor: Predictor, folder: Path) -> PredictorSummary:
     return PredictorSummary(folder.name, used, _folder_digest(folder), predictor.provenance.choice)
 
 
-def _summary(dataset: ImageDomains, skipped: int) -> DataSummary:
+def _summary(dataset: ImageDomains, store: FeatureStore) -> DataSummary:
+    """Summarise the images, by the domains of the store: it may have proposed ones."""
+    places = {p: domain.name for domain in store.table.labelled for p in domain.paths}
+    data = dataset.with_domains(places, store.domains_proposed)
     return DataSummary(
         path=dataset.short_name,
         fingerprint=dataset.fingerprint,
         images=len(dataset),
         classes=tuple(dataset.classes),
-        domains=dataset.counts(),
-        skipped=skipped,
-        examples=choose_examples(dataset),
+        domains=data.counts(),
+        skipped=len(store.skipped),
+        examples=choose_examples(data),
+        domains_proposed=store.domains_proposed,
     )
 
 

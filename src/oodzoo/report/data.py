@@ -13,6 +13,7 @@ from oodzoo.data.files import StoredFile, UnreadableImageError
 from oodzoo.data.images import read
 from oodzoo.record import DataSummary
 from oodzoo.report.blocks import Block, Column, Facts, Figure, Gallery, Section, Table, Thumbnail
+from oodzoo.report.domains_proposed import proposed_line
 
 PER_DOMAIN = 6
 IN_TOTAL = 72
@@ -25,6 +26,8 @@ def data_section(data: DataSummary, files: Mapping[str, StoredFile] | None = Non
     lead = f"{count(data.images, 'image')}, {dimensions(data)}."
     if data.skipped:
         lead += f" Skipped as unreadable: {count(data.skipped, 'image')}."
+    if data.domains_proposed is not None:
+        lead += f" {proposed_line(data.domains_proposed)}"
     blocks: list[Block] = []
     if files and (rows := _thumbnails(data, files)):
         blocks.append(Gallery(rows))

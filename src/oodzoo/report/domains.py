@@ -23,6 +23,7 @@ from oodzoo.report.chart import (
     mark,
     percent,
 )
+from oodzoo.report.domains_proposed import proposed_line
 from oodzoo.report.expected import choice_is_repeated
 from oodzoo.report.numbers import is_number, number, shortened, text_width
 from oodzoo.report.svg import Drawing
@@ -76,6 +77,8 @@ def domains_section(ranking: Ranking) -> Section:
         "Each domain on its own. A model that is good on average can fail on one domain, and a "
         "domain can be hard for all models."
     )
+    if ranking.domains_proposed is not None:
+        lead += f" {proposed_line(ranking.domains_proposed)}"
     terms = [term_by_domain(ranking, term.name) for term in domain_terms(ranking)]
     blocks = [_accuracy_figure(ranking), *map(_term_figure, terms)]
     return Section("domains", "Results by domain", lead, blocks, short="Domains")
