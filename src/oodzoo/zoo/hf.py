@@ -14,8 +14,7 @@ The features depend on the kind of checkpoint:
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,17 +23,15 @@ from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
+from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.sources import path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
-    HUB_REMEDY,
     Built,
     Forward,
     Module,
     Tensor,
-    cannot_load,
-    no_unpickling,
     refuse_sha256,
 )
 from oodzoo.zoo.torch_source import TorchSource, repeatable
@@ -45,14 +42,15 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build a model with its pre-trained weights, from a folder, transformers' cache or the hub."""
     transformers, config = _open(spec)
     checkpoint = _checkpoint(spec)
-    with _explaining(spec):
+    with hub_access(spec):
         whole, missing = _whole(_kind(transformers, config), spec, config, pretrained)
         stored, _ = transformers.PretrainedConfig.get_config_dict(checkpoint)
+        preprocessing = image_preprocessing(transformers, checkpoint, spec)
     module, forward, output = _extractor(whole, missing, spec)
     return Built(
         module=module,
         forward=forward,
-        preprocessing=image_preprocessing(transformers, checkpoint, spec),
+        preprocessing=preprocessing,
         identity=f"hf {type(whole).__name__} {output} {_relevant(stored)}{spec.variant}",
     )
 
@@ -90,13 +88,13 @@ def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
     if not hasattr(config, "text_config"):
         return None
     checkpoint = _checkpoint(spec)
-    with _explaining(spec):
+    with hub_access(spec):
         whole, missing = _whole(_kind(transformers, config), spec, config, pretrained=True)
         if not (hasattr(whole, "get_text_features") and hasattr(whole, "logit_scale")):
             return None
         _require_weights(whole, missing, spec)
         tokenizer = transformers.AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=False)
-    scale, bias = float(whole.logit_scale.exp()), getattr(whole, "logit_bias", None)
+    scale, bias = float(whole.logit_scale.detach().exp()), getattr(whole, "logit_bias", None)
     whole = whole.float().eval().requires_grad_(False).to(device)
     length = config.text_config.max_position_embeddings
 
@@ -112,7 +110,7 @@ def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower | None:
         output = whole.get_text_features(**tokens.to(device))
         return getattr(output, "pooler_output", output).float().cpu().numpy()
 
-    return TextTower(embed, scale, 0.0 if bias is None else float(bias))
+    return TextTower(embed, scale, 0.0 if bias is None else float(bias.detach()))
 
 
 def _open(spec: ModelSpec) -> tuple[Any, Any]:
@@ -124,7 +122,7 @@ def _open(spec: ModelSpec) -> tuple[Any, Any]:
         import_torchvision(extra="hf", purpose=purpose)
     transformers = optional_package("transformers", extra="hf", purpose=purpose)
     checkpoint = _checkpoint(spec)
-    with _explaining(spec):
+    with hub_access(spec):
         config, unknown = transformers.AutoConfig.from_pretrained(
             checkpoint,
             trust_remote_code=False,
@@ -141,17 +139,6 @@ def _open(spec: ModelSpec) -> tuple[Any, Any]:
                 f"model {spec.name!r} is a timm model; use the source timm/hf-hub:{spec.identifier}"
             )
     return transformers, config
-
-
-@contextmanager
-def _explaining(spec: ModelSpec) -> Iterator[None]:
-    try:
-        with no_unpickling():
-            yield
-    except InputError:
-        raise
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
 
 
 def _extractor(whole: Module, missing: set[str], spec: ModelSpec) -> tuple[Module, Forward, str]:

@@ -19,18 +19,16 @@ from typing import Any
 
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
+from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec, verified_file
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
-    HUB_REMEDY,
     Built,
     Module,
     Tensor,
-    cannot_load,
     local_identifier,
-    no_unpickling,
     refuse_sha256,
     scaled,
     unknown_name,
@@ -97,16 +95,14 @@ def build_whole(
     """Build a model with both towers."""
     if spec.input_size is not None:
         options = {**options, "force_image_size": spec.input_size}
-    if not pretrained or spec.pretrained is False:
+    pretrained = pretrained and spec.pretrained is not False
+    if not pretrained:
         import torch
 
         current = torch.empty(0).device  # the meta device, if a caller only wants shapes
         options = {**options, "pretrained": None, "require_pretrained": False, "device": current}
-    try:
-        with no_unpickling(), repeatable(spec):
-            return open_clip.create_model(**options)
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
+    with hub_access(spec, needed=pretrained or ":" in spec.identifier), repeatable(spec):
+        return open_clip.create_model(**options)
 
 
 def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower:
@@ -114,19 +110,16 @@ def text_tower(spec: ModelSpec, *, device: str = "cpu") -> TextTower:
     open_clip = import_open_clip(f"zero-shot classification with model {spec.name!r} (open_clip)")
     options = create_options(open_clip, spec)
     whole = build_whole(open_clip, spec, options)
-    try:
-        with no_unpickling():
-            tokenize = open_clip.get_tokenizer(options["model_name"])
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
-    scale, bias = float(whole.logit_scale.exp()), getattr(whole, "logit_bias", None)
+    with hub_access(spec):
+        tokenize = open_clip.get_tokenizer(options["model_name"])
+    scale, bias = float(whole.logit_scale.detach().exp()), getattr(whole, "logit_bias", None)
     del whole.visual
     whole = whole.float().eval().requires_grad_(False).to(device)
 
     def embed(texts: Sequence[str]) -> Any:
         return whole.encode_text(tokenize(list(texts)).to(device)).float().cpu().numpy()
 
-    return TextTower(embed, scale, 0.0 if bias is None else float(bias))
+    return TextTower(embed, scale, 0.0 if bias is None else float(bias.detach()))
 
 
 def _embedding(module: Module, batch: Tensor) -> tuple[Tensor, None]:
