@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -21,17 +19,15 @@ import numpy as np
 from oodzoo._packages import optional_package
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
+from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing
 from oodzoo.zoo.sources import ModelSource, path_of, weight_files
 from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import (
-    HUB_REMEDY,
     Module,
     Tensor,
-    cannot_load,
     count_parameters,
-    no_unpickling,
     refuse_sha256,
     torch_device,
     weights_digest,
@@ -61,13 +57,12 @@ class SentenceModel(Model):
         return list(texts)
 
     def launch(self, prepared: list[str]) -> Tensor:
-        with _quiet():
-            return self._encoder.encode(
-                prepared,
-                batch_size=max(1, len(prepared)),
-                show_progress_bar=False,
-                convert_to_tensor=True,
-            )
+        return self._encoder.encode(
+            prepared,
+            batch_size=max(1, len(prepared)),
+            show_progress_bar=False,
+            convert_to_tensor=True,
+        )
 
     def collect(self, launched: Tensor) -> Outputs:
         features = launched.float().cpu().numpy().reshape(len(launched), -1)
@@ -79,6 +74,7 @@ class SentenceSource(ModelSource):
 
     kind = "sentence-transformers"
     packages = ("sentence-transformers", "torch", "transformers")
+    listing = "oodzoo.zoo.listing.sentence_transformers"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
         return load(spec, device=device, precision=precision)
@@ -141,11 +137,8 @@ def _encoder(spec: ModelSpec) -> Module:
             f"model {spec.name!r}: {str(local)!r} is not a folder of sentence-transformers: it has "
             "no modules.json; save it with SentenceTransformer.save"
         )
-    try:
-        with _quiet(), no_unpickling():
-            return library.SentenceTransformer(name, device="cpu", trust_remote_code=False)
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
+    with hub_access(spec):
+        return library.SentenceTransformer(name, device="cpu", trust_remote_code=False)
 
 
 def _preprocessing(encoder: Module) -> TextPreprocessing:
@@ -181,14 +174,3 @@ def _run_once(model: SentenceModel, device: str, precision: str) -> Outputs:
     if not np.isfinite(outputs.features).all():
         raise InputError(f"model {model.info.name!r} returns NaN or infinite features")
     return outputs
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Suppress progress bars and notes of the library, which would mix with ours."""
-    before = logging.root.manager.disable
-    logging.disable(logging.WARNING)
-    try:
-        yield
-    finally:
-        logging.disable(before)

@@ -14,17 +14,15 @@ from typing import Any
 
 from oodzoo._packages import optional_package
 from oodzoo.errors import InputError
+from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.preprocessing import Fit, Geometry, Preprocessing
 from oodzoo.zoo.sources import local_dir, weight_files
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.torch_model import (
-    HUB_REMEDY,
     Built,
     Module,
     Tensor,
-    cannot_load,
     local_identifier,
-    no_unpickling,
     refuse_sha256,
     unknown_name,
 )
@@ -50,11 +48,8 @@ def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
         known_config = registered(timm, name, spec)
         if spec.input_size is not None and known_config and known_config.fixed_input_size:
             fixed_size["img_size"] = spec.input_size
-    try:
-        with no_unpickling(), repeatable(spec):
-            module = timm.create_model(name, pretrained=pretrained, **{**fixed_size, **arguments})
-    except Exception as error:
-        raise cannot_load(spec, error, HUB_REMEDY) from error
+    with hub_access(spec, needed=pretrained or ":" in name), repeatable(spec):
+        module = timm.create_model(name, pretrained=pretrained, **{**fixed_size, **arguments})
     known = module.pretrained_cfg
     return Built(
         module=module,
