@@ -176,7 +176,7 @@ def extraction(name: str, batch_size: int = 256, batches: int = 24) -> None:
     def extract() -> None:
         """Compute shard by shard, as an extraction does."""
         starts = range(0, len(pixels), SHARD_ROWS)
-        jobs = (Job(at, model, pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
+        jobs = (Job(at, [model], pixels[at : at + SHARD_ROWS], batch_size) for at in starts)
         for done in run_jobs(jobs):
             assert done.error is None
 

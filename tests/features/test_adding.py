@@ -91,7 +91,7 @@ def test_the_second_time_no_model_is_loaded(
     def load(*_: object, **__: object) -> None:
         raise AssertionError("a model is loaded")
 
-    monkeypatch.setattr("oodzoo.features.members.load_model", load)
+    monkeypatch.setattr("oodzoo.features.members.load_network", load)
     monkeypatch.setattr("oodzoo.features.adding.writing", load)
     done = add(store, shutil.copytree(new, tmp_path / "new"))  # elsewhere
     assert (done.decoded, done.shards) == (0, 0)

@@ -27,7 +27,7 @@ def model(name: str, seconds: float = 0.0) -> Model:
 def jobs(*models: Model) -> Iterator[Job[str]]:
     pixels = np.random.default_rng(0).integers(0, 256, (10, 4, 4, 3), dtype=np.uint8)
     for one in models:
-        yield Job(one.info.name, one, pixels, batch_size=4)
+        yield Job(one.info.name, [one], pixels, batch_size=4)
 
 
 def test_outputs_are_those_of_the_model() -> None:
@@ -35,7 +35,9 @@ def test_outputs_are_those_of_the_model() -> None:
     (done,) = run_jobs(jobs(one))
     assert done.outputs is not None
     (job,) = jobs(one)
-    np.testing.assert_allclose(done.outputs.features, job.pixels.mean(axis=(1, 2)) / 255, rtol=1e-5)
+    np.testing.assert_allclose(
+        done.outputs[0].features, job.pixels.mean(axis=(1, 2)) / 255, rtol=1e-5
+    )
 
 
 def test_time_is_charged_to_the_model_that_took_it() -> None:

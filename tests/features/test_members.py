@@ -20,7 +20,7 @@ import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.features.members import LoadedModel, member_name, resolve_zoo
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.zoo import ModelSpec
+from oodzoo.zoo import Model, ModelSpec
 
 timm, timm_spec = fixtures.timm, fixtures.timm_spec
 
@@ -50,22 +50,28 @@ def test_models_that_are_loaded_already_keep_their_place(zoo: Zoo, make_model: M
     assert names == ["a", "mlp_glyphs_augmented", "separable_shapes", "b"]
 
 
+def _load(member: ModelSpec | Model, precision: str = "float32") -> LoadedModel:
+    (loaded,) = LoadedModel.load([member], device="cpu", precision=precision)
+    assert isinstance(loaded, LoadedModel)
+    return loaded
+
+
 # --- records ------------------------------------------------------------------------------------
 
 
 def test_the_precision_of_an_onnx_model_is_fixed(zoo: Zoo, make_model: MakeModel) -> None:
     for member, precision in ((zoo()[0], "float32"), (make_model(), "bfloat16")):
-        loaded = LoadedModel.load(member, device="cpu", precision="bfloat16")
+        loaded = _load(member, precision="bfloat16")
         record = loaded.record("float16")
         assert (record.precision, record.dtype) == (precision, "float16")
 
 
 def test_only_the_location_depends_on_the_place(zoo: Zoo, make_model: MakeModel) -> None:
     (spec,) = zoo("separable_shapes")
-    loaded = LoadedModel.load(spec, device="cpu", precision="float32")
+    loaded = _load(spec)
     assert str(spec.folder) not in msgspec.json.encode(loaded.record("float32")).decode()
     assert loaded.location() == {"source": spec.source, "folder": str(spec.folder.resolve())}
-    python = LoadedModel.load(make_model(), device="cpu", precision="float32")
+    python = _load(make_model())
     assert (python.location(), python.record("float32").source) == ({}, "python")
 
 
@@ -138,7 +144,7 @@ def test_the_store_keeps_the_spec_and_versions_of_a_pytorch_model(
 
 
 def test_other_versions_do_not_make_another_model(zoo: Zoo) -> None:
-    record = LoadedModel.load(zoo()[0], device="cpu", precision="float32").record("float32")
+    record = _load(zoo()[0]).record("float32")
     later = msgspec.structs.replace(record, versions={"numpy": "99"}, licence="MIT", spec=None)
     assert later.identity == record.identity
     other = msgspec.structs.replace(record, fingerprint="0" * 64)

@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import weakref
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -188,9 +189,9 @@ def test_models_are_loaded_once_for_tasks_that_follow_each_other(
     loaded: list[str] = []
     load = ExtractionConfig.load
 
-    def count(self: ExtractionConfig, member: ModelSpec) -> object:
-        loaded.append(member.name)
-        return load(self, member)
+    def count(self: ExtractionConfig, members: Sequence[ModelSpec]) -> object:
+        loaded.extend(member.name for member in members)
+        return load(self, members)
 
     monkeypatch.setattr(ExtractionConfig, "load", count)
     monkeypatch.setattr(features_work._Memory, "last", None)
@@ -212,12 +213,12 @@ def test_models_that_do_not_fit_into_memory_are_forgotten(
     present: list[int] = []
     load = ExtractionConfig.load
 
-    def watch(self: ExtractionConfig, member: ModelSpec) -> LoadedModel:
+    def watch(self: ExtractionConfig, members: Sequence[ModelSpec]) -> object:
         gc.collect()
         present.append(sum(reference() is not None for reference in loaded))
-        model = load(self, member)
-        loaded.append(weakref.ref(model))
-        return model
+        found = load(self, members)
+        loaded.extend(weakref.ref(model) for model in found if isinstance(model, LoadedModel))
+        return found
 
     monkeypatch.setattr(ExtractionConfig, "load", watch)
     monkeypatch.setattr("oodzoo.features.loop.available_memory", lambda: 0)

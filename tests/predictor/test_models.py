@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from oodzoo.predictor import models
 from oodzoo.predictor.models import find_model
 from oodzoo.store.places import model_folder
 from oodzoo.zoo import ModelSpec, load_model
+from oodzoo.zoo.sources import load_network
 
 
 @pytest.fixture
@@ -41,7 +42,12 @@ def _count_loads(monkeypatch: pytest.MonkeyPatch) -> list[ModelSpec]:
         loaded.append(spec)
         return load_model(spec, **options)
 
+    def load_all(specs: Sequence[ModelSpec], **options: Any) -> Any:
+        loaded.extend(specs)
+        return load_network(specs, **options)
+
     monkeypatch.setattr(models, "load_model", load)
+    monkeypatch.setattr(models, "load_network", load_all)
     return loaded
 
 

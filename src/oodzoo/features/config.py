@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -127,6 +128,6 @@ class ExtractionConfig:
                     f"unknown {key} {getattr(self, key)!r}; expected one of {', '.join(known)}"
                 )
 
-    def load(self, member: ModelSpec | Model) -> LoadedModel:
-        """Load a model on the device."""
-        return LoadedModel.load(member, device=self.device, precision=self.precision)
+    def load(self, members: Sequence[ModelSpec | Model]) -> list[LoadedModel | InputError]:
+        """Load models of one network on the device; in place of one that fails, an error."""
+        return LoadedModel.load(members, device=self.device, precision=self.precision)

@@ -23,7 +23,7 @@ from oodzoo.events import Events, Listeners
 from oodzoo.features.class_embedding import add_class_embeddings
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
-from oodzoo.features.members import Zoo, member_name, resolve_zoo
+from oodzoo.features.members import Zoo, member_name, network_of_member, resolve_zoo
 from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.source import StoreSource
@@ -41,6 +41,7 @@ from oodzoo.store.files import store_folder
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.layers import by_network
 
 
 class Extractor:
@@ -83,6 +84,7 @@ class Extractor:
     ) -> None:
         self._members = {member_name(member): member for member in resolve_zoo(zoo)}
         self.models = list(self._members)
+        self._networks = {name: network_of_member(each) for name, each in self._members.items()}
         self.path = store_folder(path)
         self._config = config
         self._engine = engine
@@ -247,10 +249,11 @@ class Extractor:
         planned = self._plan(names, images)
         domains = {image: place[0] for image, place in self._writer.table.places().items()}
         longest = SHARDS_PER_GPU_TASK if self._engine.uses_gpu else SHARDS_PER_TASK
-        tasks = list(cut_tasks(planned, domains, self._engine.slots, longest))
+        tasks = list(cut_tasks(planned, domains, self._engine.slots, longest, self._networks))
         used = {name for task in tasks for name in task.models}
         # A model without missing features is loaded, too: it could be another one by now.
-        tasks += [Task([name]) for name in names if name not in used]
+        unused = [name for name in names if name not in used]
+        tasks += [Task(together) for together in self._by_network(unused)]
         members = [member for member in self._members.values() if isinstance(member, ModelSpec)]
         work = describe_job(self._writer, self.files, members, self._config)
         workers = f"{count(self._engine.slots, 'worker')} ({self._engine.name})"
@@ -262,7 +265,7 @@ class Extractor:
     def _run_groups(self, work: Work, tasks: Sequence[Task]) -> list[Task]:
         """Run tasks of several models each; return those that are left for later.
 
-        If a task ends its process, each of its models is tried on its own, and tasks with these
+        If a task ends its process, each of its networks is tried on its own, and tasks with these
         models that have not started wait until it is known which one it was.
         """
         suspects: set[str] = set()
@@ -277,14 +280,18 @@ class Extractor:
                     later.append(task)
 
         for task, reason in self._run(work, ready()):
-            if len(task.models) == 1:
-                self._fail(task.models[0], reason)
+            networks = self._by_network(task.models)
+            if len(networks) == 1:
+                self._fail_all(task.models, reason)
             else:
                 suspects.update(task.models)
-                alone += [Task([name], task.domain, task.shards) for name in task.models]
+                alone += [Task(names, task.domain, task.shards) for names in networks]
         for task, reason in self._run(work, alone) if alone else ():
-            self._fail(task.models[0], reason)
+            self._fail_all(task.models, reason)
         return later
+
+    def _by_network(self, names: Sequence[str]) -> list[list[str]]:
+        return by_network(names, lambda name: self._networks[name])
 
     def _run(self, work: Work, tasks: Iterable[Task]) -> Iterator[tuple[Task, str]]:
         """Run tasks; yield those that failed as a whole, with the reason."""
@@ -319,6 +326,10 @@ class Extractor:
         if name not in self.extraction.failed:
             self.extraction.failed[name] = reason
             self.progress.fail(name, reason)
+
+    def _fail_all(self, names: Sequence[str], reason: str) -> None:
+        for name in names:
+            self._fail(name, reason)
 
     def _warn(self, message: str) -> None:
         """Repeat a warning of a worker, once."""

@@ -5,14 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from oodzoo._threads import Prefetch
 from oodzoo.errors import InputError
-from oodzoo.zoo.model import Model, Outputs, Pixels
+from oodzoo.zoo.model import (
+    Collected,
+    Model,
+    Outputs,
+    Pixels,
+    collect_together,
+    launch_together,
+)
 
 Tag = TypeVar("Tag")
 Item = TypeVar("Item")
@@ -21,10 +28,10 @@ Batches = Generator[Any, None, None] | Prefetch[Any]
 
 @dataclass(frozen=True)
 class Job(Generic[Tag]):
-    """A model and the images to run it on; the tag identifies the job for the caller."""
+    """Models of one network and the images to run them on; the tag is for the caller."""
 
     tag: Tag
-    model: Model
+    models: Sequence[Model]
     pixels: Pixels
     batch_size: int
 
@@ -34,12 +41,19 @@ class JobResult(Generic[Tag]):
     """Outputs of a finished job, or the error that it raised."""
 
     job: Job[Tag]
-    outputs: Outputs | None
+    outputs: list[Outputs] | None
+    """Outputs of each model of the job."""
     error: Exception | None
     seconds: float
     """Time spent starting the forward passes and waiting for them."""
     batch_size: int
     """The batch size that fitted into the memory of the device."""
+    shares: list[float] = field(default_factory=list)
+    """Share of the time after which the outputs of each model were there."""
+
+    def seconds_of(self, at: int) -> float:
+        """Time up to the outputs of one of the models."""
+        return self.seconds * self.shares[at]
 
 
 def run_jobs(jobs: Iterable[Job[Tag]]) -> Iterator[JobResult[Tag]]:
@@ -87,7 +101,7 @@ def _launch(job: Job[Tag], batches: Batches) -> tuple[JobResult[Tag], list[Any]]
     while True:
         launched, problem = [], None
         try:
-            launched = [job.model.launch(batch) for batch in batches]
+            launched = [launch_together(job.models, batch) for batch in batches]
         except Exception as error:
             problem = error
             batches.close()
@@ -103,14 +117,26 @@ def _collect(result: JobResult[Tag], launched: list[Any]) -> JobResult[Tag]:
     if result.error is not None:
         return result
     started = time.perf_counter()
-    model = result.job.model
+    models = result.job.models
     try:
-        outputs = _concatenate([model.collect(batch) for batch in launched], model)
-        _require_shapes(outputs, model, len(result.job.pixels))
-        result = replace(result, outputs=outputs)
+        batches = [collect_together(models, batch) for batch in launched]
+        outputs = [
+            _concatenate([batch.outputs[at] for batch in batches], model)
+            for at, model in enumerate(models)
+        ]
+        for each, model in zip(outputs, models, strict=True):
+            _require_shapes(each, model, len(result.job.pixels))
+        result = replace(result, outputs=outputs, shares=_typical_shares(batches, len(models)))
     except Exception as error:
         result = replace(result, error=error)
     return replace(result, seconds=result.seconds + time.perf_counter() - started)
+
+
+def _typical_shares(batches: list[Collected], n_models: int) -> list[float]:
+    """The median over the batches: the first one may be slower at the start."""
+    if not batches:
+        return [1.0] * n_models
+    return [float(each) for each in np.median([batch.shares for batch in batches], axis=0)]
 
 
 def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:
@@ -141,9 +167,10 @@ def _prepare(job: Job[Any], batch_size: int) -> Batches:
     """Prepare the batches of a job, in the background if the model does not run on the CPU."""
     starts = range(0, len(job.pixels), batch_size)
     batches = [(job.pixels[start : start + batch_size],) for start in starts]
-    if job.model.on_cpu:
-        return (job.model.prepare(*batch) for batch in batches)
-    return Prefetch(job.model.prepare, batches, n_threads=2, ahead=3)
+    model = job.models[0]
+    if model.on_cpu:
+        return (model.prepare(*batch) for batch in batches)
+    return Prefetch(model.prepare, batches, n_threads=2, ahead=3)
 
 
 def _concatenate(parts: list[Outputs], model: Model) -> Outputs:

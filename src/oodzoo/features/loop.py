@@ -16,7 +16,7 @@ from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.fetching import Fetching
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
-from oodzoo.features.members import LoadedModel, member_name
+from oodzoo.features.members import LoadedModel, member_name, network_of_member
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.remote.objects import RemoteFile
@@ -24,6 +24,8 @@ from oodzoo.store.files import free_space
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import available_memory, default_batch_size
+from oodzoo.zoo.layers import by_network
+from oodzoo.zoo.model import network_of
 
 
 @dataclass(frozen=True)
@@ -54,14 +56,14 @@ class _Shard:
 
 
 class _Task(NamedTuple):
-    """A model and the decoded images of a shard to run it on."""
+    """Models of one network and the decoded images of a shard to run them on."""
 
-    loaded: LoadedModel
+    models: list[LoadedModel]
     shard: _Shard
     chunk: Chunk
 
 
-Load = Callable[[ModelSpec | Model], LoadedModel]
+Load = Callable[[Sequence[ModelSpec | Model]], list[LoadedModel | InputError]]
 
 
 class ExtractionLoop:
@@ -76,7 +78,7 @@ class ExtractionLoop:
     progress : ExtractionProgress
     extraction : Extraction
     load : callable, optional
-        Loads a model; for example one that remembers those of the last task.
+        Loads models of one network; for example one that remembers those of the last task.
     """
 
     def __init__(
@@ -93,22 +95,22 @@ class ExtractionLoop:
         self.config = config
         self.progress = progress
         self.extraction = extraction
-        self._load_model = load or config.load
+        self._load_network = load or config.load
         self._batch_sizes: dict[str, int] = {}
 
     def load_groups(self, members: Sequence[ModelSpec | Model]) -> Iterator[list[LoadedModel]]:
         """Load models in groups, each as large as half of the free memory allows."""
         group: list[LoadedModel] = []
         taken = 0
-        for member in members:
-            loaded = self._load(member)
-            if loaded is None:
+        for network in by_network(members, network_of_member):
+            loaded = self._load(network)
+            if not loaded:
                 continue
-            size = 8 * (loaded.model.info.parameters or 0)
+            size = 8 * (loaded[0].model.info.parameters or 0)
             if group and taken + size > available_memory() / 2:
                 yield group
                 group, taken = [], 0
-            group.append(loaded)
+            group += loaded
             taken += size
         if group:
             yield group
@@ -121,16 +123,25 @@ class ExtractionLoop:
         for result in run_jobs(self._jobs(plan, decode_ahead=uses_gpu)):
             self._write_outputs(result)
 
-    def _load(self, member: ModelSpec | Model) -> LoadedModel | None:
+    def _load(self, members: Sequence[ModelSpec | Model]) -> list[LoadedModel]:
+        """Load models of one network; those that fail are left out."""
+        found: Sequence[LoadedModel | Exception]
         try:
-            loaded = self._load_model(member)
-            self.writer.add_model(loaded.name, loaded.record(self.config.dtype))
-        except DiskError:
-            raise
+            found = self._load_network(members)
         except Exception as error:
-            self._mark_failed(member_name(member), error)
-            return None
-        return loaded
+            found = [error for _ in members]
+        usable = []
+        for member, loaded in zip(members, found, strict=True):
+            try:
+                if isinstance(loaded, Exception):
+                    raise loaded
+                self.writer.add_model(loaded.name, loaded.record(self.config.dtype))
+                usable.append(loaded)
+            except DiskError:
+                raise
+            except Exception as error:
+                self._mark_failed(member_name(member), error)
+        return usable
 
     def _mark_failed(self, name: str, error: Exception) -> None:
         reason = str(error)
@@ -167,7 +178,7 @@ class ExtractionLoop:
             )
 
     def _jobs(self, plan: list[_Shard], *, decode_ahead: bool) -> Iterator[Job[_Task]]:
-        """Decode shard by shard and yield one job per model.
+        """Decode shard by shard and yield one job per network.
 
         With `decode_ahead` the next shard is decoded while the models run. On the CPU that would
         slow down both.
@@ -179,12 +190,14 @@ class ExtractionLoop:
                 shard, decoding = following
                 chunk = self._finish_decoding(decoding, shard)
                 following = self._start_next(todo, wait=False) if decode_ahead else None
-                for loaded in self._active_models(shard):
+                active = self._active_models(shard)
+                for together in by_network(active, lambda loaded: network_of(loaded.model)):
                     if chunk is None:
                         break
-                    pixels = chunk.pixels[loaded.model.info.preprocessing.geometry]
-                    task = _Task(loaded, shard, chunk)
-                    yield Job(task, loaded.model, pixels, self._batch_size(loaded))
+                    models = [loaded.model for loaded in together]
+                    pixels = chunk.pixels[models[0].info.preprocessing.geometry]
+                    task = _Task(together, shard, chunk)
+                    yield Job(task, models, pixels, self._batch_size(together[0]))
                 if following is None:
                     following = self._start_next(todo)
         finally:
@@ -243,29 +256,32 @@ class ExtractionLoop:
         return self.writer.table.places()
 
     def _write_outputs(self, result: JobResult[_Task]) -> None:
-        """Write the outputs of a model for a shard, or mark the model as failed."""
-        loaded, shard, chunk = result.job.tag
-        name = loaded.name
-        if name in self.extraction.failed:
-            return
-        self._batch_sizes[name] = result.batch_size
-        try:
-            if result.outputs is None:
-                raise result.error or RuntimeError("no outputs")
-            paths = [self._path(shard, position) for position in chunk.positions]
-            require_finite(result.outputs, loaded.model, paths)
-            arrays = {
-                output: as_stored(values, self.config.dtype, name)
-                for output, values in result.outputs._asdict().items()
-                if values is not None
-            }
-        except Exception as error:
-            self._mark_failed(name, error)
-            return
-        record = self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
+        """Write the outputs of models for a shard, or mark a model as failed."""
+        models, shard, chunk = result.job.tag
+        paths = [self._path(shard, position) for position in chunk.positions]
         self.extraction.running += result.seconds
-        self.extraction.add_shard(name, record, len(result.job.pixels), result.seconds)
-        self.progress.advance(name, len(shard.files), result.seconds)
+        for at, loaded in enumerate(models):
+            name = loaded.name
+            if name in self.extraction.failed:
+                continue
+            self._batch_sizes[name] = result.batch_size
+            try:
+                if result.outputs is None:
+                    raise result.error or RuntimeError("no outputs")
+                outputs = result.outputs[at]
+                require_finite(outputs, loaded.model, paths)
+                arrays = {
+                    output: as_stored(values, self.config.dtype, name)
+                    for output, values in outputs._asdict().items()
+                    if values is not None
+                }
+            except Exception as error:
+                self._mark_failed(name, error)
+                continue
+            seconds = result.seconds_of(at)
+            record = self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
+            self.extraction.add_shard(name, record, len(result.job.pixels), seconds)
+            self.progress.advance(name, len(shard.files), seconds)
 
     def _batch_size(self, loaded: LoadedModel) -> int:
         if self.config.batch_size is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -12,9 +12,11 @@ from oodzoo._io import structured
 from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import ModelRecord, StoredModel
-from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_model, load_zoo
+from oodzoo.zoo import Model, ModelInfo, ModelSpec, load_zoo
 from oodzoo.zoo.device import resolve_device
-from oodzoo.zoo.sources import get_source, packages_of
+from oodzoo.zoo.layers import expand_layers, network_key
+from oodzoo.zoo.model import network_of
+from oodzoo.zoo.sources import get_source, load_network, packages_of
 from oodzoo.zoo.spec import portable_source, require_unique_names, verified_file
 
 Zoo = str | Path | Sequence[str | ModelSpec | Model]
@@ -30,7 +32,10 @@ def resolve_zoo(zoo: Zoo) -> list[ModelSpec | Model]:
                 f"{item!r} is not a model; wrap a function with "
                 "oodzoo.zoo.callable.model_from_callable"
             )
-        members += load_zoo(item) if isinstance(item, str | Path) else [item]
+        if isinstance(item, str | Path):
+            members += load_zoo(item)
+        else:
+            members += [item] if isinstance(item, Model) else expand_layers(item, "the zoo")
     if not members:
         raise InputError("the zoo is empty; give at least one model")
     require_unique_names([member_name(member) for member in members], "the zoo")
@@ -39,6 +44,11 @@ def resolve_zoo(zoo: Zoo) -> list[ModelSpec | Model]:
 
 def member_name(member: ModelSpec | Model) -> str:
     return member.info.name if isinstance(member, Model) else member.name
+
+
+def network_of_member(member: ModelSpec | Model) -> Hashable:
+    """Identify the network of a model; models of one network are loaded together."""
+    return network_of(member) if isinstance(member, Model) else network_key(member)
 
 
 @dataclass(frozen=True)
@@ -51,14 +61,22 @@ class LoadedModel:
     device: str
 
     @classmethod
-    def load(cls, member: ModelSpec | Model, *, device: str, precision: str) -> LoadedModel:
-        if isinstance(member, Model):
-            return cls(member, None, precision, resolve_device(device, "python"))
-        device = resolve_device(device, member.kind)
-        precision = get_source(member.kind).precision or precision
-        return cls(
-            load_model(member, device=device, precision=precision), member, precision, device
-        )
+    def load(
+        cls, members: Sequence[ModelSpec | Model], *, device: str, precision: str
+    ) -> list[LoadedModel | InputError]:
+        """Load models of one network; in place of one that fails, an error."""
+        loaded = [member for member in members if isinstance(member, Model)]
+        if loaded:
+            device = resolve_device(device, "python")
+            return [cls(model, None, precision, device) for model in loaded]
+        specs = [member for member in members if isinstance(member, ModelSpec)]
+        device = resolve_device(device, specs[0].kind)
+        precision = get_source(specs[0].kind).precision or precision
+        models = load_network(specs, device=device, precision=precision)
+        return [
+            model if isinstance(model, InputError) else cls(model, spec, precision, device)
+            for spec, model in zip(specs, models, strict=True)
+        ]
 
     @property
     def name(self) -> str:
@@ -105,7 +123,8 @@ def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]
             )
         return spec
     spec = spec or _recorded_location(store, stored.name)
-    stated = replace(spec, pretrained=None, arguments=None).to_dict()
+    # Not recorded means not set; a model of that name in the zoo may be built in another way.
+    stated = replace(spec, pretrained=None, arguments=None, layer=None, pooling=None).to_dict()
     recorded = {**stated, **stored.spec}
     what = f"the manifest of the store {store.location!r}"
     return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
@@ -136,7 +155,12 @@ def _versions(kind: str) -> dict[str, str]:
 def _resolved_spec(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
     """Fields with which the model loads again, see `ModelRecord.spec`."""
     features, logits = (*info.outputs, None, None)[:2]
-    built = {"pretrained": spec.pretrained, "arguments": spec.arguments}
+    built = {
+        "pretrained": spec.pretrained,
+        "arguments": spec.arguments,
+        "layer": info.layer,
+        "pooling": info.pooling,
+    }
     return {
         **{key: value for key, value in built.items() if value is not None},
         "input_size": spec.input_size,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -28,6 +28,7 @@ from oodzoo.store.index import segment_file
 from oodzoo.store.places import MANIFEST
 from oodzoo.store.writer import PlannedShard, StoreWriter, writing
 from oodzoo.zoo import Model, ModelSpec
+from oodzoo.zoo.layers import by_network
 from oodzoo.zoo.spec import local_path
 
 MODELS_PER_TASK = 8
@@ -135,12 +136,19 @@ def cut_tasks(
     domains: dict[str, str],
     slots: int,
     longest: int = SHARDS_PER_TASK,
+    networks: Mapping[str, Hashable] | None = None,
 ) -> Iterator[Task]:
     """Cut planned shards into tasks, several for each slot, with at most `longest` shards.
 
     Shards of a task follow each other and belong to one domain; `domains` has that of each image.
+    Models with the same value in `networks` are in the same tasks.
     """
-    models = max((len(shard.models) for shard in planned), default=1)
+    network_of = dict(networks or {})
+
+    def grouped(names: Sequence[str]) -> list[list[str]]:
+        return by_network(names, lambda name: network_of.get(name, name))
+
+    models = max((len(grouped(shard.models)) for shard in planned), default=1)
     # Few shards: fewer models in a task, so that there is work for every slot.
     together = min(MODELS_PER_TASK, max(1, models * len(planned) // (TASKS_PER_SLOT * slots)))
     groups = -(-models // together)
@@ -156,8 +164,8 @@ def cut_tasks(
     # All shards of some models first: a worker then keeps the models that it has loaded.
     for at in range(groups):
         for run in runs:
-            names = run[0].models[at * together : (at + 1) * together]
-            if names:
+            some = grouped(run[0].models)[at * together : (at + 1) * together]
+            if names := [name for network in some for name in network]:
                 yield Task(names, domains[run[0].images[0]], [shard.name for shard in run])
 
 
@@ -275,7 +283,15 @@ class _Memory:
     def forget(self) -> None:
         self._loaded.clear()
 
-    def load(self, member: ModelSpec | Model) -> LoadedModel:
-        if member not in self._loaded:
-            self._loaded[member] = self.config.load(member)
-        return self._loaded[member]
+    def load(self, members: Sequence[ModelSpec | Model]) -> list[LoadedModel | InputError]:
+        """Load models of one network; together, if one of them is not loaded yet."""
+        if not all(member in self._loaded for member in members):
+            for member in members:
+                self._loaded.pop(member, None)  # frees the memory of the network
+            found = self.config.load(members)
+            pairs = zip(members, found, strict=True)
+            self._loaded |= {
+                member: model for member, model in pairs if isinstance(model, LoadedModel)
+            }
+            return found
+        return [self._loaded[member] for member in members]

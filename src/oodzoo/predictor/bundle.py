@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
 from oodzoo.predictor.models import PredictorModel, file_digests, local_files, onnx_files
 from oodzoo.zoo import ModelSpec, Preprocessing
+from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import check_spec, local_path
 
@@ -60,6 +62,21 @@ class BundledModel:
         )
 
 
+def bundle_models(
+    models: Sequence[PredictorModel], folder: Path, within: str = FOLDER
+) -> list[BundledModel]:
+    """Copy the files of models into a folder within the folder of a predictor.
+
+    Models of one network share its files.
+    """
+    bundled: dict[str, BundledModel] = {}
+    for together in by_network(models, lambda model: network_key(model.spec)):
+        first = bundle_model(together[0], folder, within)
+        for model in together:
+            bundled[model.name] = _bundled(model, first.source, first.files)
+    return [bundled[model.name] for model in models]
+
+
 def bundle_model(model: PredictorModel, folder: Path, within: str = FOLDER) -> BundledModel:
     """Copy the files of a model into a folder within the folder of a predictor."""
     spec = model.spec
@@ -75,6 +92,11 @@ def bundle_model(model: PredictorModel, folder: Path, within: str = FOLDER) -> B
         files[path] = file_digest(target)
     if spec.kind == "onnx" and list(files.values()) != list(file_digests(spec).values()):
         raise InputError(f"model {spec.name!r}: {str(spec.file)!r} changed while it was copied")
+    return _bundled(model, source, files)
+
+
+def _bundled(model: PredictorModel, source: str, files: dict[str, str]) -> BundledModel:
+    spec = model.spec
     return BundledModel(
         spec.name,
         source,

@@ -34,6 +34,8 @@ from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Geometry, Model
+from oodzoo.zoo.layers import by_network, network_key
+from oodzoo.zoo.onnx import add_layers
 
 _MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
@@ -85,33 +87,34 @@ class _PixelGraph(GraphBuilder):
     def __init__(self, parts: PredictorParts, models: Sequence[PredictorModel]) -> None:
         super().__init__(parts)
         self.models = models
+        self.networks = by_network(models, lambda model: network_key(model.spec))
         self.inputs = input_names(models)
 
     def build(self) -> Any:
         """Return the checked ModelProto."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
-        protos = self._model_protos()
-        features = [
-            self._add_model(model, proto, f"oodzoo{number}_")
-            for number, (model, proto) in enumerate(protos.items())
-        ]
-        self.add_head(features)
+        protos = self._network_protos()
+        features: dict[str, str] = {}
+        for number, (models, proto) in enumerate(zip(self.networks, protos, strict=True)):
+            features |= self._add_network(models, proto, f"oodzoo{number}_")
+        self.add_head([features[model.name] for model in self.models])
         return self.finish(
             [
                 self.value_info(name, types.UINT8, (*geometry.crop, 3))
                 for name, geometry in self.inputs.items()
             ],
             {name: vars(geometry) for name, geometry in self.inputs.items()},
-            opset_imports=_merged_opsets(helper, protos.values()),
-            functions=[function for proto in protos.values() for function in proto.functions],
-            ir_version=max(IR_VERSION, *(proto.ir_version for proto in protos.values())),
+            opset_imports=_merged_opsets(helper, protos),
+            functions=[function for proto in protos for function in proto.functions],
+            ir_version=max(IR_VERSION, *(proto.ir_version for proto in protos)),
         )
 
-    def _model_protos(self) -> dict[PredictorModel, Any]:
-        """Each model up to its features, all with one opset and with unique names."""
-        protos = {model: self._pruned(model) for model in self.models}
-        opset = max(OPSET, *(_opset(proto) for proto in protos.values()))
-        for number, (model, proto) in enumerate(protos.items()):
+    def _network_protos(self) -> list[Any]:
+        """Each network up to the features, all with one opset and with unique names."""
+        protos = [self._pruned(models) for models in self.networks]
+        opset = max(OPSET, *(_opset(proto) for proto in protos))
+        for number, proto in enumerate(protos):
+            model = self.networks[number][0]
             if _opset(proto) != opset:
                 try:
                     proto = self.onnx.version_converter.convert_version(proto, opset)
@@ -120,17 +123,20 @@ class _PixelGraph(GraphBuilder):
                         f"model {model.name!r} cannot be converted from opset {_opset(proto)} to "
                         f"{opset}, which the others need: {one_line(error)}"
                     ) from error
-            protos[model] = self.onnx.compose.add_prefix(proto, f"model{number}_")
+            protos[number] = self.onnx.compose.add_prefix(proto, f"model{number}_")
             self._set_batch_size(model, proto)
         return protos
 
-    def _pruned(self, model: PredictorModel) -> Any:
-        """Load a model, without the nodes that its features do not depend on."""
-        proto = self.onnx.load(model.spec.file)
+    def _pruned(self, models: Sequence[PredictorModel]) -> Any:
+        """Load a network, without the nodes that the features of its models do not depend on.
+
+        Its outputs are the features of the models.
+        """
+        proto, outputs = self._with_layers(models)
         graph = proto.graph
         producers = {name: node for node in graph.node for name in node.output}
         needed: set[str] = set()
-        pending = [model.spec.features or ""]
+        pending = list(outputs)
         while pending:
             name = pending.pop()
             if name in needed:
@@ -139,7 +145,7 @@ class _PixelGraph(GraphBuilder):
             if name in producers:
                 pending += _node_inputs(producers[name])
         nodes = [node for node in graph.node if needed & set(node.output)]
-        output = next(value for value in graph.output if value.name == model.spec.features)
+        by_name = {value.name: value for value in graph.output}
         constants = [tensor for tensor in graph.initializer if tensor.name in needed]
         sparse = [t for t in graph.sparse_initializer if t.values.name in needed]
         known = {tensor.name for tensor in constants}
@@ -150,13 +156,29 @@ class _PixelGraph(GraphBuilder):
             (graph.initializer, constants),
             (graph.sparse_initializer, sparse),
             (graph.input, inputs),
-            (graph.output, [output]),
+            (graph.output, [by_name[name] for name in outputs]),
         ):
             copies = [type(value).FromString(value.SerializeToString()) for value in values]
             del field[:]
             field.extend(copies)
         del graph.value_info[:]
         return proto
+
+    def _with_layers(self, models: Sequence[PredictorModel]) -> tuple[Any, list[str]]:
+        """Load a file, with its layers in use among its outputs; name the output of each model."""
+        layers = [model.spec for model in models if model.spec.layer is not None]
+        file = models[0].spec.file
+        if not layers:
+            return self.onnx.load(file), [model.spec.features or "" for model in models]
+        content, taps = add_layers(layers, file, file.read_bytes(), models[0].preprocessing)
+        names = {model.spec: model.spec.features or "" for model in models}
+        for spec, tap in taps.items():
+            if isinstance(tap, InputError):
+                raise InputError(f"model {spec.name!r}: {tap}")
+            names[spec] = tap.output
+        proto = self.onnx.load_model_from_string(content)
+        self.onnx.external_data_helper.load_external_data_for_model(proto, str(file.parent))
+        return proto, list(names.values())
 
     def _set_batch_size(self, model: PredictorModel, proto: Any) -> None:
         """Adopt the batch size of a model that has a fixed one."""
@@ -170,11 +192,13 @@ class _PixelGraph(GraphBuilder):
             )
         self.batch = size
 
-    def _add_model(self, model: PredictorModel, proto: Any, prefix: str) -> str:
-        """Add normalisation, model and column selection; return the name of the result."""
+    def _add_network(
+        self, models: Sequence[PredictorModel], proto: Any, prefix: str
+    ) -> dict[str, str]:
+        """Add normalisation and a network; return the names of the models' selected features."""
         float32 = self.onnx.TensorProto.FLOAT
         graph = proto.graph
-        preprocessing = model.preprocessing
+        preprocessing = models[0].preprocessing
         (pixels,) = (n for n, g in self.inputs.items() if g == preprocessing.geometry)
         mean, std = np.array(preprocessing.mean), np.array(preprocessing.std)
         dtype = graph.input[0].type.tensor_type.elem_type
@@ -192,11 +216,19 @@ class _PixelGraph(GraphBuilder):
         self.nodes += graph.node
         self.constants += graph.initializer
         self.sparse += graph.sparse_initializer
-        output = graph.output[0]
+        return {
+            model.name: self._add_features(model, proto, at, f"{prefix}{at}_")
+            for at, model in enumerate(models)
+        }
+
+    def _add_features(self, model: PredictorModel, proto: Any, at: int, prefix: str) -> str:
+        """Add pooling and column selection of an output; return the name of the result."""
+        float32 = self.onnx.TensorProto.FLOAT
+        output = proto.graph.output[at]
         name = output.name
         if output.type.tensor_type.elem_type != float32:
             name = self.add("Cast", [name], f"{prefix}features32", to=float32)
-        if _output_rank(self.onnx, proto) == 4:
+        if _output_rank(self.onnx, proto, at) == 4:
             pooled = self.add("GlobalAveragePool", [name], f"{prefix}pooled")
             name = self.add("Flatten", [pooled], f"{prefix}flat", axis=1)
         return self.add_columns(model.name, name, prefix)
@@ -248,9 +280,9 @@ def _node_inputs(node: Any) -> list[str]:
     return names
 
 
-def _output_rank(onnx: Any, proto: Any) -> int:
+def _output_rank(onnx: Any, proto: Any, at: int) -> int:
     """Number of dimensions of the features; inferred if the file does not state them."""
-    output = proto.graph.output[0].type.tensor_type
+    output = proto.graph.output[at].type.tensor_type
     if not output.HasField("shape"):
-        output = onnx.shape_inference.infer_shapes(proto).graph.output[0].type.tensor_type
+        output = onnx.shape_inference.infer_shapes(proto).graph.output[at].type.tensor_type
     return len(output.shape.dim)

@@ -49,7 +49,7 @@ from oodzoo.predictor.adaptive import (
     adaptive_shapes,
     adaptive_tensors,
 )
-from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_model
+from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
@@ -159,7 +159,7 @@ def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
     features = [model for model in parts.models if isinstance(model, FeatureModel)]
     document = _Document(
         parts.classes,
-        [bundle_model(model, folder, version + FOLDER) for model in models],
+        bundle_models(models, folder, version + FOLDER),
         _HeadEntry(parts.head.C),
         parts.gaussian.scalars(),
         parts.provenance,

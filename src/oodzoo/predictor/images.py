@@ -24,7 +24,8 @@ from oodzoo.features.pixels import Chunk, Decoding
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import find_file
 from oodzoo.zoo import Geometry, Model
-from oodzoo.zoo.model import Pixels
+from oodzoo.zoo.layers import by_network
+from oodzoo.zoo.model import Pixels, network_of
 
 ImageLike = str | os.PathLike[str] | ImageFile | Image.Image | NDArray[np.uint8]
 """A file or URL, a Pillow image, or pixels (height, width, 3) or (height, width)."""
@@ -57,22 +58,25 @@ def iter_features(
     The next chunk is decoded while this one goes through the models.
     """
     geometries = dict.fromkeys(m.info.preprocessing.geometry for m in models.values())
-    parts: list[NDArray[np.float32]] = []
+    networks = by_network(models.values(), network_of)
+    parts: dict[str, NDArray[np.float32]] = {}
 
     def jobs() -> Iterator[Job[tuple[list[str | None], Chunk]]]:
         for paths, chunk in _decode(images, list(geometries), max(batch_size, _CHUNK_SIZE)):
-            for model in models.values():
-                pixels = chunk.pixels[model.info.preprocessing.geometry]
-                yield Job((paths, chunk), model, pixels, batch_size)
+            for together in networks:
+                pixels = chunk.pixels[together[0].info.preprocessing.geometry]
+                yield Job((paths, chunk), together, pixels, batch_size)
 
     for done in run_jobs(jobs()):
         if done.outputs is None:
             raise done.error or RuntimeError("no outputs")
-        parts.append(columns.of(done.job.model.info.name, done.outputs.features))
+        for model, outputs in zip(done.job.models, done.outputs, strict=True):
+            parts[model.info.name] = columns.of(model.info.name, outputs.features)
         if len(parts) == len(models):
             paths, chunk = done.job.tag
-            yield _finite_rows(paths, chunk, np.concatenate(parts, axis=1))
-            parts = []
+            features = np.concatenate([parts[name] for name in models], axis=1)
+            yield _finite_rows(paths, chunk, features)
+            parts.clear()
 
 
 def compute_features(

@@ -12,10 +12,11 @@ from oodzoo.errors import InputError
 from oodzoo.features.members import find_spec
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.manifest import StoredModel
-from oodzoo.zoo import Model, ModelSpec, Preprocessing, load_model
+from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
-from oodzoo.zoo.onnx import external_files, fingerprint
-from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.layers import by_network, network_key
+from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
+from oodzoo.zoo.sources import get_source, load_network
 from oodzoo.zoo.spec import local_path
 
 
@@ -52,10 +53,10 @@ class PredictorModel:
 
     def load(self, device: str = "auto") -> Model:
         """Load the weights, and raise InputError if they are not those of the training features."""
-        device = resolve_device(device, self.spec.kind)
-        self._require_unchanged()
-        model = load_model(self.spec, device=device, precision=self.precision)
-        info = model.info
+        return load_models([self], device)[self.name]
+
+    def require_same(self, info: ModelInfo) -> None:
+        """Reject a loaded model that is not the one of the training features."""
         # An ONNX file was verified before; its fingerprint includes the logits, not loaded here.
         if self.spec.kind != "onnx" and info.fingerprint != self.fingerprint:
             raise InputError(
@@ -75,9 +76,9 @@ class PredictorModel:
                 "when the features were computed; install the versions used then, or extract and "
                 "fit again"
             )
-        return model
 
-    def _require_unchanged(self) -> None:
+    def require_unchanged(self) -> None:
+        """Reject files that are not those of the saved predictor."""
         if not self.files:
             return
         saved = {(self.spec.folder / name).resolve(): sha256 for name, sha256 in self.files.items()}
@@ -88,6 +89,29 @@ class PredictorModel:
                     f"model {self.name!r}: {str(file)!r} is not the file that the predictor was "
                     "saved with; load the predictor again, or fit again"
                 )
+
+
+def load_models(models: Iterable[PredictorModel], device: str = "auto") -> dict[str, Model]:
+    """Load models, by name; those of one network are loaded together.
+
+    Raises InputError if the weights are not those of the training features.
+    """
+    loaded: dict[str, Model] = {}
+    for together in by_network(models, lambda each: (network_key(each.spec), each.precision)):
+        for model in together:
+            model.require_unchanged()
+        first = together[0]
+        found = load_network(
+            [model.spec for model in together],
+            device=resolve_device(device, first.spec.kind),
+            precision=first.precision,
+        )
+        for model, each in zip(together, found, strict=True):
+            if isinstance(each, InputError):
+                raise each
+            model.require_same(each.info)
+            loaded[model.name] = each
+    return loaded
 
 
 def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
@@ -130,7 +154,11 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
     if stored.spec is None:  # a zoo need not name the outputs
         outputs = list(load_model(spec).info.outputs)
     digests = list(file_digests(spec).values())
-    if fingerprint(digests, outputs) != stored.fingerprint:
+    if spec.layer is None:
+        found = fingerprint(digests, outputs)
+    else:
+        found = layer_fingerprint(digests, spec.layer, spec.pooling)
+    if found != stored.fingerprint:
         raise InputError(
             f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
             "were computed with; give the zoo with that file (--zoo, or zoo=), or extract again"
@@ -140,7 +168,7 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
         input_size=preprocessing.geometry.crop[0],
         mean=preprocessing.mean,
         std=preprocessing.std,
-        features=outputs[0],
+        features=outputs[0] if spec.layer is None else None,
         logits=None,
         sha256=digests[0],
     )

@@ -31,7 +31,7 @@ from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
-from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.remote import read_url, write_url
 from oodzoo.remote.location import Url, parse_location
@@ -360,9 +360,8 @@ class Predictor:
 
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
-        for model in self._image_models():
-            if model.name not in self._loaded:
-                self._loaded[model.name] = model.load(self.device)
+        missing = [each for each in self._image_models() if each.name not in self._loaded]
+        self._loaded |= load_models(missing, self.device)
         return self._loaded
 
     @property

@@ -27,6 +27,11 @@ _GRAPH, _OPSETS = 7, 8
 _NODES, _INITIALIZERS, _INPUTS, _OUTPUTS = 1, 5, 11, 12
 _PREFIX = "oodzoo_layer"
 
+_PRODUCTS = {"Conv", "ConvTranspose", "FusedConv", "Gemm", "MatMul", "QLinearConv", "QLinearMatMul"}
+"""Operators with which a new layer begins."""
+_MOVES = {"Cast", "Identity", "Pad", "Transpose"}
+"""Operators that compute nothing new."""
+
 
 @dataclass(frozen=True)
 class Node:
@@ -214,8 +219,8 @@ def spread_layers(spec: ModelSpec) -> list[str]:
 def cut_tensors(graph: Graph) -> list[str]:
     """List tensors, in order, each of which alone determines all that is computed after it.
 
-    Of several without weights between them, such as a convolution and its activation, only the
-    last is listed. Outputs of the model are not listed.
+    Of several after a convolution or matrix product, such as its own output and the activation,
+    only the last is listed, before the next one. Outputs of the model are not listed.
     """
     used = _used(graph)
     last_use = dict.fromkeys(graph.outputs, len(used))
@@ -229,17 +234,19 @@ def cut_tensors(graph: Graph) -> list[str]:
             depends.update(node.outputs)
     cuts: list[str] = []
     needed = set(graph.inputs)
-    has_weights = True
+    has_product = False
     for at, node in enumerate(used):
         if not depends.intersection(node.inputs) or node.operator == "Shape":
             continue
-        has_weights |= any(name not in depends for name in node.inputs)
+        has_product |= node.operator in _PRODUCTS
         needed = {name for name in (*needed, *node.outputs) if last_use.get(name, 0) > at}
-        if len(needed) == 1 and needed.issubset(node.outputs):
-            if not has_weights:
-                cuts.pop()
+        if len(needed) > 1 or not needed.issubset(node.outputs) or node.operator in _MOVES:
+            continue
+        if has_product:
             cuts += needed
-            has_weights = False
+        elif cuts:
+            cuts[-1:] = needed
+        has_product = False
     return [name for name in cuts if name not in graph.outputs]
 
 

@@ -138,7 +138,7 @@ def network_of(model: Model) -> int:
 def launch_together(models: Sequence[Model], prepared: Any) -> Any:
     """Start the forward pass of models of one network."""
     first = models[0]
-    if isinstance(first, NetworkModel):
+    if len(models) > 1 and isinstance(first, NetworkModel):
         return first.network.launch(prepared, models)
     return first.launch(prepared)
 
@@ -146,6 +146,6 @@ def launch_together(models: Sequence[Model], prepared: Any) -> Any:
 def collect_together(models: Sequence[Model], launched: Any) -> Collected:
     """Wait for the result of :func:`launch_together`."""
     first = models[0]
-    if isinstance(first, NetworkModel):
+    if len(models) > 1 and isinstance(first, NetworkModel):
         return first.network.collect(launched)
     return Collected([first.collect(launched)], [1.0])

@@ -94,6 +94,8 @@ class _Tap(NamedTuple):
     tensor: str
     pool: Pool
     dtype: str
+    output: str = ""
+    """The pooled tensor, an output of the extended model."""
 
 
 class _Launched(NamedTuple):
@@ -162,13 +164,8 @@ def load_layers(
     n_parameters = count_parameters(content)
     preprocessing = _preprocessing(first, session)
     taps: dict[ModelSpec, _Tap | InputError] = {}
-    pooled_names: dict[ModelSpec, str] = {}
     if layers := [spec for spec in specs if spec.layer is not None]:
-        graph = read_graph(content)
-        taps = _find_taps(layers, path, content, graph, preprocessing)
-        usable = {spec: tap for spec, tap in taps.items() if isinstance(tap, _Tap)}
-        content, names = with_pooled(content, graph, list(usable.values()))
-        pooled_names = dict(zip(usable, names, strict=True))
+        content, taps = add_layers(layers, path, content, preprocessing)
         session = open_session(path, first.name, device, content=content)
     network = OnnxNetwork(session, preprocessing, partial=bool(layers))
     models: list[OnnxModel | InputError] = []
@@ -197,12 +194,27 @@ def load_layers(
                 info = replace(
                     info, fingerprint=identity, layer=tap.tensor, pooling=tap.pool.pooling
                 )
-                model = OnnxModel(network, info, [pooled_names[spec]])
+                model = OnnxModel(network, info, [tap.output])
             model.info = info.measured(_run_once(model), spec.feature_dim)
             models.append(model)
         except InputError as error:
             models.append(error)
     return models
+
+
+def add_layers(
+    specs: Sequence[ModelSpec], path: Path, content: bytes, preprocessing: Preprocessing
+) -> tuple[bytes, dict[ModelSpec, _Tap | InputError]]:
+    """Add the pooled outputs of layers to the content of a file.
+
+    In place of a layer that cannot be used, the error continues "model 'x': ".
+    """
+    graph = read_graph(content)
+    taps = _find_taps(specs, path, content, graph, preprocessing)
+    usable = {spec: tap for spec, tap in taps.items() if isinstance(tap, _Tap)}
+    content, names = with_pooled(content, graph, [tap[:3] for tap in usable.values()])
+    outputs = dict(zip(usable, names, strict=True))
+    return content, taps | {spec: usable[spec]._replace(output=outputs[spec]) for spec in usable}
 
 
 def _find_taps(
