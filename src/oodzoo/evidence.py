@@ -80,6 +80,15 @@ class Spectrum:
     residuals: Array
     squares: Array
 
+    def about(self, origin: Array, shift: Array, squares: Array) -> Spectrum:
+        r"""Return the spectrum of the labels minus a shift (C,).
+
+        `origin` are the projections :math:`V^\top\Phi^\top 1` (d,) of ones, `squares` (C,) the
+        squares of the labels minus the shift.
+        """
+        projections = self.projections - shift[:, None] * origin[None, :]
+        return _spectrum(self.eigenvalues, self.eigenvalues > 0, projections, squares, self.n)
+
     def take(self, classes: Array) -> Spectrum:
         """Restrict the spectrum to the classes at these indices."""
         xp = backend_of(self.squares).xp

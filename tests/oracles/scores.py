@@ -99,11 +99,20 @@ def evidence(X: Any, target: Any, ridge: float) -> float:
     return -0.5 * (n * math.log(2 * math.pi) + log_determinant + beta * quadratic)
 
 
+def one_hot(y: Any) -> Any:
+    """Labels of classes as columns of zeros and ones."""
+    return np.array([[float(label == c) for c in classes_of(y)] for label in y])
+
+
 def logme(X: Any, y: Any) -> float:
-    """You et al. 2021, eq. 2, as a density of the labels, with the best of many α/β."""
+    """You et al. 2021, eq. 2, of the classes y."""
+    return logme_of_columns(X, one_hot(y))
+
+
+def logme_of_columns(X: Any, Y: Any) -> float:
+    """The same of numbers, as a density of each column, with the best of many α/β."""
     values = []
-    for c in classes_of(y):
-        target = np.array([float(label == c) for label in y])
+    for target in Y.T:
         grid = np.linspace(-20, 20, 121)
         best = int(np.argmax([evidence(X, target, math.exp(x)) for x in grid]))
         low, high = grid[max(best - 1, 0)], grid[min(best + 1, 120)]
@@ -119,11 +128,15 @@ def logme(X: Any, y: Any) -> float:
 
 def published_logme(X: Any, y: Any) -> float:
     """You et al. 2022, algorithm 3, with the constants and the sums of the authors' code."""
+    return published_logme_of_columns(X, one_hot(y))
+
+
+def published_logme_of_columns(X: Any, Y: Any) -> float:
+    """The same of numbers, `regression=True` in the authors' code."""
     n, d = X.shape
     U, singular, _ = np.linalg.svd(X, full_matrices=False)
     values = []
-    for c in classes_of(y):
-        target = np.array([float(label == c) for label in y])
+    for target in Y.T:
         z = [float(U[:, k] @ target) for k in range(len(singular))]
         outside = float(target @ target) - sum(value**2 for value in z)
         alpha = beta = 1.0

@@ -113,8 +113,8 @@ def assert_regressions(folds: Sequence[tuple[Fold, Data]], data: Grouped) -> Non
         result = expected[fold.domain]
         assert fold.ridge == result.ridge
         assert fold.predicted.tolist() == result.predicted
-        assert fold.accuracy == pytest.approx(result.accuracy)
-        assert fold.balanced_accuracy == pytest.approx(result.balanced_accuracy)
+        assert fold.metric == pytest.approx(result.accuracy)
+        assert fold.second_metric == pytest.approx(result.balanced_accuracy)
 
 
 @pytest.mark.parametrize("d", [6, 150])
@@ -209,7 +209,7 @@ def test_ranking_is_made_of_these_folds() -> None:
     read = inputs(data)
     assert row.transfer == pytest.approx(100 * Transfer.of(read.moments, read.training).skill())
     for (fold, _), found in zip(one_out(data), row.folds, strict=True):
-        assert found.accuracy == pytest.approx(100 * fold.accuracy)
+        assert found.accuracy == pytest.approx(100 * fold.metric)
         assert found.stability == pytest.approx(fold.stability)
 
 
@@ -220,7 +220,7 @@ def test_rankings_for_test_domains_are_made_of_these_folds() -> None:
     for test, ranking in rank_for_test_domains(features, y, domains, groups=groups).items():
         (row,) = (row for row in ranking.rows if row.model == "a")
         for (fold, _), found in zip(folds[test], row.folds, strict=True):
-            assert found.accuracy == pytest.approx(100 * fold.accuracy)
+            assert found.accuracy == pytest.approx(100 * fold.metric)
             assert found.stability == pytest.approx(fold.stability)
 
 

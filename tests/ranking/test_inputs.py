@@ -43,7 +43,7 @@ def results(read: Inputs, device: str | None) -> dict[str, Any]:
         folds += each
     found = {"skills": Transfer.of(read.moments, read.training, read.n_features).skills}
     for name in ("discriminability", "stability", "stability_slope", "shrinkage", "evidence",
-                 "training_evidence", "ridge", "accuracy", "alpha", "beta"):  # fmt: skip
+                 "training_evidence", "ridge", "metric", "alpha", "beta"):  # fmt: skip
         found[name] = np.array([getattr(fold, name) for fold in folds], float)
     for name in ("label_log_density", "feature_log_density", "predicted"):
         found[name] = np.concatenate([getattr(fold, name) for fold in folds])

@@ -198,7 +198,7 @@ def test_one_domain() -> None:
 def test_one_class() -> None:
     p = problem(60, 4, 3)
     source = ArraySource({"net": p.X}, np.zeros(60, dtype=int), p.domains)
-    with pytest.raises(InputError, match="y has only the value 0; at least two are needed"):
+    with pytest.raises(InputError, match="all labels are of one class, 0"):
         compute_score(source, scores.get("logme"), "net")
 
 

@@ -11,6 +11,7 @@ from oodzoo import scores
 from oodzoo.errors import InputError
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.scores import registry
+from oodzoo.task import KINDS
 
 ALL = ("gbc", "h_score", "knn", "lda", "leep", "logme", "nce", "nleep", "parc",
        "regularized_h_score", "sfda", "transrate")  # fmt: skip
@@ -129,7 +130,7 @@ def either(X: Any, y: Any, domains: Any = None, k: int = 3) -> float:
 )
 def test_a_score_of_a_function(function: Any, name: str, uses_domains: bool) -> None:
     score = scores.Score.of_function(function)
-    assert score == scores.Score(name, function, uses_domains=uses_domains)
+    assert score == scores.Score(name, function, uses_domains=uses_domains, tasks=KINDS)
     assert name not in scores.names()
 
 

@@ -1,9 +1,13 @@
-"""Leave-one-domain-out folds: the terms of the ZooD score and the accuracy on each domain.
+"""Leave-one-domain-out folds: the terms of the ZooD score and the metric on each domain.
 
 There are two protocols. :func:`leave_one_domain_out` is for ranking: each domain is held out once.
 :func:`leave_two_domains_out` is for evaluating the score itself: a test domain is set aside first.
 Training moments are sums over the training domains, never differences, which would cancel if one
 domain is much larger than the others.
+
+The Bayesian linear model has no intercept. Numbers to predict are therefore taken minus their mean
+over the training domains, so that evidence and discriminability do not depend on where zero is.
+Classes, and zeros and ones, are taken as they are.
 """
 
 from __future__ import annotations
@@ -28,11 +32,13 @@ from oodzoo.evidence import (
     maximise_evidence,
 )
 from oodzoo.features.source import Shard
-from oodzoo.moments import Moments, blocks, merge
+from oodzoo.metrics import contributions, second_metric
+from oodzoo.moments import Moments, blocks, label_matrix, merge
 from oodzoo.ranking.discriminability import LinearModel, discriminability
 from oodzoo.ranking.groups import TrainingMoments
 from oodzoo.ranking.ridge import RidgePath
 from oodzoo.ranking.stability import Density, PaperDensity, RelativeDensity
+from oodzoo.task import Kind
 
 Stability = Literal["robust", "paper"]
 
@@ -59,15 +65,16 @@ class Fold:
         Derivative of `stability` with respect to the mean of `feature_log_density`.
     label_spread, density_spread : float
         Standard deviation of `label_log_density` and of `feature_log_density`.
-    accuracy, balanced_accuracy : float
-        Accuracy on this domain of a ridge regression of the training domains, and its mean recall
-        over the classes of this domain. A class that the training domains lack is never predicted
-        and counts as wrong. The ridge is the one with the highest mean skill over the held-out
-        domains (:mod:`oodzoo.ranking.ridge`).
+    metric, second_metric : float
+        Metrics (:mod:`oodzoo.metrics`) of a ridge regression of the training domains on this
+        domain: accuracy and balanced accuracy, or those of other tasks, as fractions. A class that
+        the training domains lack is never predicted and counts as wrong. The ridge is the one with
+        the highest mean skill over the held-out domains (:mod:`oodzoo.ranking.ridge`).
     alpha, beta : array (C,)
-        Precisions per class; NaN for a skipped class.
+        Precisions per class or output; NaN for a skipped one.
     skipped : tuple of int
-        Classes absent from the training domains; they are excluded from `discriminability`.
+        Classes absent from the training domains, or outputs that do not vary there; they are
+        excluded from `discriminability`.
     unconverged : tuple of int
         Classes whose precisions did not converge.
     ridge : int
@@ -77,10 +84,12 @@ class Fold:
         training domains and the held-out domain together, and of the training domains alone.
     shrinkage : float or None
         Shrinkage of the covariance; None for "paper".
-    labels : array of int (n,)
+    labels : array (n,) or (n, C)
         Labels in the order of the shards; the arrays below have the same order.
-    predicted : array of int (n,)
+    predicted : array (n,) or (n, C)
         Labels predicted by the ridge regression.
+    contributions : array (n,)
+        Contribution of each sample to `metric`; their mean is the metric.
     label_log_density, feature_log_density : array (n,)
     """
 
@@ -91,8 +100,8 @@ class Fold:
     stability_slope: float
     label_spread: float
     density_spread: float
-    accuracy: float
-    balanced_accuracy: float
+    metric: float
+    second_metric: float
     alpha: NDArray[np.float64]
     beta: NDArray[np.float64]
     skipped: tuple[int, ...]
@@ -101,16 +110,11 @@ class Fold:
     evidence: float
     training_evidence: float
     shrinkage: float | None
-    labels: NDArray[np.int64]
-    predicted: NDArray[np.int64]
+    labels: NDArray[Any]
+    predicted: NDArray[Any]
+    contributions: NDArray[np.float64]
     label_log_density: NDArray[np.float64]
     feature_log_density: NDArray[np.float64]
-
-    @property
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether each label is predicted correctly."""
-        correct: NDArray[np.bool_] = self.predicted == self.labels
-        return correct
 
     @property
     def spread_ratio(self) -> float:
@@ -158,6 +162,7 @@ def leave_one_domain_out(
     training: TrainingMoments | None = None,
     n_features: int | None = None,
     stability: Stability = "robust",
+    kind: Kind = "classification",
     device: str | None = None,
 ) -> list[Fold]:
     """Compute the fold of each held-out domain (Section 3.1 of the paper).
@@ -167,7 +172,7 @@ def leave_one_domain_out(
     of a domain to train on for some held-out domains, if not all of them. `n_features` is the
     number of features, if the moments are of fewer coordinates. `stability` chooses
     :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
-    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper").
+    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper"). `kind` is that of the task.
 
     Examples
     --------
@@ -177,10 +182,10 @@ def leave_one_domain_out(
     >>> data = {d: (np.stack([y, 1 - y], 1) + 0.1 * rng.normal(size=(60, 2)), y) for d in "abc"}
     >>> domains = {d: Moments.of(*data[d], n_classes=2) for d in data}
     >>> folds = leave_one_domain_out(domains, lambda d: [data[d]])
-    >>> [(fold.domain, fold.accuracy) for fold in folds]
+    >>> [(fold.domain, fold.metric) for fold in folds]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    table = _Domains(domains, shards, training, n_features, stability, device, least=2)
+    table = _Domains(domains, shards, training, n_features, stability, kind, device, least=2)
     union = table.union([])
     trained = {name: table.train([name]) for name in table.names}
     ridge = table.best_ridge(trained)
@@ -194,6 +199,7 @@ def leave_two_domains_out(
     training: TrainingMoments | None = None,
     n_features: int | None = None,
     stability: Stability = "robust",
+    kind: Kind = "classification",
     device: str | None = None,
 ) -> dict[str, list[Fold]]:
     """Compute the folds for each choice of a test domain and a held-out domain.
@@ -204,7 +210,7 @@ def leave_two_domains_out(
     together. At least three domains are needed; other parameters are those of
     :func:`leave_one_domain_out`.
     """
-    table = _Domains(domains, shards, training, n_features, stability, device, least=3)
+    table = _Domains(domains, shards, training, n_features, stability, kind, device, least=3)
     others = {test: [name for name in table.names if name != test] for test in table.names}
     unions = {test: table.union([test]) for test in table.names}
     pairs = {frozenset(pair): table.train(pair) for pair in combinations(table.names, 2)}
@@ -231,14 +237,43 @@ class _Training:
     path: RidgePath
     density: Density
     classes: Array
-    """Indices of the classes present in the training domains."""
+    """Indices of the classes present in the training domains, or of the outputs that vary there."""
+    label_shift: Array
+    """What is subtracted from the labels (C,): zeros for classes, the mean for numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Decomposed:
+    """The spectrum of moments, for labels minus any shift.
+
+    Attributes
+    ----------
+    moments : Moments
+    spectrum : Spectrum
+        Of the labels as they are.
+    eigenvectors : array (d, d)
+    origin : array (d,)
+        Projections of ones; only for numbers to predict.
+    """
+
+    moments: Moments
+    spectrum: Spectrum
+    eigenvectors: Array
+    origin: Array | None
+
+    def about(self, shift: Array) -> Spectrum:
+        """The spectrum of the labels minus a shift (C,)."""
+        if self.origin is None:
+            return self.spectrum
+        squares = self.moments.label_squares_about(shift)
+        return self.spectrum.about(self.origin, shift, squares)
 
 
 @dataclass(frozen=True, eq=False)
 class _Union:
-    """Spectrum of several domains together, and their evidence."""
+    """Decomposed moments of several domains together, and their evidence."""
 
-    spectrum: Spectrum
+    decomposed: _Decomposed
     evidence: float
 
 
@@ -252,6 +287,7 @@ class _Domains:
         training: TrainingMoments | None,
         n_features: int | None,
         stability: Stability,
+        kind: Kind,
         device: str | None,
         *,
         least: int,
@@ -279,15 +315,15 @@ class _Domains:
         self.training = training
         self.n_features = n_features or self.moments[self.names[0]].n_features
         self.stability = stability
+        self.kind: Kind = kind
         self.n_classes = self.moments[self.names[0]].n_classes
 
     def union(self, unseen: Sequence[str]) -> _Union:
         """All domains together but the unseen ones, without the groups of these."""
-        together = self.without(unseen)
-        spectrum, _ = self._decompose(together)
-        (classes,) = self.backend.xp.nonzero(together.label_sum)
-        present = spectrum.take(classes)
-        return _Union(spectrum, _evidence_per_sample(present, maximise_evidence(present)))
+        together = self._decompose(self.without(unseen))
+        shift, classes = self._labels(together.moments)
+        present = together.about(shift).take(classes)
+        return _Union(together, _evidence_per_sample(present, maximise_evidence(present)))
 
     def without(self, held_out: Sequence[str]) -> Moments:
         """Moments of all domains but some, without the groups of these."""
@@ -298,22 +334,25 @@ class _Domains:
 
     def best_ridge(self, trained: Mapping[str, _Training]) -> int:
         """The ridge with the highest mean skill over held-out domains."""
-        skills = np.stack([t.path.skills(self.moments[name]) for name, t in trained.items()])
+        by_output = self.kind == "regression"
+        skills = np.stack(
+            [t.path.skills(self.moments[name], by_output=by_output) for name, t in trained.items()]
+        )
         known = skills[~np.isnan(skills[:, 0])]
         return int(np.argmax(known.mean(axis=0))) if len(known) else 0
 
     def train(self, held_out: Sequence[str]) -> _Training:
-        xp = self.backend.xp
         kept = self.without(held_out)
-        spectrum, eigenvectors = self._decompose(kept)
+        decomposed = self._decompose(kept)
+        spectrum, eigenvectors = decomposed.spectrum, decomposed.eigenvectors
         density = (
             PaperDensity.of(kept)
             if self.stability == "paper"
             else RelativeDensity.of(kept, spectrum, eigenvectors, self.n_features)
         )
         path = RidgePath.of_spectrum(kept, spectrum, eigenvectors, self.n_features)
-        (classes,) = xp.nonzero(kept.label_sum)
-        spectrum = spectrum.take(classes)
+        shift, classes = self._labels(kept)
+        spectrum = decomposed.about(shift).take(classes)
         precisions = maximise_evidence(spectrum)
         model = LinearModel.of(spectrum, precisions)
         evidence = _evidence_per_sample(spectrum, precisions)
@@ -327,33 +366,29 @@ class _Domains:
             path,
             density,
             classes,
+            shift,
         )
 
     def fold(self, training: _Training, union: _Union, name: str, ridge: int) -> Fold:
         labels, predicted, label_density, feature_density = self._second_pass(training, name, ridge)
-        correct = predicted == labels
+        each = contributions(self.kind, predicted, labels)
         classes = to_numpy(training.classes)
         stability, slope = training.density.stability(float(feature_density.mean()))
-        counts = np.bincount(labels)
-        recalls = (
-            np.bincount(labels[correct], minlength=len(counts))[counts > 0] / counts[counts > 0]
-        )
         stopped = to_numpy(training.precisions.converged)
-        together = union.spectrum
+        together = union.decomposed
         if self.training is not None:  # the union has groups that the training domains lack
-            together, _ = self._decompose(self.without(training.held_out) + self.moments[name])
+            together = self._decompose(self.without(training.held_out) + self.moments[name])
+        spectrum = together.about(training.label_shift).take(training.classes)
         return Fold(
             domain=name,
             n=self.moments[name].n,
-            discriminability=discriminability(
-                training.spectrum, together.take(training.classes), training.precisions
-            ),
+            discriminability=discriminability(training.spectrum, spectrum, training.precisions),
             stability=stability,
             stability_slope=slope,
             label_spread=float(label_density.std()),
             density_spread=float(feature_density.std()),
-            accuracy=float(correct.mean()),
-            balanced_accuracy=float(np.mean(recalls)),
+            metric=float(each.mean()),
+            second_metric=second_metric(self.kind, predicted, labels),
             alpha=self._by_class(training.precisions.alpha, classes),
             beta=self._by_class(training.precisions.beta, classes),
             skipped=tuple(sorted(set(range(self.n_classes)) - set(classes.tolist()))),
@@ -364,6 +399,7 @@ class _Domains:
             shrinkage=getattr(training.density, "shrinkage", None),
             labels=labels,
             predicted=predicted,
+            contributions=each,
             label_log_density=label_density,
             feature_log_density=feature_density,
         )
@@ -383,11 +419,13 @@ class _Domains:
             projected = features @ training.eigenvectors
             squared = projected**2
             predicted = projected @ training.model.weights
-            one_hot = xp.astype(labels[:, None] == training.classes[None, :], xp.float64)
+            Y = label_matrix(labels, self.n_classes) - training.label_shift[None, :]
+            Y = xp.take(Y, training.classes, axis=1)
+            is_class = self.kind == "classification"
             outcome = (
                 labels,
-                training.path.predict(features, ridge),
-                training.model.label_log_density(predicted, squared, one_hot),
+                (training.path.predict if is_class else training.path.outputs)(features, ridge),
+                training.model.label_log_density(predicted, squared, Y),
                 training.density.log_density(features, projected, squared),
             )
             parts.append([to_numpy(array) for array in outcome])
@@ -400,12 +438,33 @@ class _Domains:
             )
         return columns
 
-    def _decompose(self, moments: Moments) -> tuple[Spectrum, Array]:
-        # For one-hot labels the sum of squares of a class equals its count.
-        counts, n = moments.label_sum, moments.n
-        if (centred := moments.centred) is not None:
-            return decompose_offset(centred.gram, centred.products, moments.mean, counts, counts, n)
-        return decompose(moments.gram, moments.products, counts, n)
+    def _labels(self, moments: Moments) -> tuple[Array, Array]:
+        """What to subtract from the labels, and the columns that are then not all zero."""
+        xp = self.backend.xp
+        if self.kind == "regression":
+            return moments.label_mean, xp.nonzero(moments.label_scatter)[0]
+        return xp.zeros_like(moments.label_sum), xp.nonzero(moments.label_sum)[0]
+
+    def _decompose(self, moments: Moments) -> _Decomposed:
+        xp, n, centred = self.backend.xp, moments.n, moments.centred
+        sums, squares = moments.label_sum, moments.label_squares
+        products = moments.products if centred is None else centred.products
+        numbers = self.kind == "regression"
+        if numbers:  # ones are one more column of labels
+            column = moments.feature_sum if centred is None else xp.zeros_like(moments.mean)
+            products = xp.concat([products, column[:, None]], axis=1)
+            ones = n * xp.ones_like(sums[:1])
+            sums, squares = xp.concat([sums, ones]), xp.concat([squares, ones])
+        if centred is None:
+            spectrum, vectors = decompose(moments.gram, products, squares, n)
+        else:
+            spectrum, vectors = decompose_offset(
+                centred.gram, products, moments.mean, sums, squares, n
+            )
+        if not numbers:
+            return _Decomposed(moments, spectrum, vectors, None)
+        labels = spectrum.take(xp.arange(self.n_classes, device=self.backend.device))
+        return _Decomposed(moments, labels, vectors, spectrum.projections[-1, :])
 
     def _by_class(self, values: Array, classes: NDArray[np.int64]) -> NDArray[np.float64]:
         full: NDArray[np.float64] = np.full(self.n_classes, np.nan)

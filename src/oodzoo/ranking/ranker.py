@@ -50,10 +50,11 @@ from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.ridge import RIDGES, RidgePath
 from oodzoo.ranking.rows import build_ranking
-from oodzoo.ranking.terms import FOLD_SCORES, Terms
+from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores
 from oodzoo.ranking.transfer import Transfer
 from oodzoo.ranking.weights import normalised_weights
 from oodzoo.scores import Score
+from oodzoo.task import Task
 
 ScoreFunction = Callable[..., float]
 
@@ -67,6 +68,7 @@ def rank(
     domains: Sequence[Any] | Array | None = None,
     *,
     groups: Sequence[Any] | None = None,
+    task: str | None = None,
     score: str | ScoreFunction = "unseen",
     stability: Stability = "robust",
     target: TargetImages | None = None,
@@ -84,15 +86,19 @@ def rank(
     features : mapping, FeatureStore, path or FeatureSource
         Features (n, d) of each model by name, with `y` and `domains`; or a feature store.
     y, domains : sequence
-        Class and domain of each row, strings or integers.
+        Label and domain of each row. Labels are classes (strings or integers); numbers to predict,
+        (n,) or (n, C); or several labels per row, as zeros and ones (n, C) or lists of strings.
     groups : sequence, optional
         Group of each row (a patient, a video); intervals treat a group as one observation, and a
         group that occurs in a held-out domain is not trained on.
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are, where they could be of two kinds; see :func:`oodzoo.task.as_labels`.
     score : str or callable, default "unseen"
         "unseen" (:mod:`oodzoo.ranking.unseen`), its term "transfer", "zood", one of its terms
         ("discriminability", "stability"), "accuracy" or "balanced_accuracy" (expected on an unseen
-        domain), the name of another score (see :mod:`oodzoo.scores`), or a function of features
-        and labels, `score(X, y)`, or also of domains, `score(X, y, domains)`.
+        domain; of other tasks "explained_variance", "average_precision", "exact_match"), the name
+        of another score (see :mod:`oodzoo.scores`), or a function of features and labels,
+        `score(X, y)`, or also of domains, `score(X, y, domains)`.
     stability : {"robust", "paper"}
         Stability of the ZooD score: the default form, or the published formula.
     target : str or mapping, optional
@@ -127,11 +133,17 @@ def rank(
     name = chosen if isinstance(chosen, str) else chosen.name
     backend(device)
     limits = constraint.Constraints(max_ms, max_parameters, licence)
-    source = as_source(features, y, domains, groups)
+    source = as_source(features, y, domains, groups, task=task)
+    require_score_of_task(chosen, source.task)
     require_classes_to_tell_apart(source)
     SharedGroups(source).warn(held_out_together=1)
     weights = normalised_weights(source.domains, domain_weights)
     models, left_out = constraint.apply(source, limits)
+    if target is not None and not source.task.is_classification:
+        raise InputError(
+            "images of the target are used for classes only: the vote of the models needs them; "
+            f"the labels are for {source.task.kind}"
+        )
     images = None if target is None else as_target(source, target)
     if images is not None and chosen != "unseen":
         raise InputError(f"images of the target are for the score 'unseen' only, got {name!r}")
@@ -159,6 +171,7 @@ def rank_for_test_domains(
     domains: Sequence[Any] | Array | None = None,
     *,
     groups: Sequence[Any] | None = None,
+    task: str | None = None,
     score: str | ScoreFunction = "unseen",
     stability: Stability = "robust",
     domain_weights: Mapping[str, float] | None = None,
@@ -174,7 +187,8 @@ def rank_for_test_domains(
     """
     chosen = as_score(score)
     backend(device)
-    source = as_source(features, y, domains, groups)
+    source = as_source(features, y, domains, groups, task=task)
+    require_score_of_task(chosen, source.task)
     require_classes_to_tell_apart(source)
     SharedGroups(source).warn(held_out_together=2)
     given = dict(domain_weights or {})
@@ -202,11 +216,28 @@ def as_score(score: str | ScoreFunction) -> str | Score:
     """Return the name of a score of oodzoo's folds, or another score."""
     if not isinstance(score, str):
         return Score.of_function(score)
-    known = (*FOLD_SCORES, *scores.names())
+    known = (*ALL_FOLD_SCORES, *scores.names())
     if score not in known:
         hint = did_you_mean(score, known) or f"expected one of {', '.join(known)}"
         raise InputError(f"unknown score {score!r}; {hint}")
-    return score if score in FOLD_SCORES else scores.get(score)
+    return score if score in ALL_FOLD_SCORES else scores.get(score)
+
+
+def require_score_of_task(score: str | Score, task: Task) -> None:
+    """Raise an InputError if a score cannot be computed for labels of this kind."""
+    if isinstance(score, Score):
+        if task.kind in score.tasks:
+            return
+        name = score.name
+    elif score in fold_scores(task.kind):
+        return
+    else:
+        name = score
+    own = [each for each in scores.names() if task.kind in scores.get(each).tasks]
+    raise InputError(
+        f"the score {name!r} is not for labels of the kind {task.kind}; use one of "
+        f"{', '.join((*fold_scores(task.kind), *own))}"
+    )
 
 
 def _terms(
@@ -215,10 +246,12 @@ def _terms(
     stability: Stability,
     domains: Sequence[str],
 ) -> dict[str, Terms]:
-    # Count only classes of these domains: classes found only in a test domain must not leak.
-    n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
+    n_classes = len(source.classes)
+    if source.task.is_classification:
+        # Count only classes of these domains: classes found only in a test domain must not leak.
+        n_classes = len(np.unique(np.concatenate([source.labels(domain) for domain in domains])))
     return {
-        model: Terms(folds, transfer, n_classes, stability)
+        model: Terms(folds, transfer, n_classes, stability, source.task)
         for model, (folds, transfer) in results.items()
     }
 
@@ -252,6 +285,7 @@ def _folds(source: FeatureSource, model: str, stability: Stability, device: str 
             training=read.training if read.groups else None,
             n_features=read.n_features,
             stability=stability,
+            kind=source.task.kind,
             device=device,
         )
 
@@ -269,6 +303,7 @@ def _folds_by_test(
             training=read.training if read.groups else None,
             n_features=read.n_features,
             stability=stability,
+            kind=source.task.kind,
             device=device,
         )
         return [fold for folds in both.values() for fold in folds]
@@ -296,6 +331,7 @@ def _cached(
     What gives a warning is computed each time.
     """
     groups = SharedGroups(source).settings
+    by_output = source.task.kind == "regression"
     warned: list[str] = []
 
     def packed() -> dict[str, NDArray[Any]]:
@@ -305,12 +341,15 @@ def _cached(
             [[test] for test in source.domains] if by_test and groups else [[]]
         )
         transfers = [
-            Transfer.of(read.moments, read.training, read.n_features, unseen=each)
+            Transfer.of(
+                read.moments, read.training, read.n_features, unseen=each, by_output=by_output
+            )
             for each in unseen
         ]
         return pack(compute(read)) | {"skills": np.stack([t.skills for t in transfers])}
 
-    settings = f"{'by test, ' if by_test else ''}{stability}, {MOMENTS_VERSION}{groups}"
+    kind = "" if source.task.is_classification else f", {source.task.kind}"
+    settings = f"{'by test, ' if by_test else ''}{stability}, {MOMENTS_VERSION}{groups}{kind}"
     arrays = dict(
         source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def build_ranking(
     terms : mapping
         Terms of each model over the domains to rank by.
     score : str or Score
-        One of :data:`~oodzoo.ranking.terms.FOLD_SCORES`, or another score.
+        One of :func:`~oodzoo.ranking.terms.fold_scores`, or another score.
     weights : array (m,)
         Weights of the domains; they add up to 1.
     left_out : mapping
@@ -89,7 +88,7 @@ def build_ranking(
                 rank_interval=intervals[at] if intervals else None,
                 tied=_tied(comparison, at, models, order),
                 pareto_optimal=model in front,
-                folds=_fold_rows(t, table, at, weights, source.classes),
+                folds=_fold_rows(t, table, at, weights, source),
                 feature_dim=facts[model].feature_dim,
                 parameters=facts[model].parameters,
                 milliseconds=facts[model].milliseconds,
@@ -97,12 +96,13 @@ def build_ranking(
             )
         )
     name = score if isinstance(score, str) else score.name
-    return Ranking(name, tuple(rows), left_out)
+    proposed = getattr(source, "domains_proposed", None)
+    return Ranking(name, tuple(rows), left_out, source.task.kind, proposed)
 
 
 @dataclass(frozen=True)
 class _Expected:
-    """Accuracy to expect on an unseen domain, in percent, with the 90 % interval."""
+    """Main metric to expect on an unseen domain, in percent, with the 90 % interval."""
 
     mean: float
     interval: tuple[float, float]
@@ -115,17 +115,18 @@ class _Expected:
         weights: Floats,
         corrections: Floats | None = None,
     ) -> _Expected:
-        """Average the accuracies of the folds, plus corrections (m,) if there are any."""
-        accuracies = np.array([fold.accuracy for fold in folds])
+        """Average the metrics of the folds, plus corrections (m,) if there are any."""
+        values = np.array([fold.metric for fold in folds])
         if corrections is not None:
-            accuracies = accuracies + corrections
+            values = values + corrections
         variances = [
-            covariance_of_means(fold.correct[:, None].astype(float), source.groups(fold.domain))
+            covariance_of_means(fold.contributions[:, None], source.groups(fold.domain))
             for fold in folds
         ]
         image_variances = np.array([variance[0, 0] for variance in variances])
-        ends = new_domain_interval(accuracies, image_variances, weights)
-        low, high, mean = (min(1.0, max(0.0, x)) for x in (*ends, float(accuracies @ weights)))
+        ends = new_domain_interval(values, image_variances, weights)
+        lowest = -np.inf if source.task.kind == "regression" else 0.0
+        low, high, mean = (min(1.0, max(lowest, x)) for x in (*ends, float(values @ weights)))
         return cls(100 * mean, (100 * low, 100 * high))
 
 
@@ -162,8 +163,9 @@ def _expected_accuracies(
 
 
 def _fold_rows(
-    terms: Terms, table: ScoreTable | None, at: int, weights: Floats, classes: Sequence[Any]
+    terms: Terms, table: ScoreTable | None, at: int, weights: Floats, source: FeatureSource
 ) -> tuple[FoldRow, ...]:
+    unit = 1.0 if source.task.second_metric == "absolute_error" else 100.0
     skills = into(terms.transfer.pairs(terms.domains, weights))
     return tuple(
         FoldRow(
@@ -172,12 +174,25 @@ def _fold_rows(
             transfer=None if np.isnan(skills[number]) else 100 * float(skills[number]),
             discriminability=fold.discriminability,
             stability=fold.stability,
-            accuracy=100 * fold.accuracy,
-            balanced_accuracy=100 * fold.balanced_accuracy,
-            skipped=tuple(str(classes[c]) for c in fold.skipped if c in fold.labels),
+            accuracy=100 * fold.metric,
+            balanced_accuracy=unit * fold.second_metric,
+            skipped=_skipped(fold, source),
         )
         for number, fold in enumerate(terms.folds)
     )
+
+
+def _skipped(fold: Fold, source: FeatureSource) -> tuple[str, ...]:
+    """Classes or labels of a domain that no other domain has, or outputs that vary in no other."""
+    names = []
+    for at in fold.skipped:
+        if source.task.is_classification:
+            here = at in fold.labels
+        else:
+            here = bool((fold.labels[:, at] != fold.labels[0, at]).any() or fold.labels[0, at])
+        if here:
+            names.append(str(source.classes[at]))
+    return tuple(names)
 
 
 def _tied(

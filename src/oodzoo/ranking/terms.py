@@ -13,20 +13,30 @@ from oodzoo.ranking.folds import Fold, Stability
 from oodzoo.ranking.intervals import covariance_of_means
 from oodzoo.ranking.transfer import Transfer, into, mean_into
 from oodzoo.ranking.unseen import unseen_scores
+from oodzoo.task import CLASSIFICATION, Kind, Task
 
 STABILITY_SHARE = 1 / 3
 """Weight of stability in the ZooD score, relative to one class."""
 
-FOLD_SCORES = (
-    "unseen",
-    "transfer",
-    "zood",
-    "discriminability",
-    "stability",
-    "accuracy",
-    "balanced_accuracy",
-)
-"""Scores that are means over domains, and so have rank intervals."""
+_TERMS = ("unseen", "transfer", "zood", "discriminability", "stability")
+
+_METRICS: dict[Kind, tuple[str, ...]] = {
+    "classification": ("accuracy", "balanced_accuracy"),
+    "regression": ("explained_variance",),
+    "multilabel": ("average_precision", "exact_match"),
+}
+
+FOLD_SCORES = (*_TERMS, *_METRICS["classification"])
+"""Scores of a classification that are means over domains, and so have rank intervals."""
+
+ALL_FOLD_SCORES = (*_TERMS, *(name for names in _METRICS.values() for name in names))
+"""The same of all kinds of task."""
+
+
+def fold_scores(kind: Kind) -> tuple[str, ...]:
+    """Scores of a kind of task that are means over domains."""
+    return (*_TERMS, *_METRICS[kind])
+
 
 Floats = NDArray[np.float64]
 
@@ -39,6 +49,7 @@ class Terms:
     transfer: Transfer
     n_classes: int
     stability: Stability
+    task: Task = CLASSIFICATION
 
     @property
     def domains(self) -> list[str]:
@@ -56,20 +67,25 @@ class Terms:
         return STABILITY_SHARE / self.n_classes
 
     def values(self, score: str) -> Floats:
-        """Return a score of each fold: any of :data:`FOLD_SCORES` but the first two."""
+        """Return a score of each fold: any of :func:`fold_scores` but the first two."""
         if score == "zood":
             terms = [f.discriminability + self.weight(f) * f.stability for f in self.folds]
             return np.array(terms)
-        return np.array([getattr(fold, score) for fold in self.folds], np.float64)
+        fields = {self.task.metric: "metric", self.task.second_metric: "second_metric"}
+        name = fields.get(score, score)
+        return np.array([getattr(fold, name) for fold in self.folds], np.float64)
 
     def images(self, score: str, at: int) -> Floats:
         """Contribution of each image of a fold to its score, up to a constant."""
         fold = self.folds[at]
-        if score == "accuracy":
-            return fold.correct.astype(np.float64)
+        if score == self.task.metric:
+            return fold.contributions
         if score == "balanced_accuracy":
             _, codes, counts = np.unique(fold.labels, return_inverse=True, return_counts=True)
-            return fold.correct * (fold.n / len(counts)) / counts[codes]
+            return fold.contributions * (fold.n / len(counts)) / counts[codes]
+        if score == "exact_match":
+            right: Floats = ((fold.predicted > 0.5) == (fold.labels > 0.5)).all(axis=1)
+            return right.astype(np.float64)
         if score == "discriminability":
             return fold.label_log_density
         if score == "stability":
@@ -98,7 +114,7 @@ class ScoreTable:
 
 
 def score_table(terms: Sequence[Terms], score: str, weights: Floats) -> ScoreTable:
-    """Compute a score of :data:`FOLD_SCORES` for all models; the weights add up to 1."""
+    """Compute a score of :func:`fold_scores` for all models; the weights add up to 1."""
     if score == "unseen":
         return _unseen_table(terms, weights)
     if score == "transfer":

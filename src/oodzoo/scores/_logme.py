@@ -1,4 +1,4 @@
-"""LogME: evidence of a Bayesian linear model of the labels."""
+"""LogME: evidence of a Bayesian linear model of the labels, whatever they are."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from oodzoo.backend import Array, Backend, backend_of
 from oodzoo.errors import InputError
 from oodzoo.evidence import decompose, decompose_offset, log_evidence, maximise_evidence
 from oodzoo.moments import Moments, is_large_offset, merge
-from oodzoo.scores.classes import centre, one_hot
-from oodzoo.scores.inputs import labelled_features
+from oodzoo.scores.classes import centre
+from oodzoo.scores.inputs import targeted_features
 from oodzoo.scores.registry import score
 from oodzoo.scores.spectrum import spectrum
 from oodzoo.scores.stream import Shards
+from oodzoo.task import KINDS
 
 # Constants of the authors' code.
 _MAX_STEPS = 11
@@ -39,12 +40,20 @@ def _from_moments(moments: Mapping[str, Moments], shards: Shards) -> float:
     reference="You et al., LogME: Practical Assessment of Pre-trained Models for Transfer "
     "Learning, ICML 2021",
     from_moments=_from_moments,
+    tasks=KINDS,
 )
-def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> float:
+def logme(
+    X: Any,
+    y: Any,
+    variant: Literal["exact", "published"] = "exact",
+    *,
+    task: str | None = None,
+) -> float:
     """Logarithm of the maximum evidence.
 
-    Each class is regressed on the features, w ~ N(0, α⁻¹I) and y_c | w ~ N(Xw, β⁻¹I), with the
-    precisions that maximise the evidence; the features are not centred and there is no bias::
+    Each class, each number to predict or each label is regressed on the features, w ~ N(0, α⁻¹I)
+    and y_c | w ~ N(Xw, β⁻¹I), with the precisions that maximise the evidence; neither features nor
+    labels are centred, and there is no bias::
 
         LogME = 1/(n C) Σ_c max_{α, β} ln p(y_c | X, α, β)
         ln p(y_c | X, α, β) = n/2 ln β + d/2 ln α - n/2 ln 2π - β/2 ‖Xm - y_c‖² - α/2 ‖m‖²
@@ -57,8 +66,9 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     ----------
     X : array of shape (n, d)
         Features.
-    y : array of shape (n,)
-        Labels, strings or integers.
+    y : array of shape (n,) or (n, C)
+        Classes, strings or integers, which become one-hot labels; or numbers to predict; or zeros
+        and ones. A matrix is used as it is.
     variant : {"exact", "published"}
         "exact" is the formula above at its maximum. "published" reproduces the authors' code, for
         comparison with published figures: at most 11 fixed-point steps of α/β, stopped when it
@@ -66,6 +76,8 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
         runs over the min(n, d) singular values only, although d/2 ln α is kept. For n < d this is
         not the evidence: each of the d - n missing directions adds ½ ln α, which favours wide
         models.
+    task : {"classification", "regression", "multilabel"}, optional
+        What y is, where it could be of two kinds: many different integers are asked about.
 
     Returns
     -------
@@ -88,24 +100,26 @@ def logme(X: Any, y: Any, variant: Literal["exact", "published"] = "exact") -> f
     >>> X, y = rng.normal(size=(60, 200)), np.arange(60) % 3
     >>> round(logme(X, y), 2), round(logme(X, y, variant="published"), 2)
     (-0.87, 6.56)
+    >>> from sklearn.datasets import load_diabetes
+    >>> round(logme(*load_diabetes(return_X_y=True), task="regression"), 6)
+    -6.523564
     """
     if variant not in ("exact", "published"):
         raise InputError(f"unknown variant {variant!r}; expected one of exact, published")
-    backend, X, codes, n_classes = labelled_features(X, y)
+    backend, X, Y = targeted_features(X, y, task)
     evidence = _exact if variant == "exact" else _published
-    Y = one_hot(backend, codes, n_classes)
     return float(backend.xp.mean(evidence(backend, X, Y)) / X.shape[0])
 
 
 def _exact(backend: Backend, X: Array, Y: Array) -> Array:
     xp = backend.xp
     n, d = X.shape
-    squares = xp.sum(Y, axis=0)
+    squares, sums = xp.sum(Y**2, axis=0), xp.sum(Y, axis=0)
     mean, centred = xp.mean(X, axis=0), centre(backend, X)
     square, spread = float(xp.sum(mean**2)), float(xp.sum(centred**2)) / n
     if is_large_offset(square, spread):
         products = centred.T @ Y
-        values, _ = decompose_offset(backend.gram(centred), products, mean, squares, squares, n)
+        values, _ = decompose_offset(backend.gram(centred), products, mean, sums, squares, n)
         return log_evidence(values, maximise_evidence(values))
     if n > d:
         gram, targets = backend.gram(X), X.T @ Y
@@ -121,10 +135,10 @@ def _exact(backend: Backend, X: Array, Y: Array) -> Array:
 
 
 def _published(backend: Backend, X: Array, Y: Array) -> Array:
-    """The authors' fixed-point iteration for all classes at once; converged classes stay fixed."""
+    """The authors' fixed-point iteration for all columns at once; converged ones stay fixed."""
     xp = backend.xp
     n, d = X.shape
-    squares = xp.sum(Y, axis=0)
+    squares = xp.sum(Y**2, axis=0)
     S, projected = spectrum(backend, X, Y)
     if S.shape[0] == 0:  # all features are zero: the authors' code yields NaN
         return _exact(backend, X, Y)

@@ -52,6 +52,10 @@ def compute_score(
         If a score of another package fails, or its value is not a finite number.
     """
     source = source.only(source.domains if domains is None else domains)
+    if source.task.kind not in score.tasks:
+        raise InputError(
+            f"the score {score.name!r} is not for labels of the kind {source.task.kind}"
+        )
     compute = _from_moments(source, score, model, device) or _from_arrays(
         source, score, model, device
     )
@@ -102,8 +106,8 @@ def _from_moments(
     n = sum(len(source.labels(domain)) for domain in source.domains)
     if score.from_moments is None or n <= source.facts(model).feature_dim:
         return None
-    if len(source.classes) < 2:  # an error, with its message, in every function
-        return None
+    if source.task.is_classification and len(source.classes) < 2:
+        return None  # an error, with its message, in every function
     moments = {
         domain: found.to(device) for domain, found in domain_moments(source, model, device).items()
     }

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from oodzoo._text import count
 from oodzoo.backend import Array, Backend, backend_of, to_numpy
 from oodzoo.errors import InputError
-from oodzoo.moments import require_size
+from oodzoo.moments import label_matrix, require_size
+from oodzoo.task import as_labels
+from oodzoo.task.arrays import require_variation
 
 Codes = npt.NDArray[np.int64]
 """Labels as class indices."""
@@ -38,14 +40,49 @@ def labelled_features(X: Any, y: Any) -> Labelled:
     return Labelled(backend, backend.float64(values), codes, n_classes)
 
 
+class Targeted(NamedTuple):
+    """Validated features, and labels as a matrix Y (n, C)."""
+
+    backend: Backend
+    values: Array
+    Y: Array
+
+
+def targeted_features(X: Any, y: Any, task: str | None = None) -> Targeted:
+    """Validate features X (n, d), and labels of any kind that vary.
+
+    A matrix y (n, C) is Y as it is. Otherwise y is as in :func:`oodzoo.task.as_labels`; classes
+    become one-hot labels.
+    """
+    backend, values = _features(X)
+    if getattr(y, "ndim", 1) == 2 and to_numpy(y).dtype.kind in "biuf" and task is None:
+        kind = "multilabel" if np.isin(to_numpy(y), (0, 1)).all() else "regression"
+        labels = as_labels(y, kind)
+    else:
+        labels = as_labels(y, task)
+    if len(labels.values) != values.shape[0]:
+        raise InputError(
+            f"y has {count(len(labels.values), 'label')} for {values.shape[0]} samples; pass one "
+            "per sample"
+        )
+    require_variation(labels)
+    codes = backend.asarray(labels.values)
+    return Targeted(backend, backend.float64(values), label_matrix(codes, len(labels.classes)))
+
+
 def labelled_samples(X: Any, y: Any) -> Labelled:
     """Validate as :func:`labelled_features`, but leave the features in their own number type."""
+    backend, values = _features(X)
+    return _labelled(backend, values, y)
+
+
+def _features(X: Any) -> tuple[Backend, Array]:
     backend, values = _matrix(X, "X", "n samples, d features")
     largest = max(
         float(backend.xp.max(backend.xp.abs(block))) for _, block in float64_blocks(backend, values)
     )
     require_size(largest, "X")
-    return _labelled(backend, values, y)
+    return backend, values
 
 
 def float64_blocks(

@@ -18,6 +18,7 @@ from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.features.source import Shard
 from oodzoo.moments import Moments
+from oodzoo.task import KINDS, Kind
 
 Needs = Literal["features", "probabilities", "source_labels", "class_embeddings"]
 Function = TypeVar("Function", bound=Callable[..., float])
@@ -29,6 +30,7 @@ GROUP = "oodzoo.scores"
 RESERVED = (
     *("unseen", "transfer", "zood", "zood_paper", "discriminability", "stability"),
     *("accuracy", "balanced_accuracy", "parameters", "feature_dim", "source_accuracy"),
+    *("explained_variance", "absolute_error", "average_precision", "exact_match"),
 )
 """Reserved names: scores and columns of rankings and test beds."""
 
@@ -43,7 +45,7 @@ class Score:
         Name to select it by: letters, digits and underscores.
     function : callable
         Called with NumPy arrays as `function(values, y)` or `function(values, y, domains)`; labels
-        are integers from 0.
+        are integers from 0, or a matrix (n, C) for other tasks than classification.
     needs : {"features", "probabilities", "source_labels", "class_embeddings"}
         The first argument: features (n, d); or the outputs of the pre-training head, as
         probabilities (n, source classes) or most probable source classes (n,). With
@@ -61,6 +63,8 @@ class Score:
         features. `moments` are :class:`oodzoo.moments.Moments` by domain, on the device of the
         ranking; every class has a sample. `shards(domain)` yields the features and labels of a
         domain once more, block by block, for a score that moments do not determine.
+    tasks : tuple of str
+        The kinds of labels it can be computed for.
     """
 
     name: str
@@ -70,6 +74,7 @@ class Score:
     reference: str = ""
     title: str = ""
     from_moments: FromMoments | None = None
+    tasks: tuple[Kind, ...] = ("classification",)
 
     @classmethod
     def of_function(cls, function: Callable[..., float]) -> Score:
@@ -100,7 +105,7 @@ class Score:
         name = _name_of(function)
         if name in (*RESERVED, *_SCORES):
             raise InputError(f"there is a score called {name!r} already; rename the function")
-        return cls(name, function, uses_domains=_takes_domains(function, name))
+        return cls(name, function, uses_domains=_takes_domains(function, name), tasks=KINDS)
 
 
 _SCORES: dict[str, Score] = {}
@@ -136,6 +141,7 @@ def score(
     reference: str = "",
     title: str = "",
     from_moments: FromMoments | None = None,
+    tasks: tuple[Kind, ...] = ("classification",),
 ) -> Callable[[Function], Function]:
     """Register the decorated function as a score; the function itself is returned unchanged.
 
@@ -153,7 +159,7 @@ def score(
     """
 
     def decorate(function: Function) -> Function:
-        register(Score(name, function, needs, uses_domains, reference, title, from_moments))
+        register(Score(name, function, needs, uses_domains, reference, title, from_moments, tasks))
         return function
 
     return decorate

@@ -112,6 +112,8 @@ def _column(
     array: NDArray[Any], kind: Kind | None, names: tuple[str, ...] | None, name: str
 ) -> Labels:
     text = array.dtype.kind in "US"
+    if text and kind != "classification":
+        array = array.astype(str)  # bytes, too
     if kind is None:
         if text:
             # Numbers as text are classes in Python: an array of numbers says what it is.
