@@ -142,7 +142,7 @@ def with_layer(network: ModelSpec, layer: str, pooling: Pooling | None) -> Model
 def all_layers(network: ModelSpec) -> list[str]:
     """List the layers that `@all` stands for, besides the features of the model."""
     if network.kind == "onnx":
-        from oodzoo.zoo.layers_onnx import spread_layers
+        from oodzoo.zoo.onnx import spread_layers
 
         return spread_layers(network)
     from oodzoo.zoo.layers_torch import usable_stages

@@ -10,14 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oodzoo.errors import InputError
 from oodzoo.zoo.layers_pooling import Pool
 from oodzoo.zoo.layers_torch import unknown_layer
 from oodzoo.zoo.protobuf import encode, fields, values
-from oodzoo.zoo.spec import ModelSpec, verified_file
-
-MOST_LAYERS = 12
-"""Most tensors that `@all` stands for."""
 
 FLOATS = {"tensor(float)": 1, "tensor(float16)": 10}
 """Types of tensors that can be features, with their number in the ONNX schema."""
@@ -186,34 +181,6 @@ def _constant(name: str, numbers: list[int], *, scalar: bool = False) -> bytes:
 
 
 # --- choosing ------------------------------------------------------------------------------------
-
-
-def spread_layers(spec: ModelSpec) -> list[str]:
-    """List a dozen tensors at most, spread over the depth of a network.
-
-    They are tensors on which alone all that follows depends, such as the outputs of the blocks of a
-    residual network.
-    """
-    from oodzoo.zoo.onnx import open_session
-
-    path, _ = verified_file(spec)
-    content = path.read_bytes()
-    open_session(path, spec.name, "cpu")  # reports a file that is not ONNX
-    graph = read_graph(content)
-    cuts = cut_tensors(graph)
-    session = open_session(path, spec.name, "cpu", content=with_outputs(content, graph, cuts))
-    known = {output.name: output for output in session.get_outputs()}
-    usable = [
-        name
-        for name in cuts
-        if known[name].type in FLOATS and len(known[name].shape or ()) in (2, 3, 4)
-    ]
-    if not usable:
-        raise InputError(f"model {spec.name!r}: found no tensors for @all; name layers instead")
-    if len(usable) <= MOST_LAYERS:
-        return usable
-    step = (len(usable) - 1) / (MOST_LAYERS - 1)
-    return [usable[round(step * number)] for number in range(MOST_LAYERS)]
 
 
 def cut_tensors(graph: Graph) -> list[str]:

@@ -88,6 +88,8 @@ def choose_pool(
     >>> choose_pool((2, 197, 384), 2, (224, 224), None)
     Pool(layout='tokens', pooling='cls', prefix=1)
     """
+    if pooling not in (None, *POOLINGS):
+        raise InputError(f"has the unknown pooling {pooling!r}; use {', '.join(POOLINGS)}")
     described = f"gives an output of shape {tuple(shape)} for {n} images"
     if len(shape) not in (2, 3, 4) or shape[0] != n or 0 in shape:
         raise InputError(

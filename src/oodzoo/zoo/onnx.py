@@ -18,13 +18,16 @@ from numpy.typing import NDArray
 from oodzoo._io import file_digest
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
-from oodzoo.zoo.layers_onnx import FLOATS, Graph, read_graph, with_outputs, with_pooled
+from oodzoo.zoo.layers_onnx import FLOATS, Graph, cut_tensors, read_graph, with_outputs, with_pooled
 from oodzoo.zoo.layers_pooling import Pool, choose_pool
 from oodzoo.zoo.model import Collected, Model, ModelInfo, Network, NetworkModel, Outputs, Pixels
 from oodzoo.zoo.preprocessing import Preprocessing, square
 from oodzoo.zoo.protobuf import fields, values, varints
 from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, verified_file
+
+MOST_LAYERS = 12
+"""Most tensors that `@all` stands for."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -252,6 +255,32 @@ def _find_taps(
         except InputError as error:
             taps[spec] = InputError(f"layer {spec.layer!r} {error}")
     return taps
+
+
+def spread_layers(spec: ModelSpec) -> list[str]:
+    """List a dozen tensors at most, spread over the depth of a network.
+
+    They are tensors on which alone all that follows depends, such as the outputs of the blocks of a
+    residual network.
+    """
+    path, _ = verified_file(spec)
+    content = path.read_bytes()
+    open_session(path, spec.name, "cpu")  # reports a file that is not ONNX
+    graph = read_graph(content)
+    cuts = cut_tensors(graph)
+    session = open_session(path, spec.name, "cpu", content=with_outputs(content, graph, cuts))
+    known = {output.name: output for output in session.get_outputs()}
+    usable = [
+        name
+        for name in cuts
+        if known[name].type in FLOATS and len(known[name].shape or ()) in (2, 3, 4)
+    ]
+    if not usable:
+        raise InputError(f"model {spec.name!r}: found no tensors for @all; name layers instead")
+    if len(usable) <= MOST_LAYERS:
+        return usable
+    step = (len(usable) - 1) / (MOST_LAYERS - 1)
+    return [usable[round(step * number)] for number in range(MOST_LAYERS)]
 
 
 def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
