@@ -53,7 +53,8 @@ def embeddings_of(space: JointSpace, *, scale: float = 10.0, bias: float = 0.0) 
 def stored_space(folder: Path, space: JointSpace, *, texts: bool = True) -> FeatureStore:
     """A store of the features and, unless told otherwise, the texts of "clip"."""
     folder.mkdir(exist_ok=True)
-    np.savez(folder / "f.npz", labels=space.y, domains=space.domains, **space.features)
+    arrays: dict[str, Any] = {"labels": space.y, "domains": space.domains, **space.features}
+    np.savez(folder / "f.npz", **arrays)
     store = import_features([folder / "f.npz"], folder / "store")
     if texts:
         identity = store.model("clip").identity

@@ -12,8 +12,8 @@ from tests.joint_space import JointSpace, embeddings_of, joint_space, stored_spa
 from tests.oracles import zero_shot as oracle
 
 from oodzoo.combination.final import fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Head, choose_pool, predict_with_heads
-from oodzoo.combination.predictions import ALONE, fit_kind, model_predictions
+from oodzoo.combination.heads import Head, Heads, Pool, choose_pool, predict_with_heads
+from oodzoo.combination.predictions import ALONE, HeadPredictions, fit_kind, model_predictions
 from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, normalise
 from oodzoo.features.source import ArraySource, StoreSource
@@ -84,8 +84,13 @@ def test_a_head_that_is_used_alone_takes_features_as_they_are() -> None:
         assert np.abs(one[kind][None].out_of_fold[0] - expected[0]).max() > 0.01
 
 
-def _accuracy(heads: Any, head: Head) -> float:
-    pairs = zip(heads.candidates[head].out_of_fold, heads.labels, strict=True)
+def _accuracy(heads: Heads, head: Head) -> float:
+    return _share(heads.candidates[head], heads)
+
+
+def _share(predicted: HeadPredictions | Pool, heads: Heads) -> float:
+    """Accuracy on left-out domains."""
+    pairs = zip(predicted.out_of_fold, heads.labels, strict=True)
     return float(np.mean([np.mean(p.argmax(axis=1) == y) for p, y in pairs]))
 
 
@@ -101,12 +106,7 @@ def test_the_pool_takes_the_heads_that_are_right() -> None:
     without = choose_pool(
         predict_with_heads(ArraySource(SPACE.features, SPACE.y, SPACE.domains))[None]
     )
-    labels = heads.labels
-    better, worse = (
-        np.mean([np.mean(p.argmax(axis=1) == y) for p, y in zip(each.out_of_fold, labels)])
-        for each in (pool, without)
-    )
-    assert better > worse + 0.05
+    assert _share(pool, heads) > _share(without, heads) + 0.05
 
 
 @pytest.mark.parametrize("scale", [0.001, 10.0])

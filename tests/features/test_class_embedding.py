@@ -34,7 +34,7 @@ def _texts(store: oodzoo.FeatureStore) -> ClassEmbeddings:
     return found
 
 
-def _extract(digits: Path, zoo: Any, store: Path, **options: Any) -> oodzoo.FeatureStore:
+def _extract(digits: Any, zoo: Any, store: Path, **options: Any) -> oodzoo.FeatureStore:
     return oodzoo.extract(digits, zoo, store, device="cpu", **options)
 
 

@@ -48,7 +48,7 @@ def test_the_head_is_the_formula(seed: int, scale: float, bias: float) -> None:
 
 def test_features_without_any_length_stay_zero() -> None:
     unit = normalise(np.array([[0.0, 0.0], [3.0, 4.0]]))
-    np.testing.assert_allclose(unit, [[0, 0], [0.6, 0.8]], rtol=1e-6)
+    np.testing.assert_allclose(unit, [[0.0, 0.0], [0.6, 0.8]], rtol=1e-6)
     assert unit.dtype == np.float32
     large = normalise(np.array([[1e30, 1e30]], np.float32))
     np.testing.assert_allclose(large, math.sqrt(0.5), rtol=1e-6)

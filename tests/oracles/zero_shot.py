@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 def class_embedding(texts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """The mean of the normalised embeddings of the texts of a class, normalised again."""
-    mean = sum(text / math.sqrt(text @ text) for text in texts) / len(texts)
+    mean = np.mean([text / math.sqrt(text @ text) for text in texts], axis=0)
     result: NDArray[Any] = mean / math.sqrt(mean @ mean)
     return result
 

@@ -66,7 +66,7 @@ def test_the_exported_head(pool: oodzoo.Predictor, tmp_path: Path) -> None:
     pytest.importorskip("onnx", reason="exporting needs onnx")
     file = pool.export(tmp_path / "head.onnx", head_only=True)
     session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
-    features = {name: np.float32(array) for name, array in _features(pool).items()}
+    features = {name: array.astype(np.float32) for name, array in _features(pool).items()}
     (found,) = session.run(["probabilities"], features)
     np.testing.assert_allclose(found, pool.predict_proba(features), atol=1e-5)
     zero = {name: np.zeros_like(array[:1]) for name, array in features.items()}

@@ -80,11 +80,11 @@ def test_names_that_cannot_be_read(given: str, message: str) -> None:
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read '.*none': No such file"):
+    with pytest.raises(InputError, match=r"cannot read '.*none': No such file"):
         read_prompts(tmp_path / "none")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(InputError, match="cannot read '.*bytes': "):
+    with pytest.raises(InputError, match=r"cannot read '.*bytes': "):
         parse_class_names(str(tmp_path / "bytes"))
     (tmp_path / "empty").write_text("# nothing\n")
-    with pytest.raises(InputError, match="the file '.*empty': there is no prompt"):
+    with pytest.raises(InputError, match=r"the file '.*empty': there is no prompt"):
         read_prompts(tmp_path / "empty")
