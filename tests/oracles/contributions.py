@@ -15,6 +15,15 @@ def contributions(
     X: Floats, y: NDArray[np.int64], domains: NDArray[np.int64], n_classes: int
 ) -> tuple[Floats, NDArray[np.int64]]:
     """Contribution of each feature, and the class that it contributes most to."""
+    one_hot = np.array([[float(label == c) for c in range(n_classes)] for label in y])
+    return contributions_to_columns(X, one_hot, domains)
+
+
+def contributions_to_columns(
+    X: Floats, Y: Floats, domains: NDArray[np.int64]
+) -> tuple[Floats, NDArray[np.int64]]:
+    """The same for columns of numbers."""
+    n_classes = Y.shape[1]
     spread = X.std(axis=0)
     Z = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1)
     errors, tables = [], []
@@ -27,7 +36,7 @@ def contributions(
             penalty = rho * np.trace(A @ A.T) / train.sum()
             square = 0.0
             for c in range(n_classes):
-                target = (y == c).astype(float)
+                target = Y[:, c]
                 mean = target[train].mean()
                 gram = A.T @ A + penalty * np.eye(A.shape[1])
                 w = np.linalg.solve(gram, A.T @ (target[train] - mean))

@@ -17,6 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.selection import contributions as module
 from oodzoo.selection.contributions import Contributions, contributions
+from oodzoo.selection.select import select_features
 
 Floats = NDArray[np.float64]
 
@@ -165,3 +166,44 @@ def test_invalid_features() -> None:
     X[4, 5] = np.nan
     with pytest.raises(InputError, match=r"model 'b', domain '1'.*NaN"):
         computed(X, y, domains)
+
+
+@pytest.mark.parametrize(("n", "d"), [(60, 12), (30, 50)])
+def test_formula_for_numbers_in_any_unit(n: int, d: int) -> None:
+    X, _, domains = problem(0, n, d)
+    Y = X[:, :2] + 0.3 * np.random.default_rng(1).normal(size=(n, 2))
+    total, best = oracle.contributions_to_columns(X, Y / Y.std(axis=0), domains)
+    found = computed(X, Y * [1000, 0.01] + [5, -7], domains)
+    np.testing.assert_allclose(found.total, total, atol=1e-5 * np.abs(total).max())
+    assert np.array_equal(found.best_class, best)
+
+
+def test_formula_for_several_labels() -> None:
+    X, _, domains = problem(0)
+    Y = (X[:, :3] > 0.3).astype(float)
+    total, best = oracle.contributions_to_columns(X, Y, domains)
+    found = computed(X, Y, domains)
+    np.testing.assert_allclose(found.total, total, atol=1e-5 * np.abs(total).max())
+    assert np.array_equal(found.best_class, best)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+@pytest.mark.parametrize("method", ["consistent", "paper"])
+def test_informative_features_are_selected(kind: str, method: str) -> None:
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(300, 30)), np.arange(300) % 3
+    Y = X[:, :2] + 0.2 * rng.normal(size=(300, 2))
+    Y = Y if kind == "regression" else (Y > 0).astype(float)
+    source = ArraySource({"a": X[:, :15], "b": X[:, 15:]}, Y, domains, task=kind)
+    selection = select_features(source, ["a", "b"], method=method)
+    assert {0, 1} <= set(selection.columns.by_model["a"].tolist())
+    assert selection.ratio < 0.7
+    assert len(selection.classes) == 2
+
+
+def test_many_samples_of_numbers_are_thinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_SAMPLES", 40)
+    X, _, domains = problem(2, 240)
+    source = ArraySource({"a": X}, X[:, :1], domains)
+    rows = module.thinned(source, source.domains)
+    assert 35 <= sum(map(len, rows.values())) <= 60

@@ -66,8 +66,8 @@ def concatenated_moments(
 
 def concatenated_samples(
     source: FeatureSource, models: Sequence[str], domains: Sequence[str] | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Load the concatenated features (n, d) of models and labels (n,), over some domains or all.
+) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Load the concatenated features (n, d) of models and labels, over some domains or all.
 
     For n < d this is smaller than the moments.
     """

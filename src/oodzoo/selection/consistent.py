@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.paths import C_GRID, label_likelihood, left_out_paths
+from oodzoo.heads.kinds import PATHS
+from oodzoo.heads.outputs import outputs_of
 from oodzoo.selection.contributions import contributions, thinned
 
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
@@ -75,7 +76,11 @@ def _likelihoods(
     shares: Sequence[float],
     device: str | None,
 ) -> NDArray[np.float64]:
-    """Mean log-likelihood of left-out domains for each share, with the best C; NaN if unknown."""
+    """Mean quality of heads on left-out domains for each share, with the best setting.
+
+    It is the log-likelihood of the labels, or minus the squared error of numbers; NaN if unknown.
+    """
+    heads, outputs = PATHS[source.task.kind], outputs_of(source.task.kind)
     tables = []
     for left_out, domain in enumerate(domains):
         others = [other for other in domains if other != domain]
@@ -90,11 +95,11 @@ def _likelihoods(
         samples = thinned_samples(columns, source, domains)
         rank = rank[rank < max(numbers)]
         labels = samples.labels[samples.domains == left_out]
-        table = np.empty((len(shares), len(C_GRID)))
-        for at, number in enumerate(numbers):
+        table = []
+        for number in numbers:
             part = samples._replace(features=samples.features[:, rank < number])
-            paths = left_out_paths(part, len(source.classes), [{left_out}], device=device)
-            table[at] = label_likelihood(paths[0], labels)
+            paths = heads.left_out(part, len(source.classes), [{left_out}], device=device)
+            table.append(outputs.quality(paths, [labels])[0])
         tables.append(table)
     if not tables:
         return np.full(len(shares), np.nan)
@@ -129,6 +134,8 @@ def _require_common_classes(source: FeatureSource, domains: Sequence[str]) -> No
             "features are selected by their use in left-out domains, which needs two or more "
             f"domains, got {', '.join(map(repr, domains))}; add domains, or use the method 'paper'"
         )
+    if not source.task.is_classification:
+        return
     present = np.sum([np.isin(range(len(source.classes)), source.labels(d)) for d in domains], 0)
     if present.max() < 2:
         raise InputError(

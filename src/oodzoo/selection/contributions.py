@@ -1,7 +1,8 @@
 r"""Contribution of each feature to the prediction of domains that its weight has not seen.
 
-For each domain e, a ridge regression of the one-hot labels on the standardised features of all
-models is fitted to the other domains, with weights :math:`W_{-e}`. The contribution of feature j is
+For each domain e, a ridge regression of the labels on the standardised features of all models is
+fitted to the other domains, with weights :math:`W_{-e}`. Classes are one-hot labels; numbers to
+predict are divided by their standard deviation. The contribution of feature j is
 
 .. math:: s_j = \frac1m \sum_e \sum_c W_{-e,cj}\,\operatorname{cov}_e(z_j, y_c),
 
@@ -33,6 +34,7 @@ from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.groups import group_numbers, grouped_folds
 from oodzoo.heads.samples import mean_and_std, standardised
 from oodzoo.moments import blocks
+from oodzoo.task.strata import strata
 
 RIDGES = tuple(10.0**power for power in range(-4, 3))
 """Values of ρ."""
@@ -50,17 +52,20 @@ _VERSION = "1"
 
 
 class Contributions(NamedTuple):
-    """Contribution of each concatenated feature, and the class that it contributes most to."""
+    """Contribution of each concatenated feature, and the class that it contributes most to.
+
+    For other tasks than classification, the number or label that it contributes most to.
+    """
 
     total: NDArray[np.float64]
     best_class: NDArray[np.int64]
 
 
 class _Sample(NamedTuple):
-    """Rows used of each domain, and the class and fold of each sample."""
+    """Rows used of each domain, and the label and fold of each sample."""
 
     rows: dict[str, NDArray[np.int64]]
-    labels: NDArray[np.int64]
+    labels: NDArray[Any]
     folds: NDArray[np.int64]
 
 
@@ -95,7 +100,7 @@ def _contributions(
     source: FeatureSource, models: Sequence[str], domains: Sequence[str], be: Backend
 ) -> Contributions:
     sample = _sample(source, domains)
-    targets = np.eye(len(source.classes))[sample.labels]
+    targets = _targets(source, sample.labels)
     gram = be.float64(np.zeros((len(targets), len(targets))))
     for model in models:
         features = _features(source, model, sample.rows, be)
@@ -115,12 +120,26 @@ def _contributions(
     return Contributions(np.concatenate(total), np.concatenate(best))
 
 
+def _targets(source: FeatureSource, labels: NDArray[Any]) -> NDArray[np.float64]:
+    """Labels (n, C) on scales that can be compared."""
+    if source.task.is_classification:
+        labels = np.eye(len(source.classes))[labels]
+    targets: NDArray[np.float64] = labels
+    if source.task.kind == "regression":
+        spread = targets.std(axis=0)
+        targets = (targets - targets.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return targets
+
+
 def thinned(source: FeatureSource, domains: Sequence[str]) -> dict[str, NDArray[np.int64]]:
-    """Rows of each domain: about `MAX_SAMPLES` in all, the same share of each class and domain."""
+    """Rows of each domain: about `MAX_SAMPLES` in all, the same share of each class and domain.
+
+    For other tasks than classification, of each stratum, see :mod:`oodzoo.task.strata`.
+    """
     n = sum(len(source.labels(domain)) for domain in domains)
     rows = {}
     for domain in domains:
-        values = source.labels(domain)
+        values = strata(source.task.kind, source.labels(domain))
         chosen = [
             cell[np.arange(0, len(cell), max(1.0, n / MAX_SAMPLES)).astype(np.int64)]
             for cell in (np.flatnonzero(values == label) for label in np.unique(values))
@@ -134,13 +153,13 @@ def _sample(source: FeatureSource, domains: Sequence[str]) -> _Sample:
     labels = [source.labels(domain)[chosen] for domain, chosen in rows.items()]
     sizes = list(map(len, labels))
     folds = np.repeat(np.arange(len(sizes)), sizes)
-    codes = np.concatenate(labels)
+    labelled = np.concatenate(labels)
     if len(domains) == 1:
         every = groups_of(source, domains)
-        numbers = group_numbers([every[row] for row in rows[domains[0]].tolist()], len(codes))
-        own = np.arange(len(codes)) if numbers is None else numbers
-        folds = grouped_folds(codes, own, _FOLDS)
-    return _Sample(rows, codes, folds)
+        numbers = group_numbers([every[row] for row in rows[domains[0]].tolist()], len(labelled))
+        own = np.arange(len(labelled)) if numbers is None else numbers
+        folds = grouped_folds(strata(source.task.kind, labelled), own, _FOLDS)
+    return _Sample(rows, labelled, folds)
 
 
 def _features(

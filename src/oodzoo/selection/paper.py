@@ -24,6 +24,8 @@ def select_by_inclusion(
 ) -> dict[str, NDArray[Any]]:
     """Select the features with an inclusion probability above the threshold for any class.
 
+    For other tasks than classification, for any number or label.
+
     Returns
     -------
     dict of array
@@ -39,7 +41,8 @@ def select_by_inclusion(
         # With few samples, they are smaller than their moments, and cheaper to work with. With a
         # large offset, they must be centred before they are squared.
         features, labels = concatenated_samples(source, models, domains)
-        selector.fit(features, np.eye(len(source.classes))[labels])
+        one_hot = source.task.is_classification
+        selector.fit(features, np.eye(len(source.classes))[labels] if one_hot else labels)
     else:
         selector.fit_moments(moments)
     return {
