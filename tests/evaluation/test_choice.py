@@ -85,7 +85,7 @@ def test_what_is_decided_on_the_training_domains_is_trained() -> None:
     assert list(found.singles) == [order[0]]
     single = found.singles[order[0]]
     assert isinstance(single, Predicted)
-    np.testing.assert_array_equal(single.log_probabilities, heads.alone[order[0]].test)
+    np.testing.assert_array_equal(single.outputs, heads.alone[order[0]].test)
     assert (found.paper_selections, found.best_by, found.random) == ({}, {}, [])
 
 

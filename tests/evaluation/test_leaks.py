@@ -157,7 +157,7 @@ def test_noise_in_place_of_the_test_domain_changes_nothing_before_scoring(
     )
     require_identical(one, two)
     # but its predictions and scores depend on it
-    assert not np.allclose(one[2].pool.log_probabilities, two[2].pool.log_probabilities)
+    assert not np.allclose(one[2].pool.outputs, two[2].pool.outputs)
     assert scored(before, one[2], test, trials) != scored(after, two[2], test, trials)
 
 
@@ -190,7 +190,7 @@ def test_the_cache_of_a_store_leaks_nothing(tmp_path: Path) -> None:
     require_identical(first, second)
     again = decided(sources[0])  # from the cache
     require_identical(first, again)
-    np.testing.assert_array_equal(first[2].pool.log_probabilities, again[2].pool.log_probabilities)
+    np.testing.assert_array_equal(first[2].pool.outputs, again[2].pool.outputs)
     for kind in ("selections", "heads"):
         assert list((tmp_path / "before" / "store" / "cache" / kind).glob("*.npz"))
 

@@ -51,7 +51,7 @@ def test_standard_error_over_trials() -> None:
     assert one.to_dict()["single"]["error"] is None
     three = oodzoo.evaluate(*data, baselines=False, trials=3)
     error = three.to_dict()["single"]["error"]
-    trials = np.array([[m.accuracy for m in c.measures] for c in three.single.cells.values()])
+    trials = np.array([[m[0] for m in c.measures] for c in three.single.cells.values()])
     assert trials.shape == (3, 3)
     assert error["average"] == pytest.approx(trials.mean(axis=0).std() / np.sqrt(3))
     assert error["domains"]["d2"] == pytest.approx(trials[2].std() / np.sqrt(3))
@@ -77,5 +77,5 @@ def test_domainbed_scores_the_in_split_of_the_test_domain(with_groups: bool) -> 
             search_space="DomainNet",
         )  # fmt: skip
         expected = found.accuracies()[number]
-        mine = [each.accuracy / 100 for each in result.single.cells[test].measures]
+        mine = [each[0] / 100 for each in result.single.cells[test].measures]
         assert mine == pytest.approx(expected)

@@ -155,11 +155,11 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         name.replace("_", " "): row
         for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
     }
-    first = max(map(len, rows | baselines))
+    first = max(map(len, [evaluation.metric, *rows, *baselines]))
     domains, names = _columns(evaluation.domains, first)
     ratios = evaluation.feature_ratio
     terminal.table(
-        ["accuracy %", "average", *names],
+        [f"{evaluation.metric.replace('_', ' ')} %", "average", *names],
         [
             *(_cells(name, row, domains) for name, row in rows.items()),
             ["F. Ratio", _percent(ratios), *(f"{100 * ratios[d]:.1f}" for d in domains)],
@@ -180,14 +180,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
             ],
         )
     _show_cost(terminal, rows)
-    chosen_row = getattr(evaluation, evaluation.recommended.choice)
-    balanced, calibration = (
-        fmean(chosen_row.measure(name).values()) for name in ("balanced", "calibration_error")
-    )
-    name = evaluation.recommended.choice.capitalize()
-    terminal.line(
-        f"{name}: balanced accuracy {balanced:.1f} %, calibration error {calibration:.1f} %."
-    )
+    terminal.line(_other_measures(evaluation))
     if (error := evaluation.selection.error) is not None:
         terminal.line(
             f"Standard error of the average of F. Selection over {evaluation.trials} trials: "
@@ -198,6 +191,20 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         terminal.line(f"Number of models chosen for each test domain: {chosen}.")
     for line in evaluation.findings():
         terminal.line(line)
+
+
+def _other_measures(evaluation: Evaluation) -> str:
+    """What else was measured of what is recommended, means over the test domains."""
+    row: Row = getattr(evaluation, evaluation.recommended.choice)
+    parts = []
+    for name in row.measures[1:]:
+        value = fmean(row.measure(name).values())
+        if name == "absolute_error":
+            parts.append(f"absolute error {value:.4g}, in the units of the labels")
+        else:
+            words = "balanced accuracy" if name == "balanced" else name.replace("_", " ")
+            parts.append(f"{words} {value:.1f} %")
+    return f"{evaluation.recommended.choice.capitalize()}: {', '.join(parts)}."
 
 
 def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
@@ -219,8 +226,8 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
 
 
 def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:
-    accuracy = row.measure("accuracy")
-    return [name, f"{row.average:.1f}", *(f"{accuracy[domain]:.1f}" for domain in domains)]
+    metric = row.measure(row.metric)
+    return [name, f"{row.average:.1f}", *(f"{metric[domain]:.1f}" for domain in domains)]
 
 
 def _percent(ratios: Mapping[str, float]) -> str:

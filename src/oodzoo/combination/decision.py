@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodzoo.combination.heads import Heads, Pool, choose_pool, left_out_pools
 from oodzoo.combination.pool import Limits, qualities
@@ -125,23 +127,26 @@ def _estimates(
     """Estimate the accuracy of each way that is within the limits, on left-out domains."""
     cost = _Cost(training)
 
-    def estimate(outputs: Sequence[Outputs], models: Sequence[str]) -> Estimate:
-        each = zip(outputs, heads.labels, strict=True)
+    def estimate(
+        outputs: Sequence[Outputs], labels: Sequence[NDArray[Any]], models: Sequence[str]
+    ) -> Estimate:
+        each = zip(outputs, labels, strict=True)
         found = [outputs_of(heads.kind).contributions(here, y) for here, y in each]
         return Estimate(found, cost(models))
 
     estimates = {
-        "single": estimate(_left_out_singles(heads, limits), [best]),
-        "pool": estimate(left_out_pools(heads, limits), pool.models),
+        "single": estimate(_left_out_singles(heads, limits), heads.labels, [best]),
+        "pool": estimate(left_out_pools(heads, limits), heads.labels, pool.models),
     }
+    labels = [training.labels(domain) for domain in training.domains]
     if limits.allow(ensemble.models, heads.milliseconds):
-        parts = [ensemble] * len(training.domains)
+        parts = [ensemble] * len(labels)
         found = _left_out_columns(training, parts, device)
-        estimates["ensemble"] = estimate(found, ensemble.models)
+        estimates["ensemble"] = estimate(found, labels, ensemble.models)
     if limits.allow(selection.models, heads.milliseconds):
         parts = _selections_without(training, len(selection), device)
         found = _left_out_columns(training, parts, device)
-        estimates["selection"] = estimate(found, selection.models)
+        estimates["selection"] = estimate(found, labels, selection.models)
     return estimates
 
 

@@ -24,7 +24,7 @@ from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.linear import fit_head, left_out_accuracies
+from oodzoo.heads.kinds import left_out_metrics
 from oodzoo.ranking.result import Ranking
 from oodzoo.scores.compute import compute_scores
 from oodzoo.selection.select import select_features
@@ -46,11 +46,14 @@ class Candidate(NamedTuple):
 
 
 class Predicted(NamedTuple):
-    """Log-probabilities (n, C) of the test domain, and the models and features they come from."""
+    """Outputs (n, C) for the test domain, and the models and features they come from.
+
+    Outputs are log-probabilities, numbers or log-odds, see :mod:`oodzoo.heads.outputs`.
+    """
 
     models: tuple[str, ...]
     n_features: int
-    log_probabilities: NDArray[np.floating]
+    outputs: NDArray[np.floating]
 
 
 @dataclass(frozen=True)
@@ -206,7 +209,7 @@ def best_by_scores(
 ) -> dict[str, str]:
     """Return the best model by each score that can be computed on the training domains."""
     table: dict[str, Mapping[str, float]] = {
-        "accuracy": {
+        training.task.metric: {
             row.model: float(np.mean([fold.accuracy for fold in row.folds])) for row in ranking.rows
         },
         "discriminability": {row.model: row.discriminability for row in ranking.rows},
@@ -241,15 +244,15 @@ def choose_top_k(
 ) -> int:
     """Return the number of best models with the highest accuracy on held-out training domains.
 
-    The smallest one of several that are equally accurate. The order of the models and C of the
-    head are those of all training domains.
+    Or the highest metric of another task. The smallest one of several that are equally accurate.
+    The order of the models and the regularisation of the head are those of all training domains.
     """
-    accuracy, n_classes = {}, len(training.classes)
+    accuracy, n_outputs = {}, len(training.classes)
     for k in numbers:
         if k <= len(order):
             samples = Columns.all_of(training, order[:k]).samples(training, training.domains)
-            C = fit_head(samples, n_classes).C
-            accuracy[k] = float(np.mean(left_out_accuracies(samples, n_classes, C)))
+            found = left_out_metrics(training.task.kind, samples, n_outputs)
+            accuracy[k] = float(np.mean(found))
     return max(accuracy, key=lambda k: (accuracy[k], -k))
 
 

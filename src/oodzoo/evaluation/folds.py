@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.decision import Decision
+from oodzoo.evaluation.metrics import MEASURES
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended, Row
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
@@ -56,7 +57,13 @@ def kept_fold(
     arrays = source.cached(
         "evaluations", source.models, compute, settings=json.dumps([test, *settings])
     )
-    return msgspec.json.decode(str(arrays["fold"]), type=Fold)
+    document = msgspec.json.decode(str(arrays["fold"]))
+    kind = MEASURES[source.task.kind]
+    cells = {}
+    for name, cell in document["cells"].items():
+        found = tuple(kind(*each) for each in cell["measures"])
+        cells[name] = Cell(**cell | {"measures": found, "models": tuple(cell["models"])})
+    return Fold(**document | {"cells": cells})
 
 
 def put_together(
@@ -100,6 +107,7 @@ def put_together(
         baselines=baselines,
         ablation=ablation,
         unseen=_unseen(source),
+        task=source.task.kind,
     )
 
 
@@ -108,26 +116,45 @@ def _recommended(
 ) -> Recommended:
     """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
     choices = {test: fold.recommended for test, fold in folds.items()}
-    domains = {test: rows[choice].cells[test].accuracy for test, choice in choices.items()}
+    cells = {test: rows[choice].cells[test] for test, choice in choices.items()}
+    domains = {test: cell.accuracy for test, cell in cells.items()}
     values = np.array(list(domains.values()))
-    sizes = np.array([len(source.labels(test)) for test in domains])
-    low, high = new_domain_interval(values, values * (100 - values) / sizes)
+    variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
+    low, high = new_domain_interval(values, np.array(variances))
+    lowest = -np.inf if source.task.kind == "regression" else 0.0
     return Recommended(
         choice=final.recommended,
         models=final.models(final.recommended),
         average=float(values.mean()),
-        interval=(max(0.0, low), min(100.0, high)),
+        interval=(max(lowest, low), min(100.0, high)),
         domains=domains,
         choices=choices,
         estimates={name: each.accuracy for name, each in final.estimates.items()},
     )
 
 
+def _variance(cell: Cell, n: int) -> float:
+    """Variance of the metric that is due to n samples; that of an accuracy is binomial."""
+    if cell.variance is None:
+        return cell.accuracy * (100 - cell.accuracy) / n
+    return cell.variance
+
+
 def _unseen(source: FeatureSource) -> dict[str, tuple[str, ...]]:
+    """The classes or labels that occur in one domain only, by domain."""
+    if source.task.kind == "regression":
+        return {}
+
+    def present(domain: str) -> NDArray[np.int64]:
+        labels = source.labels(domain)
+        if source.task.is_classification:
+            return np.unique(labels)
+        return np.flatnonzero(labels.any(axis=0))
+
     unseen = {}
     for test in source.domains:
-        others = [source.labels(domain) for domain in source.domains if domain != test]
-        alone = np.setdiff1d(source.labels(test), np.concatenate(others))
+        others = [present(domain) for domain in source.domains if domain != test]
+        alone = np.setdiff1d(present(test), np.concatenate(others))
         if len(alone):
             unseen[test] = tuple(str(source.classes[at]) for at in alone)
     return unseen

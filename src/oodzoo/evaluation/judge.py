@@ -59,6 +59,8 @@ class Judge:
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
         texts = {model: source.class_embeddings(model) for model in source.models}
+        if not source.task.is_classification:
+            inputs.append(source.task.kind)
         if known := {model: found.digest for model, found in texts.items() if found is not None}:
             inputs.append(known)
         return kept_fold(source, test, inputs, lambda: self._judge(test))

@@ -1,11 +1,14 @@
-"""Accuracy and calibration of a classifier on a test domain."""
+"""Accuracy and calibration of a classifier on a test domain, and the measures of other tasks."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from oodzoo.metrics import metric, second_metric
+from oodzoo.task import Kind
 
 BINS = 15
 """As in Guo et al., "On Calibration of Modern Neural Networks", 2017."""
@@ -17,6 +20,40 @@ class Measures(NamedTuple):
     accuracy: float
     balanced: float
     calibration_error: float
+
+
+class NumberMeasures(NamedTuple):
+    """Measures of predicted numbers: explained variance in percent, error in their own units."""
+
+    explained_variance: float
+    absolute_error: float
+
+
+class LabelMeasures(NamedTuple):
+    """Measures of several labels per sample, in percent."""
+
+    average_precision: float
+    exact_match: float
+
+
+AnyMeasures = Measures | NumberMeasures | LabelMeasures
+"""The main metric first."""
+
+MEASURES: dict[Kind, type[AnyMeasures]] = {
+    "classification": Measures,
+    "regression": NumberMeasures,
+    "multilabel": LabelMeasures,
+}
+
+
+def measures_of(kind: Kind, values: NDArray[np.float64], labels: NDArray[Any]) -> AnyMeasures:
+    """Compute all measures of probabilities or numbers (n, C) against labels."""
+    if kind == "classification":
+        return measures(values, labels)
+    first, second = 100 * metric(kind, values, labels), second_metric(kind, values, labels)
+    if kind == "regression":
+        return NumberMeasures(first, second)
+    return LabelMeasures(first, 100 * second)
 
 
 def measures(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> Measures:

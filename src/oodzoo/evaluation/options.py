@@ -14,6 +14,9 @@ from oodzoo.errors import InputError
 from oodzoo.evaluation.choice import FAST_PEERS
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.heads.classes import require_classes_for
+from oodzoo.ranking.ranker import require_score_of_task
+from oodzoo.task import Task
 
 TOP_K = 3
 """Number of concatenated models in the paper."""
@@ -22,11 +25,14 @@ _MIN_SPLIT_SAMPLES = 5
 """Fewest samples of a domain that can be split into 80 % and 20 %."""
 
 
-def parse_peers(baselines: bool | Sequence[str]) -> tuple[str, ...] | None:
+def parse_peers(baselines: bool | Sequence[str], task: Task) -> tuple[str, ...] | None:
     """Names of the scores to compare with; None for no baselines."""
     if isinstance(baselines, bool):
-        return FAST_PEERS if baselines else None
+        fast = tuple(name for name in FAST_PEERS if task.kind in scores.get(name).tasks)
+        return fast if baselines else None
     names = (baselines,) if isinstance(baselines, str) else tuple(baselines)
+    for name in names:
+        require_score_of_task(scores.get(name), task)
     return tuple(scores.get(name).name for name in names)
 
 
@@ -76,7 +82,8 @@ def resolve_trials(protocol: str, trials: int | None = None) -> int:
 
 
 def require_target_images(source: FeatureSource) -> None:
-    """Require enough images of each domain to adapt to them."""
+    """Require classes, and enough images of each domain to adapt to them."""
+    require_classes_for(source.task, "with_target")
     for domain in source.domains:
         n = len(source.labels(domain))
         if n < MIN_IMAGES:
@@ -87,7 +94,7 @@ def require_target_images(source: FeatureSource) -> None:
 
 
 def require_usable(source: FeatureSource, *, with_splits: bool) -> None:
-    """Require three domains, two classes without any one domain, and enough samples to split."""
+    """Require three domains, labels that vary without any one domain, and samples to split."""
     names = source.domains
     if len(names) < 3:
         raise InputError(
@@ -95,12 +102,7 @@ def require_usable(source: FeatureSource, *, with_splits: bool) -> None:
             f"got {', '.join(map(repr, names)) or 'none'}"
         )
     for test in names:
-        training = source.only([domain for domain in names if domain != test])
-        if len(training.classes) < 2:
-            raise InputError(
-                f"the domains other than {test!r} have only the class {training.classes[0]!r}; a "
-                "classifier needs at least two"
-            )
+        _require_variation_without(source, test)
         n = len(source.labels(test))
         if with_splits and n < _MIN_SPLIT_SAMPLES:
             raise InputError(
@@ -114,3 +116,27 @@ def require_usable(source: FeatureSource, *, with_splits: bool) -> None:
                 "splits of 80 % and 20 % keep groups whole and need at least two; use the protocol "
                 "'fast' with one trial, or leave the groups out"
             )
+
+
+def _require_variation_without(source: FeatureSource, test: str) -> None:
+    training = source.only([domain for domain in source.domains if domain != test])
+    if source.task.is_classification:
+        if len(training.classes) < 2:
+            raise InputError(
+                f"the domains other than {test!r} have only the class {training.classes[0]!r}; a "
+                "classifier needs at least two"
+            )
+        return
+    labels = np.concatenate([training.labels(domain) for domain in training.domains])
+    constant = (labels == labels[0]).all(axis=0)
+    if source.task.kind == "multilabel" and constant.all():
+        raise InputError(
+            f"the samples of the domains other than {test!r} all have the same labels; nothing can "
+            "be learned from them"
+        )
+    if source.task.kind == "regression" and constant.any():
+        at = int(np.argmax(constant))
+        raise InputError(
+            f"{source.classes[at]!r} is constant, {labels[0, at]:g}, in the domains other than "
+            f"{test!r}; nothing can be learned from it"
+        )

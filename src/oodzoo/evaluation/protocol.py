@@ -28,10 +28,10 @@ from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.work import compute_folds
 from oodzoo.events import Listeners, Progress, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, as_source
-from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
-from oodzoo.ranking.ranker import rank_for_test_domains, require_score
+from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
 
 
 def evaluate(
@@ -40,6 +40,7 @@ def evaluate(
     domains: Sequence[Any] | Array | None = None,
     *,
     groups: Sequence[Any] | None = None,
+    task: str | None = None,
     top_k: int | Sequence[int] | Literal["auto"] = TOP_K,
     protocol: Literal["fast", "domainbed"] = "fast",
     score: str = "unseen",
@@ -69,16 +70,22 @@ def evaluate(
         Features (n, d) of each model by name, with `y` and `domains`; or a feature store. At least
         three domains.
     y, domains : sequence
-        Class and domain of each row, strings or integers.
+        Label and domain of each row. Labels are classes (strings or integers); numbers to predict,
+        (n,) or (n, C); or several labels per row, as zeros and ones (n, C) or lists of strings.
     groups : sequence, optional
         Group of each row (a patient, a video), None for a row without one; splits keep groups
         whole. A store has its own groups.
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are, where they could be of two kinds; see :func:`oodzoo.task.as_labels`.
+        In place of accuracy, a regression is measured by the explained variance, and several
+        labels by the average precision (:mod:`oodzoo.metrics`).
     top_k : int, sequence of int or "auto"
         Number of models to concatenate. Several numbers are all evaluated (the paper's ablation);
         the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
         leave-one-domain-out validation on the training domains.
     protocol : {"fast", "domainbed"}
-        How heads are trained: logistic regression, or DomainBed's random search.
+        How heads are trained: logistic regression (ridge regression of numbers), or DomainBed's
+        random search, which is for classes only.
     score : str, default "unseen"
         Score to rank by, see :func:`oodzoo.rank`.
     trials : int, optional
@@ -95,13 +102,14 @@ def evaluate(
         Whether to evaluate every single model, random features and the paper's selection as well;
         or names of other scores whose top model is evaluated.
     with_target : bool
-        Whether to evaluate, too, what unlabelled images of the test domain are worth.
+        Whether to evaluate, too, what unlabelled images of the test domain are worth; for classes
+        only.
     max_models, max_ms : int and float, optional
         Largest number of models, and time per image in milliseconds (the sum over the models), of
         what is recommended.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
-        process each.
+        process each. Logistic regressions of several labels always use NumPy.
     engine : {"local", "ray"}
         Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
         Several devices and clusters need a store, which all machines must see.
@@ -123,15 +131,18 @@ def evaluate(
     >>> result.selection.average > 95
     True
     """
-    require_score(score)
+    chosen = as_score(score)
     require_seed(seed)
     require_search_space(search_space)
     here = array_device(device, engine)
     backend(here)
-    peers = parse_peers(baselines)
     numbers = parse_top_k(top_k)
     trials = resolve_trials(protocol, trials)
-    source = as_source(features, y, domains, groups)
+    source = as_source(features, y, domains, groups, task=task)
+    require_score_of_task(chosen, source.task)
+    peers = parse_peers(baselines, source.task)
+    if protocol == "domainbed":
+        require_classes_for(source.task, "the protocol 'domainbed'")
     require_classes_to_tell_apart(source)
     require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
     if with_target:

@@ -15,7 +15,8 @@ from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.metrics import Measures
+from oodzoo.evaluation.metrics import MEASURES, AnyMeasures
+from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
@@ -27,23 +28,28 @@ class Cell:
 
     Attributes
     ----------
-    measures : tuple of Measures
+    measures : tuple of Measures, NumberMeasures or LabelMeasures
+        See :mod:`oodzoo.evaluation.metrics`.
     models : tuple of str
     n_features : int
     milliseconds, parameters : float and int, optional
         Time per image and number of parameters, sums over the models; None if one is unknown.
+    variance : float, optional
+        Variance of the main metric that is due to the samples; None for an accuracy, whose variance
+        is binomial. It is not in JSON documents.
     """
 
-    measures: tuple[Measures, ...]
+    measures: tuple[AnyMeasures, ...]
     models: tuple[str, ...]
     n_features: int
     milliseconds: float | None = None
     parameters: int | None = None
+    variance: float | None = field(default=None, compare=False)
 
     @property
     def accuracy(self) -> float:
-        """Mean over trials."""
-        return float(np.mean([each.accuracy for each in self.measures]))
+        """Accuracy, or the main metric of another task, in percent: mean over trials."""
+        return float(np.mean([each[0] for each in self.measures]))
 
 
 @dataclass(frozen=True)
@@ -58,19 +64,32 @@ class Row:
 
     cells: dict[str, Cell]
 
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Names of all measures, the main metric first."""
+        return next(iter(self.cells.values())).measures[0]._fields
+
+    @property
+    def metric(self) -> str:
+        """The main metric: "accuracy", "explained_variance" or "average_precision"."""
+        return self.measures[0]
+
     def measure(self, name: str) -> dict[str, float]:
-        """Return the mean over trials of a measure, in percent, by test domain."""
+        """Return the mean over trials of a measure by test domain.
+
+        In percent, but for an absolute error, which is in the units of the labels.
+        """
         return {d: float(values.mean()) for d, values in self._trials(name).items()}
 
     @property
     def average(self) -> float:
-        """Accuracy in percent, mean over test domains."""
-        return _mean(self.measure("accuracy"))
+        """The main metric in percent, mean over test domains."""
+        return _mean(self.measure(self.metric))
 
     @property
     def error(self) -> dict[str, Any] | None:
-        """Standard error of the accuracy over trials, computed as in DomainBed."""
-        trials = self._trials("accuracy")
+        """Standard error of the main metric over trials, computed as in DomainBed."""
+        trials = self._trials(self.metric)
         number = len(next(iter(trials.values())))
         if number == 1:
             return None
@@ -81,11 +100,11 @@ class Row:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the row to a JSON document, in percent."""
+        """Convert the row to a JSON document; `average` and `domains` are of the main metric."""
+        main, *others = self.measures
         return {
-            **_averaged(self.measure("accuracy")),
-            "balanced": _averaged(self.measure("balanced")),
-            "calibration_error": _averaged(self.measure("calibration_error")),
+            **_averaged(self.measure(main)),
+            **{name: _averaged(self.measure(name)) for name in others},
             "error": self.error,
             "models": {d: list(cell.models) for d, cell in self.cells.items()},
             "n_features": {d: cell.n_features for d, cell in self.cells.items()},
@@ -95,13 +114,12 @@ class Row:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Row:
+    def from_dict(cls, document: Mapping[str, Any], task: Kind = "classification") -> Row:
         """Restore a row from :meth:`to_dict`."""
         cells = {}
         for domain, trials in document["trials"].items():
-            measures = structured(trials, tuple[Measures, ...], "the evaluation")
             cells[domain] = Cell(
-                measures,
+                tuple(structured(each, MEASURES[task], "the evaluation") for each in trials),
                 tuple(document["models"][domain]),
                 document["n_features"][domain],
                 document.get("milliseconds", {}).get(domain),
@@ -140,11 +158,11 @@ class Aggregation:
         }
 
     @classmethod
-    def from_dict(cls, document: Mapping[str, Any]) -> Aggregation:
+    def from_dict(cls, document: Mapping[str, Any], task: Kind = "classification") -> Aggregation:
         """Restore the results from :meth:`to_dict`."""
         return cls(
-            Row.from_dict(document["ensemble"]),
-            Row.from_dict(document["selection"]),
+            Row.from_dict(document["ensemble"], task),
+            Row.from_dict(document["selection"], task),
             dict(document["feature_ratio"]["domains"]),
         )
 
@@ -152,6 +170,8 @@ class Aggregation:
 @dataclass(frozen=True)
 class Recommended:
     """The recommended way to combine the models, and its accuracy on unseen domains.
+
+    For other tasks than classification, the main metric takes the place of the accuracy.
 
     Attributes
     ----------
@@ -227,7 +247,8 @@ class Evaluation:
     ablation : dict of int to Aggregation
         Results for each K, if several were evaluated.
     unseen : dict
-        Classes that occur in the test domain only; they are never predicted.
+        Classes or labels that occur in the test domain only; these classes are never predicted.
+    task : {"classification", "regression", "multilabel"}
     """
 
     protocol: str
@@ -245,6 +266,12 @@ class Evaluation:
     baselines: dict[str, Row] = field(default_factory=dict)
     ablation: dict[int, Aggregation] = field(default_factory=dict)
     unseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    task: Kind = "classification"
+
+    @property
+    def metric(self) -> str:
+        """The main metric: "accuracy", "explained_variance" or "average_precision"."""
+        return Task(self.task).metric
 
     @property
     def rows(self) -> dict[str, Row]:
@@ -263,18 +290,21 @@ class Evaluation:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Accuracy of each row in percent, on average and by domain, as a listener gets it."""
+        """Main metric of each row in percent, on average and by domain, as a listener gets it."""
+        main = self.metric
         found = {"recommended": _averaged(self.recommended.domains)}
-        found |= {name: _averaged(row.measure("accuracy")) for name, row in self.rows.items()}
-        metrics = {f"{name}/accuracy": each["average"] for name, each in found.items()}
+        found |= {name: _averaged(row.measure(main)) for name, row in self.rows.items()}
+        metrics = {f"{name}/{main}": each["average"] for name, each in found.items()}
         for name, each in found.items():
             by_domain = each["domains"].items()
-            metrics |= {f"{name}/accuracy_by_domain/{domain}": value for domain, value in by_domain}
+            metrics |= {f"{name}/{main}_by_domain/{domain}": value for domain, value in by_domain}
         return metrics
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the evaluation to a JSON document; accuracies in percent, ratios from 0 to 1."""
+        """Convert the evaluation to a JSON document; metrics in percent, ratios from 0 to 1."""
         document: dict[str, Any] = {
+            "task": self.task,
+            "metric": self.metric,
             "protocol": self.protocol,
             "score": self.score,
             "top_k": self.top_k,
@@ -298,6 +328,7 @@ class Evaluation:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Evaluation:
         """Restore an evaluation from :meth:`to_dict`."""
+        task = require_kind(document.get("task", "classification"))
         return cls(
             protocol=document["protocol"],
             score=document["score"],
@@ -305,14 +336,16 @@ class Evaluation:
             trials=document["trials"],
             domains=tuple(document["domains"]),
             recommended=structured(document["recommended"], Recommended, "the evaluation"),
-            **{name: Row.from_dict(document[name]) for name in CHOICES},
+            **{name: Row.from_dict(document[name], task) for name in CHOICES},
             feature_ratio=dict(document["feature_ratio"]["domains"]),
-            with_target={n: Row.from_dict(row) for n, row in document["with_target"].items()},
-            baselines={name: Row.from_dict(document[name]) for name in document["baselines"]},
+            with_target={n: Row.from_dict(r, task) for n, r in document["with_target"].items()},
+            baselines={name: Row.from_dict(document[name], task) for name in document["baselines"]},
             ablation={
-                each["top_k"]: Aggregation.from_dict(each) for each in document.get("ablation", ())
+                each["top_k"]: Aggregation.from_dict(each, task)
+                for each in document.get("ablation", ())
             },
             unseen={domain: tuple(classes) for domain, classes in document["unseen"].items()},
+            task=task,
         )
 
     def findings(self) -> list[str]:
@@ -325,8 +358,7 @@ class Evaluation:
         ]
         main = (
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
-            f"each domain, it classifies {best.average:.1f} % of the images of unseen domains "
-            f"correctly ({', '.join(others)})."
+            f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
         )
         lines = [main]
         if oracle := self.oracle:
@@ -339,6 +371,11 @@ class Evaluation:
                 "With unlabelled images of each test domain, the pool reaches "
                 f"{pool.average:.1f} %."
             )
+        if zero_shot := self.baselines.get("zero_shot"):
+            lines.append(
+                "Without training, from the names of the classes (zero-shot), the best model for "
+                f"that reaches {zero_shot.average:.1f} %."
+            )
         if random := self.baselines.get("random_features"):
             lines.append(
                 f"Selection keeps {100 * _mean(self.feature_ratio):.0f} % of the features, "
@@ -347,6 +384,12 @@ class Evaluation:
             )
         for domain, classes in self.unseen.items():
             one, names = len(classes) == 1, ", ".join(map(repr, classes))
+            if self.task == "multilabel":
+                found = f"label {names} occurs" if one else f"labels {names} occur"
+                lines.append(
+                    f"The {found} only in domain {domain!r} and cannot be learned without it."
+                )
+                continue
             found = f"class {names} occurs" if one else f"classes {names} occur"
             lines.append(
                 f"The {found} only in domain {domain!r} and {'is' if one else 'are'} always "
@@ -371,7 +414,7 @@ class Evaluation:
             rows += [("ensemble", k, each.ensemble), ("selection", k, each.selection)]
         lines = []
         for name, number, row in rows:
-            by_name = {m: row.measure(m) for m in Measures._fields}
+            by_name = {m: row.measure(m) for m in row.measures}
             for domain, cell in row.cells.items():
                 lines.append(
                     {"row": name, "top_k": number, "domain": domain}
@@ -392,6 +435,15 @@ def described(choice: str, models: Sequence[str]) -> str:
         "selection": f"the features selected from {number}",
         "named": f"all features of {number}",
     }[choice]
+
+
+def _achieves(task: Kind, value: float) -> str:
+    """What the main metric says, in words."""
+    return {
+        "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
+        "regression": f"explains {value:.1f} % of the variance in unseen domains",
+        "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
+    }[task]
 
 
 def _mean(values: Mapping[str, float]) -> float:

@@ -1,9 +1,10 @@
-"""Accuracy of what was chosen for a test domain on that domain."""
+"""Accuracy, or another metric, of what was chosen for a test domain on that domain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,10 +14,21 @@ from oodzoo.combination.pool import Limits
 from oodzoo.combination.target import pool_for_target
 from oodzoo.combination.zero_shot import pool_columns
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
-from oodzoo.evaluation.metrics import Measures, measures
+from oodzoo.evaluation.metrics import measures_of
 from oodzoo.evaluation.result import Cell
 from oodzoo.evaluation.training import TrainingView
 from oodzoo.features.source import FeatureSource, total
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.metrics import contributions
+from oodzoo.ranking.intervals import covariance_of_means
+
+
+class _Rows(NamedTuple):
+    """Some rows of a test domain: what is predicted for them, and their labels."""
+
+    rows: NDArray[np.int64]
+    values: NDArray[np.float64]
+    labels: NDArray[Any]
 
 
 def trial_rows(
@@ -57,25 +69,25 @@ def score_choice(
     return scored
 
 
-def _probabilities(
+def _predictions(
     source: FeatureSource,
     test: str,
     candidate: Candidate | Predicted,
     rows: Sequence[NDArray[np.int64]],
-) -> list[tuple[NDArray[np.float64], NDArray[np.int64]]]:
-    """Return class probabilities and labels of the rows that each trial is scored on."""
+) -> list[_Rows]:
+    """Return probabilities or numbers, and labels, of the rows that each trial is scored on."""
     labels = source.labels(test)
     if isinstance(candidate, Predicted):
-        full = np.exp(candidate.log_probabilities.astype(np.float64))
-        return [(full[each], labels[each]) for each in rows]
+        full = outputs_of(source.task.kind).values(candidate.outputs)
+        return [_Rows(each, full[each], labels[each]) for each in rows]
     known = source.only([domain for domain in source.domains if domain != test]).classes
     columns = [source.classes.index(label) for label in known]
     features = candidate.columns.samples(source, [test]).features
     result = []
     for head, each in candidate.heads:
         full = np.zeros((len(each), len(source.classes)))
-        full[:, columns] = head.probabilities(features[each])
-        result.append((full, labels[each]))
+        full[:, columns] = head.values(features[each])
+        result.append(_Rows(each, full, labels[each]))
     return result
 
 
@@ -85,7 +97,8 @@ def _cell(
     candidate: Candidate | Predicted,
     rows: Sequence[NDArray[np.int64]],
 ) -> Cell:
-    found = tuple(measures(*each) for each in _probabilities(source, test, candidate, rows))
+    trials = _predictions(source, test, candidate, rows)
+    found = tuple(measures_of(source.task.kind, each.values, each.labels) for each in trials)
     if isinstance(candidate, Predicted):
         models, n_features = candidate.models, candidate.n_features
     else:
@@ -93,14 +106,32 @@ def _cell(
     facts = [source.facts(model) for model in models]
     milliseconds = total(fact.milliseconds for fact in facts)
     parameters = total(fact.parameters for fact in facts)
-    return Cell(found, models, n_features, milliseconds, parameters)
+    variance = _variance(source, test, trials)
+    return Cell(found, models, n_features, milliseconds, parameters, variance)
+
+
+def _variance(source: FeatureSource, test: str, trials: Sequence[_Rows]) -> float | None:
+    """Variance of the main metric in percent that is due to the samples; mean over trials.
+
+    None for classes.
+    """
+    kind, groups = source.task.kind, source.groups(test)
+    if kind == "classification":
+        return None
+    found = []
+    for each in trials:
+        mine = None if groups is None else [groups[row] for row in each.rows.tolist()]
+        values = 100 * contributions(kind, each.values, each.labels)[:, None]
+        found.append(covariance_of_means(values, mine)[0, 0])
+    return float(np.mean(found))
 
 
 def _mean_cell(draws: Sequence[Cell]) -> Cell:
     """Average over draws in each trial."""
     means = np.mean([cell.measures for cell in draws], axis=0)
     models = tuple(dict.fromkeys(model for cell in draws for model in cell.models))
-    found = tuple(Measures(*each) for each in means.tolist())
+    kind = type(draws[0].measures[0])
+    found = tuple(kind(*each) for each in means.tolist())
     return replace(draws[0], measures=found, models=models)
 
 

@@ -13,7 +13,8 @@ from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.domainbed.protocol import Split, split
 from oodzoo.heads.domainbed.sweep import sweep
-from oodzoo.heads.linear import LinearHead, fit_head
+from oodzoo.heads.kinds import fit_head_of
+from oodzoo.heads.linear import LinearHead
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ Trainer = Callable[[TrainingView, Columns], list[TrainedHead]]
 
 
 def fast_trainer(trials: int) -> Trainer:
-    """Logistic regression, with C chosen by leaving out one training domain at a time.
+    """Logistic or ridge regression, regularised by leaving out one training domain at a time.
 
     A single trial trains on all samples. With several, each trains on the 80 % of every training
     domain in DomainBed's split of that trial. All are scored on the whole test domain.
@@ -62,9 +63,10 @@ def fast_trainer(trials: int) -> Trainer:
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
         samples = columns.samples(view.source, view.source.domains)
-        n_classes, rows = len(view.source.classes), np.arange(view.n_test)
+        kind, n_outputs = view.source.task.kind, len(view.source.classes)
+        rows = np.arange(view.n_test)
         parts = [samples] if trials == 1 else [_inside(samples, view, t) for t in range(trials)]
-        return [TrainedHead(fit_head(part, n_classes), rows) for part in parts]
+        return [TrainedHead(fit_head_of(kind, part, n_outputs), rows) for part in parts]
 
     return train
 
