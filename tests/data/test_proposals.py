@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Sequence
 
 import pytest
 from hypothesis import given
@@ -25,7 +26,7 @@ LABELS = [(label,) for label in "abc" * 40]
 CAMERAS = ["canon"] * 60 + ["sony"] * 60
 
 
-def one(values: list[str | None], labels: list[tuple[str, ...]] = LABELS) -> Candidate:
+def one(values: Sequence[str | None], labels: Sequence[Collection[str]] = LABELS) -> Candidate:
     [found] = candidates({"column": values}, labels)
     return found
 

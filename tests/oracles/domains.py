@@ -97,4 +97,4 @@ def separability(
         )
         / k
     )
-    return max(0.0, (balanced - 1 / k) / (1 - 1 / k))
+    return max(0.0, float(balanced - 1 / k) / (1 - 1 / k))

@@ -42,7 +42,7 @@ def test_values_as_text() -> None:
 
 
 def test_columns_with_a_role_are_left_out() -> None:
-    table = {"path": ["a"], "y": ["b"], "camera": ["c"], "weight": [0.5]}
+    table: dict[str, list[Any]] = {"path": ["a"], "y": ["b"], "camera": ["c"], "weight": [0.5]}
     assert read_metadata(table, ["y"], table.__getitem__) == {"camera": ["c"]}
 
 
