@@ -32,7 +32,11 @@ doctest_test_doctest_blocks = ""
 
 def _score_table() -> str:
     """A Markdown table of all registered scores, so that pages never list them by hand."""
-    inputs = {"features": "features", "probabilities": "source probabilities"}
+    inputs = {
+        "features": "features",
+        "probabilities": "source probabilities",
+        "class_embeddings": "features, class embeddings",
+    }
     lines = ["| name | score | needs | reference |", "|---|---|---|---|"]
     for name in scores.names():
         score = scores.get(name)

@@ -35,6 +35,7 @@ from oodzoo.cli.options import (
     PromptsOption,
     RaceOption,
     RootOption,
+    TaskOption,
     TensorBoardOption,
     UnlabelledOption,
     ZooOption,
@@ -68,6 +69,7 @@ def extract(
     max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    task: TaskOption = None,
     domains: DomainsOption = None,
     device: DeviceOption = "auto",
     batch_size: Annotated[str, typer.Option(help="Images in one forward pass, or auto.")] = "auto",
@@ -128,7 +130,7 @@ def extract(
         prompts_of(class_names, prompt, prompts),
     )
     others = listeners(log_file, mlflow, tensorboard)
-    dataset = open_data(source, root, columns, domains)
+    dataset = open_data(source, root, columns, domains, task)
     announce_proposed(terminal, dataset, domains)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
@@ -188,8 +190,10 @@ def extract(
             f"{count(done.decoded, 'image')} decoded; {done.running:.1f} s inference, "
             f"{done.waiting:.1f} s waiting for images (bottleneck: {done.bottleneck})"
         )
-    elif not (done.failed or done.interrupted):
+    elif not (done.failed or done.interrupted or done.embedded):
         terminal.say("Nothing to compute: the features are in the store.")
+    if done.embedded:
+        terminal.say(f"Class names embedded by {', '.join(done.embedded)}, for zero-shot.")
     if raced is not None:
         show_dropped(terminal, raced.dropped)
     if part is not None:
@@ -208,6 +212,7 @@ def extract(
             "models": [] if opened is None else list(opened.models),
             "failed": done.failed,
             "outdated": done.outdated,
+            "embedded": done.embedded,
             "images": 0 if opened is None else opened.n_images,
             "unlabelled": [] if opened is None else list(opened.unlabelled),
             "skipped": skipped,

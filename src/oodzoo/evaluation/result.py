@@ -373,8 +373,8 @@ class Evaluation:
             )
         if zero_shot := self.baselines.get("zero_shot"):
             lines.append(
-                "Without training, from the names of the classes (zero-shot), the best model for "
-                f"that reaches {zero_shot.average:.1f} %."
+                "Zero-shot, from the names of the classes and without training, the best model "
+                f"reaches {zero_shot.average:.1f} %."
             )
         if random := self.baselines.get("random_features"):
             lines.append(

@@ -22,7 +22,7 @@ def add_class_embeddings(
     prompts: Prompts,
     *,
     device: str = "auto",
-) -> dict[str, str]:
+) -> tuple[list[str], dict[str, str]]:
     """Embed the classes with each model that has a text tower, unless the store has the result.
 
     What was not asked for is as it was the last time, and at first the default. A store of another
@@ -30,25 +30,30 @@ def add_class_embeddings(
 
     Returns
     -------
+    list of str
+        The models that embedded them now.
     dict of str to str
         Why models with a text tower have no embeddings.
     """
+    done: list[str] = []
+    problems: dict[str, str] = {}
     if not store.task.is_classification:
-        return {}
-    problems = {}
+        return done, problems
     for member in members:
         if isinstance(member, Model) or member.name not in store.models:
             continue
         if member.layer is not None:  # its features are not in the space of the texts
             continue
         try:
-            _add(store, member, prompts, device)
+            if _add(store, member, prompts, device):
+                done.append(member.name)
         except InputError as error:
             problems[member.name] = str(error)
-    return problems
+    return done, problems
 
 
-def _add(store: FeatureStore, spec: ModelSpec, prompts: Prompts, device: str) -> None:
+def _add(store: FeatureStore, spec: ModelSpec, prompts: Prompts, device: str) -> bool:
+    """Embed the classes with a model; False if there is nothing to do."""
     stored = store.model(spec.name)
     try:
         earlier = store.class_embeddings(spec.name)
@@ -60,11 +65,11 @@ def _add(store: FeatureStore, spec: ModelSpec, prompts: Prompts, device: str) ->
         names,
         templates,
     ):
-        return
+        return False
     where = resolve_device(parse_devices(device)[0], spec.kind)
     tower = get_source(spec.kind).text_tower(spec, device=where)
     if tower is None:
-        return
+        return False
     embeddings = embed_classes(tower, names, templates)
     if embeddings.shape[1] != stored.feature_dim:
         raise InputError(
@@ -74,6 +79,7 @@ def _add(store: FeatureStore, spec: ModelSpec, prompts: Prompts, device: str) ->
     found = ClassEmbeddings(store.classes, names, templates, embeddings, tower.scale, tower.bias)
     with writing(store.path):
         write_class_embeddings(store.path, spec.name, stored.identity, found)
+    return True
 
 
 def _texts(

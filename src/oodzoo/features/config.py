@@ -46,6 +46,8 @@ class Extraction:
     written : dict of str to dict of str to str
         SHA-256 of the features of each shard written in this run, by model.
     timings : dict of str to Timing
+    embedded : list of str
+        Models whose text tower has embedded the classes in this run.
     without_texts : dict of str to str
         Why models with a text tower have no class embeddings.
     waiting, running : float
@@ -60,6 +62,7 @@ class Extraction:
     decoded: int = 0
     written: dict[str, dict[str, str]] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)
+    embedded: list[str] = field(default_factory=list)
     without_texts: dict[str, str] = field(default_factory=dict)
     waiting: float = 0.0
     running: float = 0.0

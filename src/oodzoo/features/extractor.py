@@ -198,7 +198,8 @@ class Extractor:
     def add_class_embeddings(self, store: FeatureStore) -> None:
         """Embed the classes with the text towers of the models."""
         config = self._config
-        self.extraction.without_texts = add_class_embeddings(
+        extraction = self.extraction
+        extraction.embedded, extraction.without_texts = add_class_embeddings(
             store, list(self._members.values()), config.prompts, device=config.device
         )
 

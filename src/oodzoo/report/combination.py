@@ -35,6 +35,7 @@ BASELINES = {
     "random_features": "Random features",
     "paper_selection": "Paper's selection",
     "oracle": "Oracle",
+    "zero_shot": "Zero-shot",
 }
 BEST_BY = "best_by_"
 
@@ -151,6 +152,8 @@ def combination_section(evaluation: Evaluation) -> Section:
         lead += f" Paper's selection keeps the informative features of {top}."
     if "oracle" in evaluation.baselines:
         lead += " Oracle picks the best model with the labels of the test domain."
+    if "zero_shot" in evaluation.baselines:
+        lead += " Zero-shot compares images with the names of the classes, without training."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
     blocks = [_comparison_figure(evaluation), decision_figure(evaluation), pools_figure(evaluation)]
