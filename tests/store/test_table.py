@@ -319,3 +319,43 @@ def test_of_processes_that_write_the_same_number_one_wins(
         last = number
     files = [file.name for file in (tmp_path / "samples").iterdir()]
     assert sorted(files) == [f"{at:05d}.json" for at in range(25)]
+
+
+def test_a_table_without_proposals_is_written_as_before(tmp_path: Path) -> None:
+    table = letters(day="ab")
+    (tmp_path / "samples").mkdir()
+    number = add_table(tmp_path, None, table)
+    assert number is not None
+    document = json.loads(table_file(tmp_path, number).read_bytes())
+    assert document.keys() == {"schema", "domains"}
+    assert document["domains"][0].keys() == {"name", "path", "label", "group", "image"}
+
+
+def test_further_columns_are_written_and_read(tmp_path: Path) -> None:
+    metadata = {"camera": {"1": "canon", "2": None, "9": "sony"}}
+    rows = samples(("2", "b", "x"), ("9", "a", "y"), ("1", "b", "y"))
+    table = SampleTable.of_samples(rows, metadata)
+    assert [d.metadata for d in table.domains] == [
+        {"camera": ["sony"]},
+        {"camera": ["canon", None]},
+    ]
+    proposed = table.regrouped({"1": "p", "2": "q", "9": "p"}, "camera")
+    assert proposed.domains[0].metadata == {"camera": ["canon", "sony"], "domain": ["b", "a"]}
+    (tmp_path / "samples").mkdir()
+    number = add_table(tmp_path, None, proposed)
+    assert number is not None
+    assert read_table(tmp_path, number) == proposed
+    assert proposed.only({image("9")}).proposed == "camera"
+    assert proposed.only({image("9")}).domains[0].metadata["camera"] == ["sony"]
+
+
+def test_domains_of_a_data_set_that_were_proposed_are_not_given_ones() -> None:
+    table = SampleTable.of_samples(samples(("1", "canon", "x")))
+    assert SampleTable(table.domains, proposed="camera").given_domains() == {}
+    again = SampleTable(table.domains, proposed="camera").regrouped({"1": "new"}, "clusters")
+    assert again.domains[0].metadata == {}
+
+
+def test_further_columns_have_a_value_for_each_sample() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        TableDomain("d", ["1"], ["x"], [None], [image("1")], {"camera": []})
