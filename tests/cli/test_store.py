@@ -161,6 +161,7 @@ def test_sync(run: Run, store: Path, data: Path) -> None:
         "unlabelled": [],
         "unreadable": {},
         "table_lost": False,
+        "task": None,
     }
 
 

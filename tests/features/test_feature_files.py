@@ -19,7 +19,8 @@ def test_csv(tmp_path: Path) -> None:
     file = tmp_path / "wine.csv"
     file.write_text("path,x,label,y\na,0,no,1\nb,2,yes,3\nc,4e0,no,5\n")
     read = read_feature_files([file])
-    assert read.columns == {"path": ["a", "b", "c"], "label": ["no", "yes", "no"]}
+    assert read.columns == {"path": ["a", "b", "c"]}
+    assert read.labels == {"label": ["no", "yes", "no"]}
     assert list(read.features) == ["wine"]
     np.testing.assert_array_equal(read.features["wine"], X)
     assert not read.named

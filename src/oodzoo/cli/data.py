@@ -11,7 +11,14 @@ from oodzoo._text import count
 from oodzoo.cli.app import command
 from oodzoo.cli.domains import announce_proposed, show_proposals
 from oodzoo.cli.leaks import compare_images, show_near_duplicates
-from oodzoo.cli.options import ColumnsOption, DataArgument, DomainsOption, RootOption, open_data
+from oodzoo.cli.options import (
+    ColumnsOption,
+    DataArgument,
+    DomainsOption,
+    RootOption,
+    TaskOption,
+    open_data,
+)
 from oodzoo.cli.reading import announce_remote
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError, NoDomainsError
@@ -25,10 +32,24 @@ _MOST_COLUMNS = 12
 
 
 def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False) -> None:
-    """Show the number of images by class and domain; not all of many, unless `full`."""
+    """Show the number of images by class and domain; not all of many, unless `full`.
+
+    Several labels are counted likewise; numbers are not.
+    """
+    from oodzoo.data.listing import counted_outputs
+
+    what = counted_outputs(dataset.task, len(dataset.classes))
+    if dataset.task.kind == "regression":
+        terminal.line(
+            f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what} to "
+            f"predict: {', '.join(map(repr, dataset.classes))}"
+        )
+        return
     counts = dataset.counts()
     if len(dataset.domains) <= len(dataset.classes):  # columns for whichever is fewer
-        noun, plural, columns = "class", "classes", dataset.domains
+        classes = dataset.task.is_classification
+        noun, plural = ("class", "classes") if classes else ("label", "labels")
+        columns = dataset.domains
         rows = {label: [counts[d][label] for d in columns] for label in dataset.classes}
     else:
         noun, plural, columns = "domain", "domains", dataset.classes
@@ -40,8 +61,7 @@ def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False
         table = _largest_and_smallest(rows) if abbreviated else all_rows
         terminal.table([noun, *columns], [*table, ["all", *sums]])
     terminal.line(
-        f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, "
-        f"{count(len(dataset.classes), 'class', 'classes')}"
+        f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
     )
     if abbreviated or (not full and len(columns) > _MOST_COLUMNS):
         terminal.line(f"oodzoo data --counts shows the images of all {len(rows):,} {plural}.")
@@ -63,6 +83,7 @@ def data(
     source: DataArgument,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    task: TaskOption = None,
     domains: DomainsOption = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only count; do not open the images.")
@@ -75,10 +96,10 @@ def data(
         typer.Option(help="Folder or URL of their feature store, to find near-duplicates, too."),
     ] = None,
 ) -> None:
-    """Count the images of each domain and class, and report problems."""
+    """Count the images of each domain and class, label or number, and report problems."""
     if quick and store is not None:
         raise InputError("--store compares the images, --quick does not open them; give one")
-    dataset = _opened(terminal, source, root, columns, domains)
+    dataset = _opened(terminal, source, root, columns, domains, task)
     summary = _summary(terminal, dataset, quick)
     terminal.table(*summary.table())
     terminal.line("")
@@ -101,17 +122,22 @@ def data(
 
 
 def _opened(
-    terminal: Terminal, source: str, root: str | None, columns: str | None, domains: str | None
+    terminal: Terminal,
+    source: str,
+    root: str | None,
+    columns: str | None,
+    domains: str | None,
+    task: str | None,
 ) -> ImageDomains:
     """Open the data set; if it has no domains, show what could be proposed."""
     try:
-        dataset = open_data(source, root, columns, domains)
+        dataset = open_data(source, root, columns, domains, task)
     except NoDomainsError as error:
         if domains is not None:
             raise
         terminal.warn(str(error).partition(";")[0])
         domains = "propose"
-        dataset = open_data(source, root, columns, domains)
+        dataset = open_data(source, root, columns, domains, task)
     if domains is not None:
         show_proposals(terminal, dataset.proposals, dataset.domains_proposed)
         announce_proposed(terminal, dataset, domains)

@@ -9,7 +9,7 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
-from oodzoo.cli.options import DtypeOption, NewStoreOption
+from oodzoo.cli.options import ColumnsOption, DtypeOption, NewStoreOption, TaskOption
 from oodzoo.cli.terminal import Terminal
 
 
@@ -29,15 +29,21 @@ def import_(
         Path | None,
         typer.Option(help="For .npy files: CSV of their rows, domain,label[,group][,path]."),
     ] = None,
+    columns: ColumnsOption = None,
+    task: TaskOption = None,
     dtype: DtypeOption = "float32",
 ) -> None:
     """Import features computed elsewhere into a feature store."""
+    from oodzoo.data.listing import counted_outputs
+    from oodzoo.data.sources.names import parse_columns
     from oodzoo.features.importing import import_features
 
-    made = import_features(files, store, table=table, dtype=dtype)
+    mapping = None if columns is None else parse_columns(columns)
+    made = import_features(files, store, table=table, dtype=dtype, columns=mapping, task=task)
     terminal.line(
         f"{count(len(made.models), 'model')}, {count(made.n_images, 'row')}, "
-        f"{count(len(made.domains), 'domain')}"
+        f"{count(len(made.domains), 'domain')}, "
+        f"{counted_outputs(made.task, len(made.classes))}"
     )
     terminal.document(
         {
@@ -45,5 +51,7 @@ def import_(
             "models": list(made.models),
             "rows": made.n_images,
             "domains": list(made.domains),
+            "task": made.task.kind,
+            "classes": list(made.classes),
         }
     )

@@ -40,7 +40,16 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         metavar="ROLE=NAME,…",
-        help="Columns of a table that have other names: path=file,label=y,domain=site.",
+        help="Columns of a table that have other names: path=file,label=y,domain=site; several "
+        "numbers or labels as label=age+height.",
+    ),
+]
+TaskOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="classification|regression|multilabel",
+        help="What the labels are: classes, numbers, or several labels per sample; by default, "
+        "what they look like.",
     ),
 ]
 DomainsOption = Annotated[
@@ -205,9 +214,13 @@ BudgetOption = Annotated[
 
 
 def open_data(
-    source: str, root: str | None, columns: str | None, domains: str | None = None
+    source: str,
+    root: str | None,
+    columns: str | None,
+    domains: str | None = None,
+    task: str | None = None,
 ) -> ImageDomains:
-    """Open the data set that DATA, --root, --columns and --domains name."""
+    """Open the data set that DATA, --root, --columns, --domains and --task name."""
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.data.proposing import is_request
     from oodzoo.data.sources.names import parse_columns
@@ -215,7 +228,7 @@ def open_data(
     if domains is not None and not is_request(domains):
         raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
     mapping = None if columns is None else parse_columns(columns)
-    return ImageDomains(source, root=root, columns=mapping, domains=domains)
+    return ImageDomains(source, root=root, columns=mapping, domains=domains, task=task)
 
 
 def prompts_of(class_names: str | None, prompt: list[str] | None, prompts: Path | None) -> Prompts:

@@ -43,6 +43,7 @@ from oodzoo.cli.options import (
     RaceOption,
     RootOption,
     ScoreOption,
+    TaskOption,
     TensorBoardOption,
     TotalMsOption,
     ZooOption,
@@ -76,6 +77,7 @@ def run(
     max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    task: TaskOption = None,
     domains: DomainsOption = None,
     top_k: Annotated[
         str,
@@ -133,7 +135,7 @@ def run(
         race=race,
         budget=budget,
     )
-    dataset = open_data(source, root, columns, domains)
+    dataset = open_data(source, root, columns, domains, task)
     announce_proposed(terminal, dataset, domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)

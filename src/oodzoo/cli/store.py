@@ -15,6 +15,7 @@ from oodzoo.cli.options import (
     DataArgument,
     RootOption,
     StoreArgument,
+    TaskOption,
     UnlabelledOption,
 )
 from oodzoo.cli.terminal import Terminal
@@ -30,6 +31,7 @@ app.add_typer(group, name="store")
 @command("ls", example="oodzoo store ls features/", group=group)
 def ls(terminal: Terminal, store: StoreArgument) -> None:
     """List the models and domains of a feature store."""
+    from oodzoo.data.listing import counted_outputs
     from oodzoo.store.usage import list_contents
 
     contents = list_contents(store)
@@ -57,8 +59,10 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
     )
     terminal.line(
         f"{count(len(contents.models), 'model')}, {count(len(contents.domains), 'domain')}, "
-        f"{count(contents.classes, 'class', 'classes')}"
+        f"{counted_outputs(contents.task, contents.classes)}"
     )
+    if contents.domains_proposed is not None:
+        terminal.line(f"domains: proposed by {contents.domains_proposed}")
     terminal.document(msgspec.to_builtins(contents))
 
 
@@ -129,6 +133,7 @@ def sync(
     source: DataArgument,
     root: RootOption = None,
     columns: ColumnsOption = None,
+    task: TaskOption = None,
     unlabelled: UnlabelledOption = None,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
@@ -151,10 +156,13 @@ def sync(
         source,
         root=root,
         columns=None if columns is None else parse_columns(columns),
+        task=task,
         unlabelled=open_unlabelled(unlabelled or []),
         drop=drop or [],
         yes=yes,
     )
+    if changes.task is not None:
+        terminal.line(f"the labels are now for {changes.task}")
     if changes.table_lost:
         terminal.warn("the old table was damaged: give domains without labels again (--unlabelled)")
     for path, reason in changes.unreadable.items():

@@ -5,12 +5,16 @@ The formats: one `.npz` file with an array (n, d) per model, and `labels`, `doma
 their rows (`domain`, `label`, `group`, `path`); a `.parquet` table with these columns and one
 column of lists per model; and a `.parquet` or `.csv` table with these columns and one column per
 feature of a single model, which has the name of the file.
+
+Labels are classes, numbers, or several labels per row (see
+:func:`oodzoo.data.sources.targets.read_targets`): a column, or several of a table; in an `.npz`
+file an array (n,) or (n, C), whose columns `label_names` names.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import one_line
+from oodzoo.data.sources.names import find_columns, split_columns
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.zoo.spec import require_unique_names
 
@@ -36,7 +41,9 @@ class FeatureFiles:
     Attributes
     ----------
     columns : dict
-        What is known of each row: label, domain, group, path.
+        What is known of each row: domain, group, path.
+    labels : dict
+        The labels of each row by column, as text or lists; empty if there are none.
     features, logits : dict of arrays
     context : str
         The file that messages name.
@@ -45,14 +52,21 @@ class FeatureFiles:
     """
 
     columns: dict[str, list[str]]
+    labels: dict[str, list[Any]]
     features: dict[str, Array]
     logits: dict[str, Array]
     context: str
     named: bool
 
 
-def read_feature_files(files: Sequence[Path], table: Path | None = None) -> FeatureFiles:
-    """Read features in one of the formats described at the top of this module."""
+def read_feature_files(
+    files: Sequence[Path], table: Path | None = None, names: Mapping[str, str] | None = None
+) -> FeatureFiles:
+    """Read features in one of the formats described at the top of this module.
+
+    `names` has the column of a table for `label`, `domain`, `group` or `path`, where its name is
+    another; labels may be in several, as "age+height".
+    """
     for file in files:
         if not file.is_file():
             raise InputError(f"no such file: {str(file)!r}")
@@ -61,8 +75,9 @@ def read_feature_files(files: Sequence[Path], table: Path | None = None) -> Feat
         require_unique_names([file.stem for file in files], "the list of files")
         features = {file.stem: _load_npy(file) for file in files}
         if table is None:
-            return FeatureFiles({}, features, {}, str(files[0]), named=False)
-        return FeatureFiles(_read_table(table), features, {}, str(table), named=False)
+            return FeatureFiles({}, {}, features, {}, str(files[0]), named=False)
+        columns, labels, _ = _read_table(table, names)
+        return FeatureFiles(columns, labels, features, {}, str(table), named=False)
     if table is not None:
         raise InputError(f"a table ({str(table)!r}) is only used with .npy files")
     readers = {".npz": _read_npz, ".parquet": _read_parquet, ".csv": _read_csv}
@@ -72,7 +87,7 @@ def read_feature_files(files: Sequence[Path], table: Path | None = None) -> Feat
             f"cannot read features from {', '.join(repr(str(f)) for f in files)}; give one .npz, "
             ".parquet or .csv file, or .npy files"
         )
-    return readers[suffix](files[0])
+    return readers[suffix](files[0], names)
 
 
 def check_array(array: Array, n: int, what: str) -> None:
@@ -95,7 +110,9 @@ def _load_npy(file: Path) -> Array:
     return array
 
 
-def _read_npz(file: Path) -> FeatureFiles:
+def _read_npz(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
+    if names is not None:
+        raise InputError(f"columns are not used with {str(file)!r}: its arrays have fixed names")
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
             arrays = {key: content[key] for key in content.files}
@@ -106,25 +123,61 @@ def _read_npz(file: Path) -> FeatureFiles:
         ) from error
     columns = {c: arrays.pop(f"{c}s") for c in _COLUMNS if f"{c}s" in arrays}
     for column, values in columns.items():
-        if values.ndim != 1:
+        is_matrix = column == "label" and values.ndim == 2 and values.dtype.kind in "biuf"
+        if values.ndim != 1 and not is_matrix:
             raise InputError(f"{str(file)!r}: {column}s must be (n,), got shape {values.shape}")
+    labels = _named_labels(columns.pop("label", None), arrays.pop("label_names", None), str(file))
     strings = {c: _strings(v) for c, v in columns.items()}
-    return FeatureFiles(strings, *_split_logits(arrays), str(file), named=True)
+    return FeatureFiles(strings, labels, *_split_logits(arrays), str(file), named=True)
 
 
-def _read_table(table: Path) -> dict[str, list[str]]:
+def _named_labels(labels: Array | None, names: Array | None, context: str) -> dict[str, list[Any]]:
+    """Return an array of labels by column; columns without names are one of lists."""
+    if labels is None:
+        return {}
+    width = 1 if labels.ndim == 1 else labels.shape[1]
+    known = ["label"] if names is None else _strings(names.reshape(-1))
+    if names is not None and (len(known) != width or len(set(known)) != width):
+        raise InputError(
+            f"{context!r}: label_names must name each of {width} columns of labels, got "
+            f"{', '.join(map(repr, known))}"
+        )
+    if labels.ndim == 1:
+        return {known[0]: _strings(labels)}
+    if names is None:
+        return {"label": labels.tolist()}
+    return {name: labels[:, at].tolist() for at, name in enumerate(known)}
+
+
+_Table = tuple[dict[str, list[str]], dict[str, list[Any]], list[dict[str, Any]]]
+"""The columns, the labels by column, and the rows."""
+
+
+def _read_table(table: Path, names: Mapping[str, str] | None) -> _Table:
     rows = _read_rows(table)
-    return {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+    header = [name for name in rows[0] if name is not None]
+    found, labels = _find(header, names, str(table))
+    columns = {role: _strings(row[column] for row in rows) for role, column in found.items()}
+    return columns, {column: _strings(row[column] for row in rows) for column in labels}, rows
 
 
-def _read_csv(file: Path) -> FeatureFiles:
-    rows = _read_rows(file)
-    columns = {c: _strings(row[c] for row in rows) for c in _COLUMNS if c in rows[0]}
+def _find(
+    header: Sequence[str], names: Mapping[str, str] | None, context: str
+) -> tuple[dict[str, str], list[str]]:
+    """Find the columns of domain, group and path, and those of the labels."""
+    found = find_columns(header, names, (), context, optional=_COLUMNS)
+    label = found.pop("label", None)
+    return found, [] if label is None else split_columns(label, header)
+
+
+def _read_csv(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
+    columns, labels, rows = _read_table(file, names)
+    found, _ = _find([name for name in rows[0] if name is not None], names, str(file))
     if long := [number for number, row in enumerate(rows) if None in row]:
         raise InputError(f"{str(file)!r}: row {long[0]} has more cells than the header")
-    names = [name for name in rows[0] if name not in _COLUMNS]
-    features = np.empty((len(rows), len(names)))
-    for at, name in enumerate(names):
+    rest = [name for name in rows[0] if name not in (*_COLUMNS, *found.values(), *labels)]
+    features = np.empty((len(rows), len(rest)))
+    for at, name in enumerate(rest):
         for number, row in enumerate(rows):
             try:
                 features[number, at] = float(row[name])
@@ -133,8 +186,8 @@ def _read_csv(file: Path) -> FeatureFiles:
                     f"{str(file)!r}: column {name!r} has {row[name]!r} in row {number}; every "
                     f"column besides {', '.join(_COLUMNS)} must be a feature, with numbers"
                 ) from error
-    arrays = {file.stem: features} if names else {}
-    return FeatureFiles(columns, arrays, {}, str(file), named=False)
+    arrays = {file.stem: features} if rest else {}
+    return FeatureFiles(columns, labels, arrays, {}, str(file), named=False)
 
 
 def _read_rows(table: Path) -> list[dict[str, Any]]:
@@ -148,7 +201,7 @@ def _read_rows(table: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _read_parquet(file: Path) -> FeatureFiles:
+def _read_parquet(file: Path, named: Mapping[str, str] | None) -> FeatureFiles:
     try:
         from pyarrow import ArrowInvalid, parquet, types
     except ImportError as error:
@@ -156,16 +209,24 @@ def _read_parquet(file: Path) -> FeatureFiles:
     try:
         table = parquet.read_table(file)
         names = table.column_names  # decoded here: a ValueError if they are not UTF-8
-        columns = {c: _strings(table[c].to_pylist()) for c in _COLUMNS if c in names}
+        found, label = _find(names, named, str(file))
+        columns = {role: _strings(table[c].to_pylist()) for role, c in found.items()}
+        labels = {c: _texts_or_lists(table[c].to_pylist()) for c in label}
+    except InputError:
+        raise
     except (OSError, ArrowInvalid, ValueError) as error:
         raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
-    rest = [c for c in names if c not in _COLUMNS]
+    rest = [c for c in names if c not in (*_COLUMNS, *found.values(), *label)]
     lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]
     if lists:
         features = {c: _stacked(table[c].to_pylist(), c, file) for c in lists}
     else:
         features = {file.stem: np.column_stack([table[c].to_numpy() for c in rest])} if rest else {}
-    return FeatureFiles(columns, *_split_logits(features), str(file), named=bool(lists))
+    return FeatureFiles(columns, labels, *_split_logits(features), str(file), named=bool(lists))
+
+
+def _texts_or_lists(values: list[Any]) -> list[Any]:
+    return values if any(isinstance(value, list) for value in values) else _strings(values)
 
 
 def _is_list(kind: Any, types: Any) -> bool:

@@ -10,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import numpy as np
 
 from oodzoo._io import shown
 from oodzoo._text import count
 from oodzoo.data.listing import Sample
+from oodzoo.data.sources.targets import Targets, read_targets, require_varied
 from oodzoo.errors import InputError
 from oodzoo.features.feature_files import Array, FeatureFiles, check_array, read_feature_files
 from oodzoo.store.feature_store import FeatureStore
@@ -24,6 +27,7 @@ from oodzoo.store.first_form import path_identity
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import DTYPES, StoreWriter, as_stored, writing
+from oodzoo.task import Kind, Task, require_kind
 from oodzoo.zoo.spec import ModelSpec, check_spec
 
 _ROWS = 4096  # at once
@@ -31,9 +35,10 @@ _ROWS = 4096  # at once
 
 @dataclass(frozen=True)
 class ImportedFeatures:
-    """Arrays of each model, and the sample of each row."""
+    """Arrays of each model, the sample of each row, and what their labels are."""
 
     samples: list[Sample]
+    task: Task
     features: dict[str, Array]
     logits: dict[str, Array]
 
@@ -44,6 +49,8 @@ def import_features(
     *,
     table: str | Path | None = None,
     dtype: str = "float32",
+    columns: Mapping[str, str] | None = None,
+    task: str | None = None,
 ) -> FeatureStore:
     """Import features computed elsewhere into a feature store.
 
@@ -57,16 +64,24 @@ def import_features(
         The CSV table of the rows of `.npy` files.
     dtype : {"float32", "float16"}
         Storage type of the features.
+    columns : dict of str to str, optional
+        The column of a table for `label`, `domain`, `group` or `path`, where its name is another.
+        Numbers or labels may be in several columns, as "age+height".
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are; by default, what they look like.
     """
+    kind = None if task is None else require_kind(task)
     if dtype not in DTYPES:
         raise InputError(f"unknown dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
-    imported = read_features([Path(f) for f in files], None if table is None else Path(table))
+    listed_in = None if table is None else Path(table)
+    imported = read_features([Path(f) for f in files], listed_in, columns, kind)
     _require_storable(imported, dtype)
     path = store_folder(store)
     with writing(path) as writer:
+        _require_same_task(writer, imported.task)
         samples = _identified(writer, imported.samples)
         row_of = {image: row for row, (_, image) in enumerate(samples)}
-        listed = SampleTable.of_samples(samples)
+        listed = msgspec.structs.replace(SampleTable.of_samples(samples), task=imported.task)
         writer.require_all_images(listed)
         writer.set_table(listed)
         writer.add_images()
@@ -84,25 +99,30 @@ def import_features(
     return FeatureStore(path)
 
 
-def read_features(files: Sequence[Path], table: Path | None) -> ImportedFeatures:
+def read_features(
+    files: Sequence[Path],
+    table: Path | None,
+    columns: Mapping[str, str] | None = None,
+    task: Kind | None = None,
+) -> ImportedFeatures:
     """Read features in one of the formats of :mod:`oodzoo.features.feature_files`."""
     if table is None and {file.suffix.lower() for file in files} == {".npy"}:
         raise InputError(
             f"{str(files[0])!r} needs a table of its rows: --table rows.csv with the columns "
             "domain,label[,group][,path]"
         )
-    return _checked(read_feature_files(files, table))
+    return _checked(read_feature_files(files, table, columns), task)
 
 
 # --- checks ----------------------------------------------------------------------------------
 
 
-def _checked(read: FeatureFiles) -> ImportedFeatures:
+def _checked(read: FeatureFiles, task: Kind | None) -> ImportedFeatures:
     columns, features, logits, context = read.columns, read.features, read.logits, read.context
-    for column in ("label", "domain"):
-        if column not in columns:
+    for column, known in (("label", read.labels), ("domain", read.columns.get("domain"))):
+        if not known:
             raise InputError(f"{context!r} has no {column}s; each row needs a label and a domain")
-    n = len(columns["label"])
+    n = len(next(iter(read.labels.values())))
     for column, values in columns.items():
         if len(values) != n:
             raise InputError(f"{context!r} has {n} labels and {len(values)} {column}s")
@@ -120,11 +140,31 @@ def _checked(read: FeatureFiles) -> ImportedFeatures:
             check_array(array, n, f"{context!r}: {kind} of {name!r}")
     if orphans := sorted(set(logits) - set(features)):
         raise InputError(f"{context!r} has logits of {orphans[0]!r} without its features")
-    return ImportedFeatures(_samples(columns, context), features, logits)
+    targets = _targets(read.labels, context, task)
+    samples = _samples(columns, targets.texts, context)
+    if targets.task.is_classification and len(set(targets.texts)) < 2:
+        raise InputError(
+            f"{context!r} has one class, {targets.texts[0]!r}; at least two are needed"
+        )
+    require_varied(targets.task, targets.texts, context)
+    return ImportedFeatures(samples, targets.task, features, logits)
 
 
-def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:
-    n = len(columns["label"])
+def _targets(labels: Mapping[str, list[Any]], context: str, task: Kind | None) -> Targets:
+    for name, values in labels.items():
+        try:
+            "".join(value for value in values if isinstance(value, str)).encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"{context!r}: the labels are not valid text: {error}") from error
+        empty = [row for row, value in enumerate(values) if value == ""]
+        if empty and task != "multilabel":
+            which = "label" if len(labels) == 1 else f"label {name!r}"
+            raise InputError(f"{context!r}: the {which} of row {empty[0]} is empty")
+    return read_targets(labels, context, task)
+
+
+def _samples(columns: Mapping[str, list[str]], labels: list[str], context: str) -> list[Sample]:
+    n = len(labels)
     paths = columns.get("path") or [f"row-{row:07d}" for row in range(n)]
     groups = columns.get("group") or [""] * n
     if len(set(paths)) < n:
@@ -132,14 +172,21 @@ def _samples(columns: Mapping[str, list[str]], context: str) -> list[Sample]:
         raise InputError(f"{context!r} lists the path {twice!r} twice")
     samples = [
         Sample(path, domain, label, group or None)
-        for path, domain, label, group in zip(
-            paths, columns["domain"], columns["label"], groups, strict=True
-        )
+        for path, domain, label, group in zip(paths, columns["domain"], labels, groups, strict=True)
     ]
-    for what, names in (("domain", columns["domain"]), ("class", columns["label"])):
-        if len(set(names)) < 2:
-            raise InputError(f"{context!r} has one {what}, {names[0]!r}; at least two are needed")
+    names = columns["domain"]
+    if len(set(names)) < 2:
+        raise InputError(f"{context!r} has one domain, {names[0]!r}; at least two are needed")
     return samples
+
+
+def _require_same_task(writer: StoreWriter, task: Task) -> None:
+    """Reject labels of another kind, or of other outputs, than those of the store."""
+    if writer.table.labelled and writer.table.task != task:
+        raise InputError(
+            f"the store {shown(writer.path)!r} has labels for {writer.table.task}, the import for "
+            f"{task}; use another store"
+        )
 
 
 def _require_storable(imported: ImportedFeatures, dtype: str) -> None:

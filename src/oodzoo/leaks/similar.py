@@ -79,7 +79,7 @@ def similar_images(
     space = FeatureSpace(store, names, samples)
     threshold = _limited(FLOOR, NOISE, space.noise)
     low = threshold if files is None else _limited(CANDIDATE_FLOOR, CANDIDATE_NOISE, space.noise)
-    plan = plan_pairs(samples.labels, space.width, pairs, budget)
+    plan = plan_pairs(samples.strata, space.width, pairs, budget)
     search = Search(space, samples, low, threshold)
     search.run(plan, progress)
     everywhere = np.full(len(samples), threshold)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.data.listing import shown_label
+from oodzoo.data.sampling import strata_of
 from oodzoo.leaks.whitening import Features, Whitening
 from oodzoo.store.feature_store import FeatureStore
 
@@ -30,13 +32,15 @@ Positions = NDArray[np.intp]
 class Samples:
     """The samples of a store, as columns of equal length; numbers are positions in the lists.
 
-    `labels` is -1 for a sample without a label, `groups` for a sample without a group.
+    `labels` is -1 for a sample without a label, `groups` for a sample without a group. Pairs of one
+    stratum are compared first: of one class, or see :func:`oodzoo.data.sampling.strata_of`.
     """
 
     images: list[str]
     paths: list[str]
     domains: NDArray[np.intp]
     labels: NDArray[np.intp]
+    strata: NDArray[np.intp]
     groups: NDArray[np.intp]
     domain_names: tuple[str, ...]
     classes: tuple[str, ...]
@@ -77,22 +81,37 @@ def list_samples(
         for image, path, label, group in zip(
             store.images(domain),
             store.paths(domain),
-            [-1] * len(store.paths(domain)) if domain in unlabelled else store.labels(domain),
+            [None] * len(store.paths(domain))
+            if domain in unlabelled
+            else store.label_texts(domain),
             store.groups(domain),
             strict=True,
         )
         if images is None or image in images
     ]
+    texts = [row[3] for row in rows if row[3] is not None]
+    strata = iter(strata_of(store.task, texts))
+    by_row = [None if row[3] is None else next(strata) for row in rows]
+    labels = [None if row[3] is None else shown_label(store.task, row[3]) for row in rows]
+    classes, codes = _coded(labels)
     numbers = {group: at for at, group in enumerate({row[4] for row in rows} - {None})}
     return Samples(
         images=[row[0] for row in rows],
         paths=[row[1] for row in rows],
         domains=np.array([row[2] for row in rows], np.intp),
-        labels=np.array([row[3] for row in rows], np.intp),
+        labels=codes,
+        strata=_coded(by_row)[1],
         groups=np.array([numbers.get(row[4], -1) for row in rows], np.intp),
         domain_names=names,
-        classes=store.classes,
+        classes=classes,
     )
+
+
+def _coded(names: Sequence[str | None]) -> tuple[tuple[str, ...], NDArray[np.intp]]:
+    """Return the names, sorted, and the position of each; -1 for None."""
+    known = tuple(sorted({name for name in names if name is not None}))
+    position = {name: at for at, name in enumerate(known)}
+    return known, np.array([-1 if n is None else position[n] for n in names], np.intp)
 
 
 class FeatureSpace:

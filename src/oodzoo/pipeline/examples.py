@@ -16,6 +16,8 @@ from oodzoo.data.files import (
     UnreadableImageError,
     absolute,
 )
+from oodzoo.data.listing import shown_label
+from oodzoo.data.sampling import strata_of
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.record import Example
 from oodzoo.report.leaks import shown_pairs
@@ -29,15 +31,19 @@ _SIDE = 144
 
 
 def choose_examples(dataset: ImageDomains) -> dict[str, tuple[Example, ...]]:
-    """Choose some images of each domain, one of each class in turn."""
-    return {domain: _examples(dataset, domain) for domain in dataset.domains}
+    """Choose some images of each domain, one of each class, or other stratum, in turn."""
+    found = strata_of(dataset.task, [sample.label for sample in dataset.samples])
+    strata = {s.path: stratum for s, stratum in zip(dataset.samples, found, strict=True)}
+    return {domain: _examples(dataset, domain, strata) for domain in dataset.domains}
 
 
-def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
+def _examples(dataset: ImageDomains, domain: str, strata: Mapping[str, str]) -> tuple[Example, ...]:
     by_class: dict[str, list[Example]] = {}
     for sample in dataset.samples:
         if sample.domain == domain:
-            by_class.setdefault(sample.label, []).append(Example(sample.path, sample.label))
+            stratum = strata[sample.path]
+            label = shown_label(dataset.task, sample.label)
+            by_class.setdefault(stratum, []).append(Example(sample.path, label))
     turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class.values()))
     return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
 

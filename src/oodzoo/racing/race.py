@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oodzoo._text import count, duration
 from oodzoo.data.dataset import ImageDomains
-from oodzoo.data.sampling import stratified_sample
+from oodzoo.data.sampling import strata_of, stratified_sample
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
@@ -237,13 +237,15 @@ class _Runner:
             if digest is not None
         ]
         samples = [sample for sample, _ in readable]
-        cells = len({(sample.domain, sample.label) for sample in samples})
+        strata = strata_of(dataset.task, [sample.label for sample in samples])
+        domains = [sample.domain for sample in samples]
+        cells = len(set(zip(domains, strata, strict=True)))
         self.smallest = min(IMAGES_PER_CELL * cells, len(samples))
         self.n_images = len(extractor.files)
 
         @cache
         def images(n: int) -> frozenset[str]:
-            chosen = stratified_sample(samples, min(n, len(samples)), seed)
+            chosen = stratified_sample(samples, min(n, len(samples)), seed, dataset.task)
             return frozenset(readable[at][1] for at in chosen)
 
         self.images = images

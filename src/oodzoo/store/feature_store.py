@@ -245,17 +245,22 @@ class FeatureStore:
         """Return the path of the image of each row."""
         return self._domain(domain).paths
 
+    def label_texts(self, domain: str) -> list[str]:
+        """Return the label of each row as text: its class, or see :meth:`Task.encode`."""
+        labels = self._domain(domain).labels
+        if labels is None:
+            raise InputError(
+                f"the domain {domain!r} of the store {shown(self.path)!r} has no labels"
+            )
+        return labels
+
     def labels(self, domain: str) -> NDArray[Any]:
         """Return the label of each row.
 
         Of classes, their positions in `classes`, (rows,); otherwise numbers, or zeros and ones,
         (rows, outputs).
         """
-        labels = self._domain(domain).labels
-        if labels is None:
-            raise InputError(
-                f"the domain {domain!r} of the store {shown(self.path)!r} has no labels"
-            )
+        labels = self.label_texts(domain)
         if not self.task.is_classification:
             try:
                 return self.task.decode(labels)
@@ -267,10 +272,6 @@ class FeatureStore:
                 ) from error
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[label] for label in labels], np.int64)
-
-    def label_texts(self, domain: str) -> list[str]:
-        """Return the label of each row as text."""
-        return self._domain(domain).labels or []
 
     def groups(self, domain: str) -> list[str | None]:
         """Return the group of each row; None for a row without one."""

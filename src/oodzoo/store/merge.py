@@ -19,7 +19,6 @@ from oodzoo.store.local import update_local
 from oodzoo.store.manifest import ModelRecord
 from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import writing
-from oodzoo.task import Task
 
 
 def merge_stores(stores: Sequence[str | Path], out: str | Path) -> FeatureStore:
@@ -77,8 +76,8 @@ def _record(store: FeatureStore, name: str) -> ModelRecord:
 def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
     if first.task != other.task:
         raise InputError(
-            f"{shown(first.path)!r} has labels for {_described(first.task)}, {shown(other.path)!r} "
-            f"for {_described(other.task)}; stores can be merged if they have the same task"
+            f"{shown(first.path)!r} has labels for {first.task}, {shown(other.path)!r} "
+            f"for {other.task}; stores can be merged if they have the same task"
         )
     one, two = _samples(first.table), _samples(other.table)
     for here, there, missing in ((first, other, one - two), (other, first, two - one)):
@@ -90,11 +89,6 @@ def _require_same_samples(first: FeatureStore, other: FeatureStore) -> None:
                 f"{count(missing.total(), 'sample')}, the first is {path!r} (domain {domain!r}, "
                 f"label {label!r}); stores can be merged if they have the same images and labels"
             )
-
-
-def _described(task: Task) -> str:
-    outputs = ", ".join(map(repr, task.outputs))
-    return task.kind + (f" ({outputs})" if outputs else "")
 
 
 def _samples(table: SampleTable) -> Counter[tuple[str, str, str | None, str]]:

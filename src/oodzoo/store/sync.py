@@ -17,10 +17,12 @@ from oodzoo.data.sources.folder import list_images
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
-from oodzoo.store.contents import old_tables, registered_models, require_store
+from oodzoo.store.contents import newest_table, old_tables, registered_models, require_store
 from oodzoo.store.files import pulled, remove_files
+from oodzoo.store.manifest import read_manifest
 from oodzoo.store.table import SampleTable, TableDomain
 from oodzoo.store.writer import StoreWriter, writing
+from oodzoo.task import Kind
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Changes:
     table_lost : bool
         The old table was damaged: nothing is known of what has changed, and domains without labels
         must be given again.
+    task : str or None
+        What the labels are now, if that has changed: the kind of task, and its outputs.
     """
 
     added: int = 0
@@ -57,6 +61,7 @@ class Changes:
     unlabelled: tuple[str, ...] = ()
     unreadable: dict[str, str] = field(default_factory=dict)
     table_lost: bool = False
+    task: str | None = None
 
 
 def sync_store(
@@ -65,6 +70,7 @@ def sync_store(
     *,
     root: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
+    task: str | None = None,
     unlabelled: Sequence[UnlabelledImages] = (),
     drop: Sequence[str] = (),
     yes: bool = False,
@@ -80,7 +86,7 @@ def sync_store(
     ----------
     store : path or URL
     data : ImageDomains or path
-    root, columns : optional
+    root, columns, task : optional
         See :class:`oodzoo.ImageDomains`.
     unlabelled : sequence of UnlabelledImages
     drop : sequence of str
@@ -91,7 +97,7 @@ def sync_store(
     """
     path = pulled(store)
     require_store(path)
-    dataset = _dataset(data, root, columns, yes=yes)
+    dataset = _dataset(data, root, columns, task or _known_kind(path), yes=yes)
     given = SampleTable.of(dataset, unlabelled)
     with writing(path, exclusive=True, without_table=True) as writer:
         names = _complete_models(writer)
@@ -132,6 +138,7 @@ def sync_store(
             unreadable={} if dataset is None else dataset.unreadable,
             unlabelled=_changed_targets(old, writer.table),
             table_lost=writer.table_lost,
+            task=str(table.task) if table.labelled and table.task != old.task else None,
         )
         remove_files(old_tables(path, writer.manifest))
     return changes
@@ -141,6 +148,7 @@ def _dataset(
     data: ImageDomains | str | Path,
     root: str | Path | None,
     columns: Mapping[str, str] | None,
+    task: str | None,
     *,
     yes: bool,
 ) -> ImageDomains | None:
@@ -148,7 +156,7 @@ def _dataset(
     if isinstance(data, ImageDomains):
         return data
     try:
-        return ImageDomains(data, root=root, columns=columns)
+        return ImageDomains(data, root=root, columns=columns, task=task)
     except InputError:
         source = parse_location(data)
         if isinstance(source, Url) or not source.is_dir() or list_images(source)[0]:
@@ -159,6 +167,12 @@ def _dataset(
         f"{str(source)!r} has no images: all samples would be removed from the store; confirm "
         "with --yes"
     )
+
+
+def _known_kind(path: Path) -> Kind | None:
+    """The kind of task of a store with other labels than classes."""
+    _, table = newest_table(path, read_manifest(path), lost=True)
+    return None if table is None or table.task.is_classification else table.task.kind
 
 
 def _complete_models(writer: StoreWriter) -> list[str]:

@@ -16,6 +16,7 @@ from oodzoo.store.manifest import ModelRecord, read_manifest
 from oodzoo.store.places import CACHE, IMAGES, MANIFEST, SAMPLES, model_folder
 from oodzoo.store.prune import outdated_segments, unused_files
 from oodzoo.store.writer import StoreWriter
+from oodzoo.task import CLASSIFICATION, Task
 
 
 @dataclass(frozen=True)
@@ -45,11 +46,14 @@ class ModelEntry:
 
 @dataclass(frozen=True)
 class Contents:
-    """The models and domains of a store."""
+    """The models and domains of a store; `domains_proposed` says by what, if they were."""
 
     models: tuple[ModelEntry, ...]
     domains: tuple[DomainEntry, ...]
     classes: int
+    """Number of classes, labels or numbers."""
+    task: Task = CLASSIFICATION
+    domains_proposed: str | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,8 @@ def list_contents(store: str | Path) -> Contents:
         for domain in table.domains
     ]
     classes = {label for domain in table.labelled for label in domain.labels or []}
-    return Contents(tuple(models), tuple(domains), len(classes))
+    n_classes = len(table.task.outputs or classes)
+    return Contents(tuple(models), tuple(domains), n_classes, table.task, table.proposed)
 
 
 def disk_usage(store: str | Path) -> Usage:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import did_you_mean
+from oodzoo._text import count, did_you_mean
 from oodzoo.errors import InputError
 
 Kind = Literal["classification", "regression", "multilabel"]
@@ -49,6 +49,10 @@ class Task:
     kind: Kind = "classification"
     outputs: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        outputs = ", ".join(map(repr, self.outputs))
+        return self.kind + (f" ({outputs})" if outputs else "")
+
     @property
     def is_classification(self) -> bool:
         return self.kind == "classification"
@@ -61,6 +65,18 @@ class Task:
     @property
     def second_metric(self) -> str:
         return _METRICS[self.kind][1]
+
+    def count_outputs(self, n: int) -> str:
+        """Count the classes, numbers or labels, in words.
+
+        Examples
+        --------
+        >>> Task().count_outputs(3), Task("multilabel", ("cat",)).count_outputs(1)
+        ('3 classes', '1 label')
+        """
+        if self.kind == "classification":
+            return count(n, "class", "classes")
+        return count(n, "number" if self.kind == "regression" else "label")
 
     def encode(self, label: Sequence[float] | Iterable[str]) -> str:
         """Write the numbers or the names of the labels of a sample as text."""
