@@ -177,20 +177,24 @@ def stages(backbone: Module) -> list[str]:
     """List the blocks or stages of a backbone: the parts of the part with most of its layers.
 
     Only parts with layers of their own are listed; if several have two layers or more, only these.
+    Two parts that are not in a list, such as features and classifier, are not blocks.
     """
+    import torch
+
     name, module = "", backbone
     while True:
         sizes = {part: _n_layers(child) for part, child in module.named_children()}
         sizes = {part: size for part, size in sizes.items() if size}
-        if not sizes:
-            return []
-        largest = max(sizes, key=lambda part: sizes[part])
-        if sizes[largest] <= _MOST_OF * sum(sizes.values()):
+        blocks = [part for part, size in sizes.items() if size > 1]
+        parts = blocks if len(blocks) > 1 else list(sizes)
+        if not blocks:
             break
-        name, module = f"{name}.{largest}" if name else largest, getattr(module, largest)
-    blocks = [part for part, size in sizes.items() if size > 1]
-    parts = blocks if len(blocks) > 1 else list(sizes)
-    return [f"{name}.{part}" if name else part for part in parts]
+        largest = max(sizes, key=lambda part: sizes[part])
+        fewest = 2 if isinstance(module, torch.nn.ModuleList | torch.nn.Sequential) else 3
+        if len(parts) >= fewest and sizes[largest] <= _MOST_OF * sum(sizes.values()):
+            break
+        name, module = f"{name}{largest}.", getattr(module, largest)
+    return [f"{name}{part}" for part in parts]
 
 
 def usable_stages(
