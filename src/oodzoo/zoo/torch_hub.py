@@ -11,6 +11,7 @@ and normalised by ImageNet's mean and standard deviation, unless a zoo file sets
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import sys
 from collections.abc import Iterator
@@ -69,14 +70,13 @@ def build(spec: ModelSpec) -> Built:
     what = f"model {spec.name!r}: the entry point {entry!r} of {str(folder / 'hubconf.py')!r}"
     try:
         with no_unpickling(), seeded(spec), _own_modules(folder):
-            known = torch.hub.list(str(folder), source="local", trust_repo=True)
-            if entry in known:
-                module = torch.hub.load(str(folder), entry, source="local", **options)
+            module = torch.hub.load(str(folder), entry, source="local", **options)
     except Exception as error:
+        if str(error).startswith("Cannot find callable"):
+            known = _functions(folder / "hubconf.py")
+            hint = did_you_mean(entry, known) or f"it has {', '.join(known) or 'none'}"
+            raise InputError(f"{what} does not exist; {hint}") from error
         raise InputError(f"{what} failed: {type(error).__name__}: {one_line(error)}") from error
-    if entry not in known:
-        hint = did_you_mean(entry, known) or f"it has {', '.join(known) or 'none'}"
-        raise InputError(f"{what} does not exist; {hint}")
     if not isinstance(module, torch.nn.Module):
         raise InputError(f"{what} returned {type(module).__name__}, not a module of PyTorch")
     size = spec.input_size or _SIZE
@@ -105,6 +105,13 @@ def _parsed(spec: ModelSpec) -> tuple[Path, str]:
             )
         raise InputError(f"model {spec.name!r}: the folder {str(folder)!r} has no hubconf.py")
     return folder, entry
+
+
+def _functions(file: Path) -> list[str]:
+    """The public functions that a Python file defines."""
+    parsed = ast.parse(file.read_bytes())
+    names = [each.name for each in parsed.body if isinstance(each, ast.FunctionDef)]
+    return [name for name in names if not name.startswith("_")]
 
 
 def _extractor(whole: Module, size: int, what: str) -> tuple[Module, Forward, str]:

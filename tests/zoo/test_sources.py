@@ -1,0 +1,242 @@
+"""Sources of models as entry points: ours, and those of other packages."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.zoo import ModelSpec, load_model, load_zoo
+from oodzoo.zoo import sources as registry
+from oodzoo.zoo.expansion import expand
+from oodzoo.zoo.listing.model import ListedModel
+from oodzoo.zoo.sources import ModelSource, get_source, packages_of, source_kinds
+from oodzoo.zoo.spec import check_spec, portable_source
+
+ROOT = Path(__file__).parents[2]
+POINT = {"colours": "more_colours:Colours"}
+COLOURS = '''
+from oodzoo.zoo.callable import model_from_callable
+from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.sources import ModelSource
+
+
+class Colours(ModelSource):
+    """Statistics of the pixels of an image."""
+
+    kind = "colours"
+    packages = ("numpy", "absent-package")
+    takes_arguments = True
+
+    def load(self, spec, *, device, precision):
+        power = (spec.arguments or {}).get("power", 1)
+
+        def features(batch):
+            pixels = batch.reshape(len(batch), -1, 16) ** power
+            return getattr(pixels, spec.identifier)(axis=1)
+
+        return model_from_callable(
+            features,
+            name=spec.name,
+            preprocessing=square(32, (0, 0, 0), (1, 1, 1)),
+            version=f"1 {spec.identifier} {power}",
+        )
+'''
+
+
+def install(folder: Path, name: str, points: dict[str, str], module: str = "") -> Path:
+    """Put a distribution with entry points and a module into a folder."""
+    about = folder / f"{name.replace('-', '_')}-1.5.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
+    lines = [f"{kind} = {value}" for kind, value in points.items()]
+    (about / "entry_points.txt").write_text("\n".join([f"[{registry.GROUP}]", *lines]))
+    if module:
+        (folder / f"{name.replace('-', '_')}.py").write_text(module)
+    return folder
+
+
+Installed = Callable[..., None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installed]:
+    """Install distributions for the time of a test."""
+
+    def forget() -> None:
+        importlib.invalidate_caches()
+        registry._points.cache_clear()
+        registry.get_source.cache_clear()
+
+    def installed(name: str, points: dict[str, str], module: str = "") -> None:
+        install(tmp_path, name, points, module)
+        forget()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    before = set(sys.modules)
+    yield installed
+    monkeypatch.undo()
+    for module in set(sys.modules) - before:
+        if module.startswith("more_"):
+            del sys.modules[module]
+    forget()
+
+
+def complaint(action: Callable[[], Any]) -> str:
+    with pytest.raises(InputError) as caught:
+        action()
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# --- ours ------------------------------------------------------------------------------------
+
+
+def test_ours_are_those_of_the_project() -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        stated = tomllib.load(file)["project"]["entry-points"][registry.GROUP]
+    assert set(source_kinds()) >= set(stated)
+    for kind in stated:
+        source = get_source(kind)
+        assert isinstance(source, ModelSource)
+        assert source.kind == kind
+        assert source.packages
+
+
+def test_an_unknown_kind() -> None:
+    assert "unknown source 'tim'; did you mean timm?" in complaint(lambda: get_source("tim"))
+
+
+def test_a_name_of_an_unknown_kind_is_portable() -> None:
+    assert portable_source(ModelSpec("x", "demo/cnn_*")) == "demo/cnn_*"
+
+
+# --- those of other packages ------------------------------------------------------------------
+
+
+def test_a_source_of_another_package_from_images_to_predictions(
+    digits: Path, unseen: list[Path], tmp_path: Path
+) -> None:
+    folder = install(tmp_path / "site", "more-colours", POINT, COLOURS)
+    (tmp_path / "zoo.toml").write_text(
+        '[[model]]\nname = "mean"\nsource = "colours/mean"\n'
+        '[[model]]\nname = "squares"\nsource = "colours/mean"\narguments = { power = 2 }\n'
+    )
+
+    def oodzoo(*arguments: str | Path) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-m", "oodzoo", *map(str, arguments), "--json"],
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    oodzoo("extract", digits, "--zoo", "zoo.toml", "--store", "store")
+    ranked = oodzoo("rank", "store")["ranking"]
+    assert {row["model"] for row in ranked} == {"mean", "squares"}
+    (stored,) = (tmp_path / "store").glob("manifest.json")
+    text = stored.read_text(encoding="utf-8")
+    assert '"more-colours"' in text
+    assert "absent-package" not in text
+    oodzoo("fit", "store", "--out", "model", "--models", "squares", "--choose", "single")
+    images = unseen[:3]
+    predicted = oodzoo("predict", "model", *images)["predictions"]
+    assert len(predicted) == 3
+    listed = oodzoo("models", "zoo.toml")["models"]
+    assert [model["parameters"] for model in listed] == [None, None]
+
+
+def test_nothing_is_loaded_before_its_kind_is_used(installed: Installed) -> None:
+    installed("more-broken", {"broken": "more_broken:Source"}, "raise RuntimeError('two\\nlines')")
+    assert "broken" in source_kinds()
+    assert load_zoo("onnx/a.onnx")[0].name == "a"
+    assert "more_broken" not in sys.modules
+    message = complaint(lambda: load_zoo("broken/x"))
+    assert message.startswith(
+        "the source of models 'broken' of the package 'more-broken' cannot be loaded: "
+        "RuntimeError: two lines"
+    )
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [
+        ("Source = 3", "is not a ModelSource, but 3"),
+        ("import absent_module_x", "cannot be loaded: ModuleNotFoundError"),
+        ("", "cannot be loaded: ModuleNotFoundError: No module named 'more_odd'"),
+        ("class Source:\n    kind = 'odd'", "is not a ModelSource"),
+        (COLOURS + "Source = Colours", "has the kind 'colours'; they must agree"),
+        (
+            "from oodzoo.zoo.sources import ModelSource as M\nclass Source(M):\n    kind = 'odd'",
+            "cannot be loaded: TypeError",
+        ),
+    ],
+)
+def test_a_source_that_is_none(installed: Installed, module: str, words: str) -> None:
+    installed("more-odd", {"odd": "more_odd:Source"}, module)
+    message = complaint(lambda: get_source("odd"))
+    assert words in message
+    assert "'more-odd'" in message
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("return 7", "the source 'odd' of the package 'more-odd' returned 7 instead of a Model"),
+        ("return {}['x']", "the source 'odd' of the package 'more-odd' failed: KeyError: 'x'"),
+    ],
+)
+def test_a_source_that_fails(installed: Installed, body: str, words: str) -> None:
+    module = (
+        "from oodzoo.zoo.sources import ModelSource\nclass Source(ModelSource):\n"
+        f"    kind = 'odd'\n    def load(self, spec, *, device, precision):\n        {body}\n"
+    )
+    installed("more-odd", {"odd": "more_odd:Source"}, module)
+    (spec,) = load_zoo("odd/x")
+    assert words in complaint(lambda: load_model(spec))
+
+
+def test_another_package_cannot_replace_ours(installed: Installed) -> None:
+    installed("more-timm", {"timm": "more_timm:Source"}, "raise RuntimeError")
+    with pytest.warns(UserWarning, match="'timm' of the package 'more-timm' is ignored: 'oodzoo'"):
+        source = get_source("timm")
+    assert type(source).__module__ == "oodzoo.zoo.timm"
+
+
+def test_of_two_packages_the_first_by_name_is_used(installed: Installed) -> None:
+    installed("more-colours", POINT, COLOURS)
+    installed("more-z", {"colours": "more_z:Source"})
+    with pytest.warns(UserWarning, match="'colours' of the package 'more-z' is ignored: 'more-col"):
+        source = get_source("colours")
+    assert source.kind == "colours"
+
+
+def test_what_a_source_need_not_define(installed: Installed) -> None:
+    installed("more-colours", POINT, COLOURS)
+    (spec,) = load_zoo("colours/mean")
+    assert (spec.name, portable_source(spec)) == ("colours-mean", "colours/mean")
+    assert packages_of("colours") == ("numpy", "more-colours")
+    listed = ListedModel(spec)
+    assert (listed.licence, listed.parameters, listed.size, listed.is_local) == (None,) * 4
+    message = complaint(lambda: expand("colours/m*", lambda text: load_zoo(text)))
+    assert message == "'colours/m*': the source colours cannot list its models; name them"
+    message = complaint(lambda: check_spec(ModelSpec("x", "colours/x", pretrained=False), "zoo"))
+    assert "takes no pretrained" in message
+    model = load_model(ModelSpec("x", "colours/mean", arguments={"power": 2}))
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    plain = load_model(ModelSpec("x", "colours/mean"))
+    assert (model(pixels).features < plain(pixels).features).all()
