@@ -20,6 +20,7 @@ from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
 from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
+from oodzoo.report.layers import layers_section, networks
 from oodzoo.report.leaks import leaks_section
 from oodzoo.report.provenance import provenance_section
 from oodzoo.report.race import race_section
@@ -96,6 +97,7 @@ def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
     sections = []
     if run.ranking:
         sections.append(ranking_section(run.ranking))
+        sections += [layers_section(run.ranking)] if networks(run.ranking) else []
     if run.evaluation:
         sections.append(combination_section(run.evaluation))
     if run.selection:
