@@ -72,12 +72,12 @@ def _per_class(row: DomainSummary) -> str:
 def _mean(name: str, row: DomainSummary) -> str:
     """Mean and standard deviation of a number."""
     spread = (row.numbers or {})[name]
-    return f"{spread.mean:.4g} ± {spread.deviation:.3g}"
+    return f"{spread.mean:.3g} ± {spread.deviation:.3g}"
 
 
 def _range(name: str, row: DomainSummary) -> str:
     spread = (row.numbers or {})[name]
-    return f"{spread.smallest:.4g} to {spread.largest:.4g}"
+    return f"{spread.smallest:.3g} to {spread.largest:.3g}"
 
 
 def _span(low: int, high: int) -> str:

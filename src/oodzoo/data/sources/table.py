@@ -86,6 +86,7 @@ def _rows(
             rest = {} if further is None else _without_role(header, taken)
             if further is not None:
                 further.update({column: [] for column in rest})
+            empty = ""
             line = reader.line_num + 1
             for cells in reader:
                 if cells:
@@ -98,9 +99,13 @@ def _rows(
                         at = header.index(column)
                         labels[column].append(cells[at].strip() if at < len(cells) else "")
                     if len(named) == 1 and task != "multilabel" and not labels[named[0]][-1]:
-                        raise InputError(f"{where}: no label in {','.join(cells)!r}")
+                        empty = empty or f"{where}: no label in {','.join(cells)!r}"
                     yield _row(line, cells, positions, where)
                 line = reader.line_num + 1
+            if empty:
+                several = any("|" in text or ";" in text for text in labels[named[0]])
+                advice = "; if images can have several labels or none, say --task multilabel"
+                raise InputError(empty + (advice if several else ""))
     except UnicodeDecodeError as error:
         raise InputError(f"{name!r} is not UTF-8 text; save it as UTF-8") from error
     except csv.Error as error:
