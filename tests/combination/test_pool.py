@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from tests.combination.data import predicted
 from tests.oracles import combination as oracle
+from tests.oracles import outputs as outputs_oracle
 
 from oodzoo.combination.pool import (
     GreedyShares,
     Limits,
     PoolChooser,
     likelihood_of_labels,
+    qualities,
 )
 from oodzoo.errors import InputError
 from oodzoo.heads.outputs import outputs_of
+from oodzoo.task import Kind
 
 seeds = st.integers(0, 10_000)
 always = settings(max_examples=20, deadline=None, derandomize=True)
@@ -43,7 +46,7 @@ def choose_members(
     times: dict[str, float | None],
     limits: Limits | None = None,
 ) -> list[int]:
-    return PoolChooser(tables, labels, models, times, limits).choose()
+    return list(PoolChooser(tables, labels, models, times, limits).choose())
 
 
 def literal(tables: Any, labels: Any) -> list[float]:
@@ -105,10 +108,77 @@ def test_likelihood_equals_its_definition(seed: int) -> None:
 def test_a_pool_is_the_normalised_geometric_mean(seed: int, n_heads: int) -> None:
     (table,), _ = predicted(seed, n_heads=n_heads, sizes=(6,))
     table[:, :, 1] = -np.inf
-    found = outputs_of("classification").pooled(table.astype(np.float32))
+    found = outputs_of("classification").pooled(table.astype(np.float32), [1 / n_heads] * n_heads)
     np.testing.assert_allclose(found, oracle.pool(list(table)), atol=1e-5)
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1)
     assert found.dtype == np.float64
+
+
+@given(seed=seeds)
+@settings(max_examples=10, deadline=None, derandomize=True)
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_shares_of_heads_of_numbers_and_labels(kind: Kind, seed: int) -> None:
+    tables, labels = scattered(kind, seed)
+    domains = [(list(table), y) for table, y in zip(tables, labels, strict=True)]
+    expected = outputs_oracle.greedy_shares(kind, domains)
+    np.testing.assert_allclose(GreedyShares(tables, labels, kind).of(), expected, atol=ABOUT)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_weights_are_shares_for_numbers_and_equal_for_labels(kind: Kind) -> None:
+    tables, labels = scattered(kind, 3)
+    models = ["a", "b", "c", "d"]
+    times: dict[str, float | None] = dict.fromkeys(models, 1.0)
+    chosen = PoolChooser(tables, labels, models, times, kind=kind).choose()
+    shares = GreedyShares(tables, labels, kind).of()
+    assert len(chosen) > 1
+    assert sum(chosen.values()) == pytest.approx(1)
+    for at, weight in chosen.items():
+        expected = shares[at] if kind == "regression" else 1 / len(chosen)
+        assert weight == pytest.approx(expected)
+    limited = PoolChooser(tables, labels, models, times, Limits(max_models=1), kind).choose()
+    assert limited == {next(iter(chosen)): 1.0}  # a pool of one head is that head
+
+
+@given(seed=seeds, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
+@always
+def test_units_of_numbers_do_not_matter(seed: int, scale: float, shift: float) -> None:
+    tables, labels = scattered("regression", seed)
+    unit = np.array([scale, 1.0])
+    moved = GreedyShares(
+        [unit * table + shift for table in tables], [unit * y + shift for y in labels], "regression"
+    )
+    found = GreedyShares(tables, labels, "regression").of()
+    np.testing.assert_allclose(moved.of(), found, atol=ABOUT)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_quality_of_single_heads(kind: Kind) -> None:
+    tables, labels = scattered(kind, 0)
+    every = np.concatenate(labels)
+    for found, table, y in zip(qualities(tables, labels, kind), tables, labels, strict=True):
+        for value, head in zip(found, table, strict=True):
+            expected = (
+                outputs_oracle.squared_error(head, y, every)
+                if kind == "regression"
+                else outputs_oracle.likelihood(head, y)
+            )
+            assert value == pytest.approx(expected)
+
+
+def scattered(kind: Kind, seed: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
+    """Outputs (4, n, 2) of heads with different errors for three domains."""
+    rng = np.random.default_rng(seed)
+    tables, labels = [], []
+    for n in (8, 12, 9):
+        y = rng.normal(size=(n, 2)) * [1, 30] + 5
+        noise = rng.normal(size=(4, n, 2)) * rng.uniform(0.5, 1.5, (4, 1, 1)) * [1, 30]
+        tables.append(y + noise)
+        labels.append(y)
+    if kind == "multilabel":
+        tables = [(table - 5) / [1, 30] for table in tables]
+        labels = [(y > 5).astype(np.float64) for y in labels]
+    return tables, labels
 
 
 # --- properties ---------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def fit_pool(
     """Fit a pool, and for classes, with the same models, one that adapts to images of a domain."""
     pool = choose_pool(heads, limits)
     columns = pool_columns(source, pool.models)
-    base = _fit_members(source, heads, pool.members, columns, None)
+    base = _fit_members(source, heads, pool.members, columns, None, pool.weights)
     if not source.task.is_classification:
         return FinalHead(columns, base, _weights(pool))
     weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
@@ -91,13 +91,13 @@ def fit_pool_for_target(
 
     plain = choose_pool(heads, limits)
     columns = pool_columns(source, plain.models)
-    base = _fit_members(source, heads, plain.members, columns, None)
+    base = _fit_members(source, heads, plain.members, columns, None, plain.weights)
     together = np.concatenate([features(model) for model in plain.models], axis=1)
     plain = replace(plain, test=np.log(np.maximum(base.probabilities(together), 1e-30)))
     found = pool_for_target(source, heads, plain, features, limits, device=device)
     models = tuple(dict.fromkeys([*found.pool.models, *plain.models]))
     every = pool_columns(source, models)
-    base = _fit_members(source, heads, plain.members, every, None)
+    base = _fit_members(source, heads, plain.members, every, None, plain.weights)
     adaptive = _adaptive(source, found.heads, found.pool, every, base, found.weights)
     weights = found.weights.target
     if weights is None:
@@ -108,9 +108,11 @@ def fit_pool_for_target(
 
 
 def _weights(pool: Pool) -> dict[str, float]:
-    """The share of each model among the heads of a pool."""
-    heads = [head.model for head in pool.members]
-    return {model: heads.count(model) / len(heads) for model in pool.models}
+    """The weight of each model, the sum over its heads in a pool."""
+    shares = dict.fromkeys(pool.models, 0.0)
+    for head, weight in zip(pool.members, pool.weights, strict=True):
+        shares[head.model] += weight
+    return shares
 
 
 def _adaptive(
@@ -122,12 +124,14 @@ def _adaptive(
     weights: ImageWeights,
 ) -> AdaptiveHead:
     """The heads of a pool as one that adapts; the plain and the standardised ones add up."""
-    plain = [head for head in pool.members if head.kind != STANDARDISED]
-    standardised = [head for head in pool.members if head.kind == STANDARDISED]
-    size = len(pool.members)
+    shares = dict(zip(pool.members, pool.weights, strict=True))
+    plain = {head: share for head, share in shares.items() if head.kind != STANDARDISED}
+    standardised = {head: share for head, share in shares.items() if head.kind == STANDARDISED}
     return AdaptiveHead(
-        _fit_members(source, heads, plain, columns, None, size),
-        _fit_members(source, heads, standardised, columns, weights, size),
+        _fit_members(source, heads, list(plain), columns, None, list(plain.values())),
+        _fit_members(
+            source, heads, list(standardised), columns, weights, list(standardised.values())
+        ),
         weights.confusion,
         base,
     )
@@ -139,14 +143,13 @@ def _fit_members(
     members: Sequence[Head],
     columns: Columns,
     weights: ImageWeights | None,
-    size: int | None = None,
+    shares: Sequence[float],
 ) -> LinearHead:
-    """Fit some heads of a pool of `size` heads on all domains, and add them up as one head."""
+    """Fit some heads of a pool on all domains, and add them up as one head, with their shares."""
     n_outputs = len(source.classes)
-    size = size or len(members)
     starts = _starts(columns)
     total, bias = np.zeros((n_outputs, len(columns))), np.zeros(n_outputs)
-    for head in members:
+    for head, share in zip(members, shares, strict=True):
         samples = pool_columns(source, [head.model]).samples(source, source.domains)
         if weights is not None:
             samples = standardise(samples, weights.labelled)
@@ -155,8 +158,8 @@ def _fit_members(
         zero_shot = find_zero_shot(source, head.model)
         fitted = fit_kind(kind, samples, n_outputs, setting, zero_shot)
         start = starts[head.model]
-        total[:, start : start + fitted.weights.shape[1]] += fitted.weights / size
-        bias += fitted.bias / size
+        total[:, start : start + fitted.weights.shape[1]] += share * fitted.weights
+        bias += share * fitted.bias
     return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
 
 

@@ -54,7 +54,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Pool:
-    """A pool of heads with equal weights, and its predictions.
+    """A pool of heads, and its predictions.
 
     Attributes
     ----------
@@ -64,11 +64,14 @@ class Pool:
         Outputs for the samples of each training domain (:mod:`oodzoo.heads.outputs`).
     test : array (n, C), optional
         Those of the test domain.
+    weights : tuple of float
+        Weight of each member; they add up to 1. All are equal, but for numbers.
     """
 
     members: tuple[Head, ...]
     out_of_fold: list[NDArray[np.float64]]
     test: NDArray[np.float64] | None
+    weights: tuple[float, ...]
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -108,14 +111,16 @@ def predict_with_heads(
 def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
     """Choose a pool on all training domains."""
     names = list(heads.candidates)
-    chosen = tuple(names[at] for at in _chooser(heads, limits).choose())
+    found = _chooser(heads, limits).choose()
+    chosen, weights = tuple(names[at] for at in found), tuple(found.values())
     members = [heads.candidates[head] for head in chosen]
     tests = [each.test for each in members if each.test is not None]
     pooled = outputs_of(heads.kind).pooled
     return Pool(
         chosen,
-        [pooled(_stack(members, at)) for at in range(len(heads.domains))],
-        pooled(np.stack(tests)) if len(tests) == len(members) else None,
+        [pooled(_stack(members, at), weights) for at in range(len(heads.domains))],
+        pooled(np.stack(tests), weights) if len(tests) == len(members) else None,
+        weights,
     )
 
 
@@ -127,7 +132,8 @@ def left_out_pools(heads: Heads, limits: Limits | None = None) -> list[NDArray[n
     result = []
     for left_out in every:
         chosen = chooser.choose([at for at in every if at != left_out])
-        result.append(pooled(_stack([predictions[at] for at in chosen], left_out)))
+        members = [predictions[at] for at in chosen]
+        result.append(pooled(_stack(members, left_out), tuple(chosen.values())))
     return result
 
 

@@ -16,9 +16,11 @@ forecasts in general [2]_.
 The logarithm of the pool is linear in those of its heads, so a pool of linear heads is a linear
 head of the concatenated features (:func:`~oodzoo.heads.linear.LinearHead`).
 
-A pool for numbers predicts the mean of the numbers of its heads, a pool for several labels has the
-mean of their log-odds. In place of the likelihood of classes, their heads are chosen by the squared
-error or the likelihood of the labels (:mod:`oodzoo.heads.outputs`).
+A pool for several labels has the mean of the log-odds of its heads, and a pool for numbers the mean
+of their numbers, weighted by their shares. In place of the likelihood of classes, their heads are
+chosen by the likelihood of the labels or the squared error (:mod:`oodzoo.heads.outputs`). Weights
+matter more for numbers: a poor classifier is uncertain and thus changes the mean of
+log-probabilities little, but a poor regression predicts the mean of the labels with full weight.
 
 References
 ----------
@@ -119,6 +121,7 @@ class PoolChooser:
     ) -> None:
         self._limits = limits or Limits()
         self._models, self._milliseconds = models, milliseconds
+        self._equal = kind != "regression"
         self._usable = [
             at for at, model in enumerate(models) if self._limits.allow([model], milliseconds)
         ]
@@ -126,21 +129,22 @@ class PoolChooser:
             raise InputError(self._none_within())
         self._shares = GreedyShares([each[self._usable] for each in predictions], labels, kind)
 
-    def choose(self, domains: Sequence[int] | None = None) -> list[int]:
-        """Numbers of the heads chosen on some domains or all, the one with the largest share first.
+    def choose(self, domains: Sequence[int] | None = None) -> dict[int, float]:
+        """Weights of the heads chosen on some domains or all, by their numbers.
 
-        `domains` are positions among those given.
+        `domains` are positions among those given. The head with the largest share is first.
         """
         shares = self._shares.of(domains)
-        chosen: list[int] = []
+        chosen: dict[int, float] = {}
         used: list[str] = []
         for at in np.argsort(-shares, kind="stable"):
             model = self._models[self._usable[at]]
             more = used if model in used else [*used, model]
             if shares[at] > 0 and self._limits.allow(more, self._milliseconds):
-                chosen.append(self._usable[at])
+                chosen[self._usable[at]] = 1.0 if self._equal else float(shares[at])
                 used = more
-        return chosen
+        total = sum(chosen.values())
+        return {at: weight / total for at, weight in chosen.items()}
 
     def _none_within(self) -> str:
         known = [ms for ms in self._milliseconds.values() if ms is not None]

@@ -44,8 +44,8 @@ class Outputs(Protocol):
         """Quality (domains, heads) of the outputs (heads, n, C) of each domain."""
         ...
 
-    def pooled(self, outputs: NDArray[Any]) -> Floats:
-        """Outputs (n, C) of a pool of heads (heads, n, C) with equal weights."""
+    def pooled(self, outputs: NDArray[Any], weights: Sequence[float]) -> Floats:
+        """Outputs (n, C) of a pool of heads (heads, n, C), whose weights add up to 1."""
         ...
 
 
@@ -61,8 +61,8 @@ class ClassOutputs:
     def quality(self, outputs: Arrays, labels: Arrays) -> Floats:
         return np.array([label_likelihood(p, y) for p, y in zip(outputs, labels, strict=True)])
 
-    def pooled(self, outputs: NDArray[Any]) -> Floats:
-        total = np.mean(outputs, axis=0, dtype=np.float64)
+    def pooled(self, outputs: NDArray[Any], weights: Sequence[float]) -> Floats:
+        total = _weighted(outputs, weights)
         pool: Floats = total - logsumexp(total, axis=1, keepdims=True)
         return pool
 
@@ -70,9 +70,8 @@ class ClassOutputs:
 class _Averaged:
     """Outputs whose mean is the output of a pool."""
 
-    def pooled(self, outputs: NDArray[Any]) -> Floats:
-        mean: Floats = np.mean(outputs, axis=0, dtype=np.float64)
-        return mean
+    def pooled(self, outputs: NDArray[Any], weights: Sequence[float]) -> Floats:
+        return _weighted(outputs, weights)
 
 
 class NumberOutputs(_Averaged):
@@ -106,6 +105,14 @@ class LabelOutputs(_Averaged):
                 for z, y in zip(outputs, labels, strict=True)
             ]
         )
+
+
+def _weighted(outputs: NDArray[Any], weights: Sequence[float]) -> Floats:
+    """Weighted sum over heads; -inf of a class that a head does not know stays."""
+    total = np.zeros(outputs.shape[1:])
+    for head, weight in zip(outputs, weights, strict=True):
+        total += weight * head.astype(np.float64)
+    return total
 
 
 def relative_errors(outputs: Arrays, labels: Arrays) -> list[Floats]:

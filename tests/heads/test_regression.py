@@ -1,0 +1,86 @@
+"""Ridge regressions of numbers against scikit-learn, and what must not matter."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.heads.numbers import numbers
+from tests.oracles import outputs as oracle
+
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.heads.regression import fit_regression_head, left_out_regressions
+from oodzoo.heads.ridge import RIDGES
+
+SHAPES = [(60, 5), (24, 40)]
+"""More samples than features, and fewer."""
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+@pytest.mark.parametrize("left_out", [{0}, {1, 2}])
+def test_predictions_of_left_out_domains(n: int, d: int, left_out: set[int]) -> None:
+    samples = numbers(n, d, 2, 3)
+    (found,) = left_out_regressions(samples, 2, [left_out])
+    out = np.isin(samples.domains, list(left_out))
+    assert found.shape == (len(RIDGES), out.sum(), 2)
+    for ridge, mine in zip(RIDGES, found, strict=True):
+        training, others = samples.features[~out], samples.features[out]
+        expected = oracle.regression(training, samples.labels[~out], others, ridge)
+        np.testing.assert_allclose(mine, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_a_head_has_the_predictions_of_its_path(n: int, d: int) -> None:
+    samples = numbers(n, d, 3, 3)
+    out = samples.domains == 1
+    (path,) = left_out_regressions(samples, 3, [{1}])
+    head = fit_regression_head(Samples(*(each[~out] for each in samples)), 3, RIDGES[2])
+    assert head.kind == "regression"
+    np.testing.assert_allclose(head.values(samples.features[out]), path[2], rtol=1e-6, atol=1e-6)
+    with pytest.raises(ValueError, match="no probabilities"):
+        head.probabilities(samples.features)
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.floats(-1e3, 1e3), st.floats(0.01, 1e3))
+def test_predictions_follow_the_units_and_the_order_of_the_outputs(
+    seed: int, shift: float, scale: float
+) -> None:
+    samples = numbers(30, 6, 2, 3, seed)
+    (one,) = left_out_regressions(samples, 2, [{0}])
+    changed = samples._replace(labels=scale * samples.labels[:, ::-1] + shift)
+    (two,) = left_out_regressions(changed, 2, [{0}])
+    np.testing.assert_allclose(two, scale * one[:, :, ::-1] + shift, rtol=1e-7, atol=1e-7 * scale)
+
+
+def test_left_out_labels_and_constant_features_do_not_matter() -> None:
+    samples = numbers(30, 4, 1, 3)
+    features = samples.features.copy()
+    features[:, 1] = 3.0
+    samples = samples._replace(features=features)
+    labels = np.where(samples.domains[:, None] == 0, 1e6, samples.labels)
+    (one,) = left_out_regressions(samples, 1, [{0}])
+    (two,) = left_out_regressions(samples._replace(labels=labels), 1, [{0}])
+    np.testing.assert_array_equal(one, two)
+    assert fit_regression_head(samples, 1, 0.1).weights[0, 1] == 0
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [(np.zeros(30), "with 1 column, got shape"), (np.full((30, 1), np.nan), "finite")],
+)
+def test_labels_that_are_no_numbers(labels: Any, message: str) -> None:
+    samples = numbers(30, 4, 1, 3)._replace(labels=labels)
+    with pytest.raises(InputError, match=message):
+        left_out_regressions(samples, 1, [{0}])
+    with pytest.raises(InputError, match=message):
+        fit_regression_head(samples, 1, 1.0)
+
+
+def test_ridges_must_be_positive() -> None:
+    with pytest.raises(InputError, match="ridges must be one or more numbers above 0, got"):
+        fit_regression_head(numbers(30, 4, 1, 3), 1, 0.0)
