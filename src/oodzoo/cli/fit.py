@@ -154,10 +154,12 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
     terminal.line(
         f"{count(len(predictor.classes_), 'class', 'classes')} from "
         f"{count(len(predictor.columns), 'feature')}, trained on "
-        f"{count(provenance.n_images, 'row' if predictor.features_only else 'image')} of "
+        f"{count(provenance.n_images, predictor.modality or 'row')} of "
         f"{count(len(provenance.domains), 'domain')}; saved in {folder}"
     )
-    takes = "FEATURES.npz" if predictor.features_only else "IMAGE|FOLDER ..."
+    takes = {"image": "IMAGE|FOLDER ...", "text": "TEXTS.csv|.txt", None: "FEATURES.npz"}[
+        predictor.modality
+    ]
     terminal.say(f"Predict with: oodzoo predict {folder} {takes}")
     terminal.document(
         {

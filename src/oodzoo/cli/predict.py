@@ -31,9 +31,10 @@ def predict(
     images: Annotated[
         list[str],
         typer.Argument(
-            metavar="IMAGE|FOLDER|FEATURES...",
-            help="Images, folders of them, or URLs; or features: one .npz, .parquet or .csv file, "
-            "or .npy files, as oodzoo import reads them.",
+            metavar="IMAGE|FOLDER|TEXTS|FEATURES...",
+            help="Images, folders of them, or URLs; texts in one .csv, .parquet or .txt file; or "
+            "features in one .npz, .parquet or .csv file, or .npy files, as oodzoo import reads "
+            "them.",
         ),
     ],
     format: Annotated[  # noqa: A002 - the name of the option
@@ -49,6 +50,9 @@ def predict(
             help="Adapt to these images first: at least 20 images of one domain, without labels.",
         ),
     ] = False,
+    text_column: Annotated[
+        str, typer.Option(help="Column of the texts in a .csv or .parquet file.")
+    ] = "text",
     device: DeviceOption = "auto",
     batch_size: Annotated[
         int | None,
@@ -61,11 +65,14 @@ def predict(
     from oodzoo.predictor.images import image_files
 
     chosen = _format(format, output, terminal)
-    features = _are_features(images)
-    files: Any = None if features else image_files(images)
+    tables = _are_tables(images)
+    files: Any = None if tables else image_files(images)
     predictor = load(model, device=device, batch_size=batch_size)
     noun, paths = "image", None
-    if features:
+    if predictor.modality == "text" and not _have_features_only(images):
+        noun = "text"
+        files, paths = _read_texts(images, text_column)
+    elif tables:
         noun = "row"
         files, paths = _read_features(predictor, images)
     elif predictor.features_only:
@@ -111,11 +118,33 @@ def predict(
     )
 
 
-def _are_features(given: Sequence[str]) -> bool:
-    """Whether files of features are given, instead of images."""
+def _are_tables(given: Sequence[str]) -> bool:
+    """Whether files of features or texts are given, instead of images."""
     from oodzoo.features.feature_files import SUFFIXES
 
-    return all(Path(each).suffix.lower() in SUFFIXES and not Path(each).is_dir() for each in given)
+    known = (*SUFFIXES, ".txt")
+    return all(Path(each).suffix.lower() in known and not Path(each).is_dir() for each in given)
+
+
+def _have_features_only(given: Sequence[str]) -> bool:
+    """Whether files are of a kind that has no texts."""
+    return all(Path(each).suffix.lower() in (".npz", ".npy") for each in given)
+
+
+def _read_texts(given: Sequence[str], column: str) -> tuple[list[str], list[str]]:
+    """Texts, and a name of each."""
+    from oodzoo.data.sources.texts import read_texts
+    from oodzoo.errors import InputError
+
+    if len(given) > 1 or not _are_tables(given):
+        raise InputError(
+            f"the models of the predictor take texts; give them as one .csv, .parquet or .txt "
+            f"file, got {', '.join(map(repr, given))}"
+        )
+    texts, names = read_texts(Path(given[0]), column)
+    if not texts:
+        raise InputError(f"{given[0]!r} has no texts")
+    return texts, names
 
 
 def _read_features(predictor: Predictor, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:

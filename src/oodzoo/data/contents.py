@@ -12,6 +12,7 @@ from typing import NamedTuple
 from oodzoo._threads import Prefetch
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
 from oodzoo.data.images import ImageFacts, examine
+from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 
@@ -152,7 +153,7 @@ def _content(file: ImageFile, decode: bool) -> Content:
     try:
         with reading(file) as content:
             digest, n_bytes = hashlib.sha256(content).hexdigest(), len(content)
-            if decode:
+            if decode and not isinstance(file, TextFile):
                 facts = examine(content)
     except UnreadableImageError as error:
         return Content(digest, str(error), n_bytes, is_transient=error.transient)

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, Literal
 
 from oodzoo._text import count
 from oodzoo.data.contents import ImageFiles
@@ -24,6 +24,7 @@ from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.options import Options, require_each
 from oodzoo.data.sources.targets import require_varied
 from oodzoo.data.summary import Summary, summarise
+from oodzoo.data.text_files import modality_of
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError, NoDomainsError
 from oodzoo.events import Progress
@@ -56,6 +57,7 @@ class ImageDomains(ImageFiles):
         The folder that the paths of a table are relative to; by default the folder of the table.
     columns : dict of str to str, optional
         The column for `path`, `image`, `label`, `domain` or `group`, where its name is another.
+        A column for `text` makes the samples texts instead of images.
         Numbers or labels may be in several columns, as "age+height".
     labels, domains, groups : sequence, optional
         One value for each image, in the order of the source, instead of those of the source.
@@ -81,6 +83,8 @@ class ImageDomains(ImageFiles):
     files : tuple of ImageFile
         Where the bytes of each sample are.
     task : Task
+    modality : {"image", "text"}
+        What the samples are.
     domains, classes : tuple of str
         Sorted. All domains share the classes, even if some have no image of a class. For other
         tasks, `classes` are the names of the numbers, in their order, or of the labels.
@@ -159,6 +163,11 @@ class ImageDomains(ImageFiles):
         )
 
     @property
+    def modality(self) -> Literal["image", "text"]:
+        """What the samples are."""
+        return modality_of(self.files)
+
+    @property
     def short_name(self) -> str:
         """The last part of the name, without the folders above it."""
         name = self.name if self.root is None else str(Path(self.name).resolve())
@@ -210,7 +219,7 @@ class ImageDomains(ImageFiles):
     def summary(self, progress: Progress | None = None, *, quick: bool = False) -> Summary:
         """Summarise each domain: classes, sizes, unreadable and identical images, and problems.
 
-        Every image is read and decoded, unless `quick`.
+        Every image is read and decoded, unless `quick`. Texts are not.
 
         Examples
         --------
@@ -228,7 +237,7 @@ class ImageDomains(ImageFiles):
         all       1,797    10/10    174–183
         """
         inspection = None
-        if not quick:
+        if not quick and self.modality == "image":
             inspection = inspect_images(self.files, progress)
             self._forget_hashes()
             if not any(self.files[at].remote is not None for at in inspection.problems):

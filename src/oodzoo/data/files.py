@@ -14,6 +14,7 @@ import msgspec
 from oodzoo._text import one_line
 from oodzoo._threads import Budget
 from oodzoo.data.row_groups import read_cell
+from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url
@@ -228,7 +229,7 @@ class EmbeddedFile(msgspec.Struct, frozen=True, tag="embedded"):
         return self.content
 
 
-StoredFile = LocalFile | RemoteImage | FilePart | ParquetCell | EmbeddedFile
+StoredFile = LocalFile | RemoteImage | FilePart | ParquetCell | EmbeddedFile | TextFile
 """A file that other processes can read, too."""
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from oodzoo._text import file_size, one_line
 from oodzoo.data.files import ImageFile, UnreadableImageError
+from oodzoo.data.text_files import modality_of
 from oodzoo.errors import DiskError, InputError
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.fetching import Fetching
@@ -135,6 +136,7 @@ class ExtractionLoop:
             try:
                 if isinstance(loaded, Exception):
                     raise loaded
+                self._require_modality(loaded.model)
                 self.writer.add_model(loaded.name, loaded.record(self.config.dtype))
                 usable.append(loaded)
             except DiskError:
@@ -142,6 +144,15 @@ class ExtractionLoop:
             except Exception as error:
                 self._mark_failed(member_name(member), error)
         return usable
+
+    def _require_modality(self, model: Model) -> None:
+        """Reject a model that takes texts if the data are images, or the other way round."""
+        if self.files and model.modality != (data := modality_of(self.files.values())):
+            raise InputError(
+                f"model {model.info.name!r} takes {model.modality}s, but the samples are {data}s; "
+                f"give models of {data}s"
+                + ("" if data == "text" else ", or name a column of texts: --columns text=NAME")
+            )
 
     def _mark_failed(self, name: str, error: Exception) -> None:
         reason = str(error)

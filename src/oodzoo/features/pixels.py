@@ -1,4 +1,4 @@
-"""Decoding images once, resized for every model, in background threads."""
+"""Decoding images once, resized for every model, in background threads; or texts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import cpu_count
@@ -16,7 +16,6 @@ from oodzoo._threads import Prefetch
 from oodzoo.data import images
 from oodzoo.data.contents import REMOTE_READERS
 from oodzoo.data.files import ImageFile, RemoteImage, UnreadableImageError, reading
-from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.preprocessing import Geometry
 
 _IMAGES_PER_CALL = 4
@@ -32,6 +31,9 @@ class HashedFile(NamedTuple):
 
 Source = HashedFile | ImageFile | Image.Image
 
+Decoded = Mapping[Geometry | None, Any]
+"""Pixels by geometry; texts have none, and are a list."""
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -42,7 +44,7 @@ class Chunk:
     """
 
     positions: list[int]
-    pixels: dict[Geometry, Pixels]
+    pixels: dict[Geometry | None, Any]
     problems: dict[int, UnreadableImageError]
 
 
@@ -56,13 +58,16 @@ class Decoding:
     def __init__(
         self,
         files: Mapping[int, Source],
-        geometries: Collection[Geometry],
+        geometries: Collection[Geometry | None],
         problems: Mapping[int, UnreadableImageError] | None = None,
     ) -> None:
         self._known = dict(problems or {})
         self._positions = list(files)
-        self._pixels = {
-            geometry: np.empty((len(files), *geometry.crop, 3), np.uint8) for geometry in geometries
+        self._pixels: dict[Geometry | None, Any] = {
+            geometry: [""] * len(files)
+            if geometry is None
+            else np.empty((len(files), *geometry.crop, 3), np.uint8)
+            for geometry in geometries
         }
         sources = list(files.values())
         calls = [
@@ -86,23 +91,44 @@ class Decoding:
         rows = [row for row, position in enumerate(self._positions) if position not in problems]
         pixels = self._pixels
         if problems:
-            pixels = {geometry: array[rows] for geometry, array in pixels.items()}
+            pixels = {
+                geometry: [array[row] for row in rows] if geometry is None else array[rows]
+                for geometry, array in pixels.items()
+            }
         return Chunk([self._positions[row] for row in rows], pixels, {**self._known, **problems})
 
 
 def _decode(
-    sources: Sequence[Source], start: int, pixels: Mapping[Geometry, Pixels]
+    sources: Sequence[Source], start: int, pixels: Decoded
 ) -> dict[int, UnreadableImageError]:
     """Decode images into the rows from `start` of each array; return the errors by row."""
     problems = {}
     for row, source in enumerate(sources, start=start):
         try:
+            if None in pixels:
+                pixels[None][row] = _read_text(source)
+                continue
             with _opened(source) as image:
                 for geometry, array in pixels.items():
-                    array[row] = geometry.apply(image)
+                    if geometry is not None:
+                        array[row] = geometry.apply(image)
         except UnreadableImageError as error:
             problems[row] = error
     return problems
+
+
+def _read_text(source: Source) -> str:
+    file, digest = source if isinstance(source, HashedFile) else (source, None)
+    if isinstance(file, Image.Image):
+        raise UnreadableImageError("an image, not a text")
+    with reading(file) as content:
+        _require_digest(content, digest)
+        return content.decode(errors="replace")
+
+
+def _require_digest(content: bytes, digest: str | None) -> None:
+    if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+        raise UnreadableImageError("the file has changed since it was listed", transient=True)
 
 
 @contextmanager
@@ -113,7 +139,6 @@ def _opened(source: Source) -> Iterator[Image.Image]:
         return
     file, digest = source if isinstance(source, HashedFile) else (source, None)
     with reading(file) as content:
-        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
-            raise UnreadableImageError("the file has changed since it was listed", transient=True)
+        _require_digest(content, digest)
         with images.decoding(content) as image:
             yield image

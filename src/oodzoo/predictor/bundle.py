@@ -8,14 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
-from oodzoo.predictor.models import PredictorModel, file_digests, local_files, onnx_files
-from oodzoo.zoo import ModelSpec, Preprocessing
+from oodzoo.predictor.models import (
+    PredictorModel,
+    as_preprocessing,
+    file_digests,
+    local_files,
+    onnx_files,
+)
+from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.sources import get_source
 from oodzoo.zoo.spec import check_spec, local_path
@@ -31,7 +37,7 @@ class BundledModel:
     source: str
     stated: dict[str, Any]
     """The fields of its :class:`ModelSpec`, besides name and source."""
-    preprocessing: Preprocessing
+    preprocessing: dict[str, Any]
     feature_dim: int
     precision: str
     fingerprint: str
@@ -42,6 +48,7 @@ class BundledModel:
 
     def __post_init__(self) -> None:
         check_spec(self.spec, "predictor.json")
+        as_preprocessing(self.preprocessing, f"the preprocessing of model {self.name!r}")
 
     @property
     def spec(self) -> ModelSpec:
@@ -52,7 +59,7 @@ class BundledModel:
         """Return the model, with its files in the folder of the predictor."""
         return PredictorModel(
             replace(self.spec, folder=folder),
-            self.preprocessing,
+            as_preprocessing(self.preprocessing, f"the preprocessing of model {self.name!r}"),
             self.feature_dim,
             self.precision,
             self.fingerprint,
@@ -101,7 +108,7 @@ def _bundled(model: PredictorModel, source: str, files: dict[str, str]) -> Bundl
         spec.name,
         source,
         {k: v for k, v in spec.to_dict().items() if k not in ("name", "source")},
-        model.preprocessing,
+        asdict(model.preprocessing),
         model.feature_dim,
         model.precision,
         model.fingerprint,

@@ -54,7 +54,8 @@ def export_onnx(
         if model.spec.kind != "onnx":
             raise InputError(
                 f"model {model.name!r} comes from {model.spec.kind}; only models that are ONNX "
-                "files can be exported (fit with such models: models=)"
+                "files can be exported (fit with such models: models=). The head of any predictor "
+                "can: --head-only (head_only=True)"
             )
     require_file_name(file)
     proto = _PixelGraph(parts, models).build()

@@ -60,7 +60,7 @@ from oodzoo.zoo.spec import local_path
 SCHEMA = 1
 SECOND_SCHEMA = 2
 """Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
-_ADDED = ("features", "normalised")
+_ADDED = ("features", "normalised", "texts")
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 _OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
@@ -89,6 +89,8 @@ class _Document:
     """Models that only have features; then there are no `models`."""
     normalised: list[str] = field(default_factory=list)
     """Models whose features are divided by their norm."""
+    texts: bool = False
+    """Whether the models take texts."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +169,7 @@ def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
         None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
         features,
         sorted(parts.columns.normalised),
+        any(model.modality == "text" for model in models),
     )
     content = asdict(document)
     for key in _ADDED:

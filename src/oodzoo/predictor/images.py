@@ -100,7 +100,8 @@ def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels
     chunk = Decoding(opened, [geometry]).result()
     for position, error in chunk.problems.items():
         raise InputError(f"cannot read the image {str(opened[position])!r}: {error}") from error
-    return chunk.pixels[geometry]
+    pixels: Pixels = chunk.pixels[geometry]
+    return pixels
 
 
 def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[ImageFile]:

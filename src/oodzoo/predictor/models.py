@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal, cast
 
 from oodzoo._io import file_digest, structured
 from oodzoo.errors import InputError
@@ -16,6 +17,7 @@ from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
+from oodzoo.zoo.preprocessing import TextPreprocessing
 from oodzoo.zoo.sources import get_source, load_network
 from oodzoo.zoo.spec import local_path
 
@@ -41,6 +43,11 @@ class PredictorModel:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def modality(self) -> Literal["image", "text"]:
+        """What it takes."""
+        return "text" if isinstance(self.preprocessing, TextPreprocessing) else "image"
 
     @property
     def bytes(self) -> int | None:
@@ -72,9 +79,9 @@ class PredictorModel:
             )
         if info.preprocessing != self.preprocessing:
             raise InputError(
-                f"model {self.name!r}: {self.spec.source} preprocesses images differently than "
-                "when the features were computed; install the versions used then, or extract and "
-                "fit again"
+                f"model {self.name!r}: {self.spec.source} preprocesses {self.modality}s "
+                "differently than when the features were computed; install the versions used then, "
+                "or extract and fit again"
             )
 
     def require_unchanged(self) -> None:
@@ -114,6 +121,13 @@ def load_models(models: Iterable[PredictorModel], device: str = "auto") -> dict[
     return loaded
 
 
+def as_preprocessing(stored: dict[str, Any], what: str) -> Preprocessing:
+    """Return the preprocessing of images or texts; `what` begins error messages."""
+    if "geometry" not in stored and "max_tokens" in stored:
+        return cast(Preprocessing, structured(stored, TextPreprocessing, what))
+    return structured(stored, Preprocessing, what)
+
+
 def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) -> PredictorModel:
     """Find the model that computed features of a store.
 
@@ -131,7 +145,7 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
         )
     spec = find_spec(store, stored, zoo)
     what = f"the preprocessing of model {name!r} in the store"
-    preprocessing = structured(stored.preprocessing, Preprocessing, what)
+    preprocessing = as_preprocessing(stored.preprocessing, what)
     if spec.kind == "onnx":
         spec = _verified_onnx(spec, stored, preprocessing)
     model = PredictorModel(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, prep
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.remote import read_url, write_url
+from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
@@ -165,6 +166,12 @@ class Predictor:
         """Whether the models have features only, and cannot be loaded to compute them."""
         return all(isinstance(model, FeatureModel) for model in self.models)
 
+    @property
+    def modality(self) -> Literal["image", "text"] | None:
+        """What the models take; None if they have features only."""
+        kinds = [model.modality for model in self.models if isinstance(model, PredictorModel)]
+        return kinds[0] if kinds else None
+
     def stream(self, images: Inputs, *, adapt: bool = False) -> Iterator[Prediction | Unreadable]:
         """Classify any number of images or other samples in order, with bounded memory.
 
@@ -231,6 +238,9 @@ class Predictor:
         columns = self.columns
         if isinstance(images, Mapping):
             yield from iter_given(checked_features(images, self.models), columns, start)
+        elif self.modality == "text":
+            size = self._batch_size()
+            yield from iter_texts(images, self.loaded(), self.columns, size, start)
         elif not self.features_only:
             remaining = islice(images, start, None) if start else images
             yield from iter_features(remaining, self.loaded(), columns, self._batch_size())
@@ -270,7 +280,8 @@ class Predictor:
         images : iterable or mapping
             Paths, Pillow images or uint8 arrays (height, width, 3). Features as a dict
             {model: array (n, d)}, or as an array if the predictor has features of one model. With
-            encoders, a list, an array or a table of their inputs.
+            encoders, a list, an array or a table of their inputs. Strings, if the models are text
+            encoders of a zoo.
 
         Raises
         ------
@@ -337,14 +348,14 @@ class Predictor:
         """
         if head_only or self.features_only:
             return export_head(self._parts(), Path(file))
-        return export_onnx(self._parts(), self._image_models(), self.loaded, Path(file))
+        return export_onnx(self._parts(), self._loadable(), self.loaded, Path(file))
 
     def export_inputs(self, *, head_only: bool = False) -> dict[str, tuple[int, ...]]:
         """Name and shape of each input of the exported ONNX file, without the batch."""
         if head_only or self.features_only:
             names = feature_inputs(self._parts())
             return {names[model.name]: (model.feature_dim,) for model in self.models}
-        inputs = input_names(self._image_models())
+        inputs = input_names(self._loadable())
         return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
@@ -355,20 +366,22 @@ class Predictor:
         `session.run(["probabilities"], predictor.preprocess(["a.jpg"]))`, with a session of
         onnxruntime, returns the same as `predictor.predict_proba(["a.jpg"])`.
         """
-        inputs = input_names(self._image_models())
+        if self.modality == "text":
+            raise InputError("the models of this predictor take texts; there are no pixels")
+        inputs = input_names(self._loadable())
         return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
 
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
-        missing = [each for each in self._image_models() if each.name not in self._loaded]
+        missing = [each for each in self._loadable() if each.name not in self._loaded]
         self._loaded |= load_models(missing, self.device)
         return self._loaded
 
     @property
     def _noun(self) -> str:
-        return "sample" if self.features_only else "image"
+        return self.modality or "sample"
 
-    def _image_models(self) -> tuple[PredictorModel, ...]:
+    def _loadable(self) -> tuple[PredictorModel, ...]:
         if self.features_only:
             raise InputError(
                 "the models of this predictor have features only, and cannot be loaded: "
@@ -403,7 +416,7 @@ class Predictor:
             return self.batch_size
         return min(
             default_batch_size(resolve_device(self.device, model.spec.kind))
-            for model in self._image_models()
+            for model in self._loadable()
         )
 
     # --- scikit-learn --------------------------------------------------------------------------

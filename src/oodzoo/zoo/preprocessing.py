@@ -135,6 +135,11 @@ class TextPreprocessing:
     max_tokens: int | None = None
     prompt: str = ""
 
+    @property
+    def geometry(self) -> None:
+        """A text has none."""
+        return
+
 
 def square(
     size: int, mean: tuple[float, float, float], std: tuple[float, float, float]

@@ -34,7 +34,7 @@ def test_columns_as_text() -> None:
         ("label=", "got 'label='"),
         ("=y", "got '=y'"),
         ("label=y,,domain=d", "got ''"),
-        ("class=y", "unknown role 'class' in 'class=y'; expected one of path, image, label"),
+        ("class=y", "unknown role 'class' in 'class=y'; expected one of path, image, text"),
         ("label=y,label=z", "columns name 'label' twice"),
     ],
 )

@@ -16,6 +16,7 @@ from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.options import Options, require_columns, require_used
 from oodzoo.data.sources.targets import Targets, read_targets
+from oodzoo.data.sources.texts import has_text, list_texts
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.remote.objects import RemoteFile, list_files
@@ -39,6 +40,8 @@ def open_source(source: Any, options: Options) -> Listing:
         location = parse_location(source)
         with explaining_errors(str(location)):
             listing = _open_location(location, options)
+    elif has_text(options.columns):
+        listing = list_texts(source, options)
     else:
         listing = _open_object(source, options)
     if options.task not in (None, listing.task.kind):
@@ -53,6 +56,8 @@ def open_source(source: Any, options: Options) -> Listing:
 
 
 def _open_location(location: Path | Url, options: Options) -> Listing:
+    if has_text(options.columns):
+        return list_texts(location, options)
     kind = _kind(location)
     files: list[RemoteFile] = []
     if kind == "folder" and isinstance(location, Url):

@@ -13,8 +13,8 @@ import numpy as np
 from oodzoo._text import did_you_mean, printable
 from oodzoo.errors import InputError, NoDomainsError
 
-ROLES = ("path", "image", "label", "domain", "group")
-"""What a column can be used for; `path` names a file, `image` has its bytes."""
+ROLES = ("path", "image", "text", "label", "domain", "group")
+"""What a column can be used for; `path` names a file, `image` has its bytes, `text` a text."""
 
 SEPARATOR = "+"
 """Between the names of several columns of labels: `--columns label=age+height`."""
