@@ -92,6 +92,17 @@ def test_proposals_use_and_undo(run: Run, store: Path) -> None:
     assert run("store", "check", store).code == 0
 
 
+def test_sync_keeps_domains_in_use(run: Run, store: Path, table: Path) -> None:
+    assert run("domains", store, "--use", "clusters").code == 0
+    before = oodzoo.FeatureStore(store).table
+    outcome = run("store", "sync", store, table, "--domains", "one")
+    assert (outcome.code, outcome.out.strip()) == (0, "no changes")
+    assert oodzoo.FeatureStore(store).table == before
+    assert run("store", "sync", store, table, "--domains", "column:camera").code == 0
+    assert oodzoo.FeatureStore(store).domains_proposed == "camera"
+    assert "--domains must be" in run("store", "sync", store, table, "--domains", "x").complaint
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

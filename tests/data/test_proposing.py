@@ -53,9 +53,14 @@ def test_a_column_replaces_given_domains_and_keeps_them_as_metadata() -> None:
 
 
 def test_one_domain() -> None:
-    for request, metadata in (("one", {"camera": CAMERAS}), ("propose", {"id": ["1"] * N})):
-        found = propose_for(listing(["all"] * N, **metadata), request)
+    given = ["day", "night"] * (N // 2)
+    for found in (
+        propose_for(listing(["all"] * N, camera=CAMERAS), "one"),
+        propose_for(listing(["all"] * N, id=["1"] * N), "propose"),
+        propose_for(listing(given), "one"),
+    ):
         assert (set(names(found.listing)), found.by) == ({"all"}, None)
+        assert "domain" not in found.listing.metadata
 
 
 def test_an_unknown_column() -> None:

@@ -213,6 +213,15 @@ BudgetOption = Annotated[
 ]
 
 
+def require_request(domains: str) -> str:
+    """Reject a value of --domains that is none."""
+    from oodzoo.data.proposing import is_request
+
+    if not is_request(domains):
+        raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
+    return domains
+
+
 def open_data(
     source: str,
     root: str | None,
@@ -222,11 +231,10 @@ def open_data(
 ) -> ImageDomains:
     """Open the data set that DATA, --root, --columns, --domains and --task name."""
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.proposing import is_request
     from oodzoo.data.sources.names import parse_columns
 
-    if domains is not None and not is_request(domains):
-        raise InputError(f"--domains must be propose, one or column:NAME, got {domains!r}")
+    if domains is not None:
+        require_request(domains)
     mapping = None if columns is None else parse_columns(columns)
     return ImageDomains(source, root=root, columns=mapping, domains=domains, task=task)
 

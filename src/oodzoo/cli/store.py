@@ -13,10 +13,12 @@ from oodzoo.cli.leaks import compare_stored, show_near_duplicates
 from oodzoo.cli.options import (
     ColumnsOption,
     DataArgument,
+    DomainsOption,
     RootOption,
     StoreArgument,
     TaskOption,
     UnlabelledOption,
+    require_request,
 )
 from oodzoo.cli.terminal import Terminal
 
@@ -134,6 +136,7 @@ def sync(
     root: RootOption = None,
     columns: ColumnsOption = None,
     task: TaskOption = None,
+    domains: DomainsOption = None,
     unlabelled: UnlabelledOption = None,
     drop: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Remove a domain without labels.")
@@ -157,6 +160,7 @@ def sync(
         root=root,
         columns=None if columns is None else parse_columns(columns),
         task=task,
+        domains=None if domains is None else require_request(domains),
         unlabelled=open_unlabelled(unlabelled or []),
         drop=drop or [],
         yes=yes,

@@ -70,10 +70,10 @@ def propose_for(listing: Listing, request: str) -> Proposed:
     names: Sequence[str] = given
     if chosen is not None:
         names = chosen.assignment
+        if several:
+            metadata["domain"] = list(given)
     elif request == ONE:
         names = [ONE_DOMAIN] * len(given)
-    if several and names is not given:
-        metadata["domain"] = list(given)
     pairs = zip(listing.samples, names, strict=True)
     changed = dataclasses.replace(
         listing,

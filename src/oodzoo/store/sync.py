@@ -71,6 +71,7 @@ def sync_store(
     root: str | Path | None = None,
     columns: Mapping[str, str] | None = None,
     task: str | None = None,
+    domains: str | None = None,
     unlabelled: Sequence[UnlabelledImages] = (),
     drop: Sequence[str] = (),
     yes: bool = False,
@@ -80,13 +81,14 @@ def sync_store(
     Images may have been removed, moved, relabelled or added, and classes and domains renamed; an
     image is recognised by its content. No feature is computed: images without features are counted
     as `new` and left out until they are extracted. Features of removed images are kept until
-    :func:`oodzoo.store.prune.prune_store`. Domains without labels are kept unless they are given.
+    :func:`oodzoo.store.prune.prune_store`. Domains without labels are kept unless they are given,
+    and proposed domains as long as the samples are the same.
 
     Parameters
     ----------
     store : path or URL
     data : ImageDomains or path
-    root, columns, task : optional
+    root, columns, task, domains : optional
         See :class:`oodzoo.ImageDomains`.
     unlabelled : sequence of UnlabelledImages
     drop : sequence of str
@@ -97,7 +99,7 @@ def sync_store(
     """
     path = pulled(store)
     require_store(path)
-    dataset = _dataset(data, root, columns, task or _known_kind(path), yes=yes)
+    dataset = _dataset(data, root, columns, task or _known_kind(path), domains, yes=yes)
     given = SampleTable.of(dataset, unlabelled)
     with writing(path, exclusive=True, without_table=True) as writer:
         names = _complete_models(writer)
@@ -120,6 +122,7 @@ def sync_store(
                 *SampleTable(given.unlabelled).only(set.union(*known)).domains,
             ],
         )
+        table = writer.keeping_proposed(table)
         if dataset is not None and not table.labelled:
             raise InputError(
                 f"none of the {count(len(dataset), 'image')} of {dataset.name!r} has "
@@ -149,6 +152,7 @@ def _dataset(
     root: str | Path | None,
     columns: Mapping[str, str] | None,
     task: str | None,
+    domains: str | None,
     *,
     yes: bool,
 ) -> ImageDomains | None:
@@ -156,7 +160,7 @@ def _dataset(
     if isinstance(data, ImageDomains):
         return data
     try:
-        return ImageDomains(data, root=root, columns=columns, task=task)
+        return ImageDomains(data, root=root, columns=columns, task=task, domains=domains)
     except InputError:
         source = parse_location(data)
         if isinstance(source, Url) or not source.is_dir() or list_images(source)[0]:

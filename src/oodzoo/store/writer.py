@@ -118,6 +118,10 @@ class StoreWriter:
 
         So are proposed domains, unless the samples have changed.
         """
+        self.table = self.keeping_proposed(table).keeping_unlabelled(self.table)
+
+    def keeping_proposed(self, table: SampleTable) -> SampleTable:
+        """Return a table with the proposed domains of the store, or warn that they are replaced."""
         kept = table.keeping_proposed(self.table)
         if kept is None:
             warnings.warn(
@@ -126,7 +130,7 @@ class StoreWriter:
                 f"data set: propose them again with `oodzoo domains {shown(self.path)}`",
                 stacklevel=2,
             )
-        self.table = (kept or table).keeping_unlabelled(self.table)
+        return kept or table
 
     def require_all_images(
         self, table: SampleTable, unreadable: Mapping[str, str] = MappingProxyType({})
