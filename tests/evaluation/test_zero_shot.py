@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,3 +68,18 @@ def test_no_row_without_texts(tmp_path: Path) -> None:
     write_class_embeddings(store.path, "clip", store.model("clip").identity, embeddings_of(SPACE))
     again = oodzoo.evaluate(FeatureStore(store.path), top_k=1, baselines=False)
     assert "zero_shot" in again.baselines
+
+
+def test_with_images_of_the_target(tmp_path: Path) -> None:
+    store = stored_space(tmp_path, SPACE)
+    result = oodzoo.evaluate(store, top_k=1, baselines=False, with_target=True)
+    assert result.with_target["pool"].average > result.single.average + 5
+
+
+def test_the_row_of_other_protocols(tmp_path: Path) -> None:
+    store = stored_space(tmp_path, SPACE)
+    options: dict[str, Any] = {"draws": 1, "steps": 5, "trials": 2}
+    result = oodzoo.evaluate(store, top_k=1, baselines=False, protocol="domainbed", **options)
+    row = result.baselines["zero_shot"]
+    assert all(len(cell.measures) == 2 for cell in row.cells.values())
+    assert row.average > 80

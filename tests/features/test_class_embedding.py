@@ -156,7 +156,10 @@ def test_bad_texts_are_rejected_before_anything_is_computed(
 
 
 def test_numbers_have_no_class_names(digits: Path, zoo: Any, tmp_path: Path) -> None:
-    rows = [f"{path.relative_to(digits)},a,{at}.5" for at, path in enumerate(digits.rglob("*.png"))]
+    rows = [
+        f"{path.relative_to(digits)},{at % 2},{at}.5"
+        for at, path in enumerate(digits.rglob("*.png"))
+    ]
     (tmp_path / "table.csv").write_text("\n".join(["path,domain,label", *rows]))
     numbers = oodzoo.ImageDomains(tmp_path / "table.csv", root=digits, task="regression")
     with pytest.raises(InputError, match="prompts are for classification, and the task is regr"):

@@ -1,0 +1,106 @@
+"""Zero-shot predictions as a person asks for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Run
+from tests.fixtures import draw_digits
+from tests.joint_space import joint_space, stored_space
+from tests.small_clip import small_clip
+
+from oodzoo.store.feature_store import FeatureStore
+
+NAMES = "0=zero,1=one,2=two"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return draw_digits(tmp_path / "digits", 4)
+
+
+@pytest.fixture
+def zoo(tmp_path: Path) -> Path:
+    """A zoo file of a small CLIP."""
+    small_clip(tmp_path)
+    file = tmp_path / "zoo.toml"
+    file.write_text('[[model]]\nname = "clip"\nsource = "open_clip/local-dir:clip"\n')
+    return file
+
+
+def test_extract_with_names_and_prompts(run: Run, data: Path, zoo: Path, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    arguments = ("extract", data, "--zoo", zoo, "--store", store, "--device", "cpu")
+    prompts = ("--prompt", "a {}.", "--prompt", "the {}, written")
+    outcome = run(*arguments, "--class-names", NAMES, *prompts, "--json")
+    assert (outcome.code, outcome.document["embedded"]) == (0, ["clip"])
+    assert "Class names embedded by clip" in outcome.err
+    found = FeatureStore(store).class_embeddings("clip")
+    assert found is not None
+    assert (found.names, found.prompts) == (("zero", "one", "two"), ("a {}.", "the {}, written"))
+    again = run(*arguments, "--json")
+    assert (again.document["embedded"], again.document["shards_written"]) == ([], 0)
+    assert "Nothing to compute" in again.err
+    (tmp_path / "names.txt").write_text("0=none\n1=one\n2=two\n")
+    (tmp_path / "prompts.txt").write_text("a {}.\n")
+    files = ("--class-names", tmp_path / "names.txt", "--prompts", tmp_path / "prompts.txt")
+    other = run(*arguments, *files, "--json")
+    assert (other.document["embedded"], other.document["shards_written"]) == (["clip"], 0)
+    assert "Nothing to compute" not in other.err
+    found = FeatureStore(store).class_embeddings("clip")
+    assert found is not None
+    assert (found.names, found.prompts) == (("none", "one", "two"), ("a {}.",))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--class-names", "0=zero,1=one"], "lack 1 class of the data: '2'"),
+        (["--class-names", "zero.txt"], "there is no file 'zero.txt'"),
+        (["--prompt", "a photo"], "the prompt 'a photo' has no place"),
+        (["--prompt", "a {}", "--prompt", "a {}"], "the prompt 'a {}' is given twice"),
+        (["--prompts", "none.txt"], "cannot read 'none.txt'"),
+        (["--prompt", "a {}", "--prompts", "x"], "--prompt 'a {}' and --prompts 'x' both give"),
+    ],
+)
+def test_bad_texts(run: Run, data: Path, tmp_path: Path, options: list[str], message: str) -> None:
+    arguments = ("extract", data, "--zoo", "demo/mlp_glyphs_augmented", "--store", tmp_path / "s")
+    outcome = run(*arguments, *options)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not (tmp_path / "s").exists()
+
+
+def test_rank_and_evaluate(run: Run, tmp_path: Path) -> None:
+    store = stored_space(tmp_path, joint_space()).path
+    ranked = run("rank", store, "--score", "zero_shot", "--json")
+    assert [row["model"] for row in ranked.document["ranking"]] == ["clip"]
+    assert "model 'plain' is not ranked: zero_shot needs embeddings" in ranked.err
+    found = run("evaluate", store, "--top-k", "1", "--no-baselines", "--json").document
+    assert found["zero_shot"]["average"] > found["single"]["average"]
+    assert set(found["zero_shot"]["domains"]) == {"d0", "d1", "d2", "d3"}
+    text = run("evaluate", store, "--top-k", "1", "--no-baselines").out
+    assert "zero shot" in text
+    assert "Zero-shot, from the names of the classes and without training" in text
+
+
+def test_run_reuses_and_repeats(run: Run, data: Path, zoo: Path, tmp_path: Path) -> None:
+    arguments = ("run", data, "--zoo", zoo, "--out", tmp_path / "job", "--no-baselines", "--json")
+    options = ("--device", "cpu", "--top-k", "1", "--class-names", NAMES)
+
+    def reused(*more: str) -> dict[str, bool]:
+        outcome = run(*arguments, *options, *more)
+        assert outcome.code == 0, outcome.err
+        return {each["name"]: each["reused"] for each in outcome.document["stages"]}
+
+    assert not any(reused("--prompt", "a {}.").values())
+    assert all(reused("--prompt", "a {}.").values())
+    again = reused("--prompt", "the {}.")
+    assert not again["extraction"]
+    assert not again["evaluation"]
+    found = FeatureStore(tmp_path / "job" / "store").class_embeddings("clip")
+    assert found is not None
+    assert found.prompts == ("the {}.",)
+    assert "Zero-shot" in (tmp_path / "job" / "report.html").read_text()
