@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from PIL import Image
 
 from oodzoo._io import file_digest
 from oodzoo.data.files import LocalFile, UnreadableImageError
+from oodzoo.data.text_files import TextFile
 from oodzoo.features.pixels import Decoding, HashedFile
 from oodzoo.zoo.preprocessing import Geometry, square
 
@@ -109,3 +111,15 @@ def test_an_image_that_cannot_be_resized_is_its_own_problem(
     chunk = Decoding(local(files), [SMALL]).result()
     assert chunk.positions == [0, 2]
     assert {at: str(error) for at, error in chunk.problems.items()} == {1: "no memory"}
+
+
+def test_texts() -> None:
+    files = {at: TextFile(f"text {at}", f"row {at}") for at in (0, 1, 3)}
+    hashed = {at: HashedFile(f, hashlib.sha256(f.read()).hexdigest()) for at, f in files.items()}
+    hashed[1] = HashedFile(files[1], "0" * 64)
+    chunk = Decoding(hashed, [None]).result()
+    assert chunk.positions == [0, 3]
+    assert chunk.pixels == {None: ["text 0", "text 3"]}
+    assert str(chunk.problems[1]) == "the file has changed since it was listed"
+    image = Decoding({0: Image.new("RGB", (4, 4))}, [None]).result()
+    assert str(image.problems[0]) == "an image, not a text"

@@ -158,7 +158,7 @@ class ImageDomains(ImageFiles):
     def __repr__(self) -> str:
         outputs = counted_outputs(self.task, len(self.classes))
         return (
-            f"ImageDomains({self.name!r}: {count(len(self), 'image')}, "
+            f"ImageDomains({self.name!r}: {count(len(self), self.modality)}, "
             f"{count(len(self.domains), 'domain')}, {outputs})"
         )
 

@@ -1,0 +1,136 @@
+"""Text encoders of a zoo: extraction, predictor and command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.text_models import WORDS, save_text_model
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.features.config import ExtractionConfig
+from oodzoo.features.extract import run_extraction
+from oodzoo.zoo import ModelSpec, load_model
+
+Run = Callable[..., Any]
+COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
+
+
+def _reviews(seed: int, n: int = 30) -> pd.DataFrame:
+    """Reviews of three sites; some words tell whether they are good."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for site in ("film", "book", "meal"):
+        for _ in range(n):
+            stars = str(rng.choice(["up", "down"]))
+            words = [*rng.choice(WORDS[-11:], 2), site, *(["good"] if stars == "up" else ["bad"])]
+            rows.append((" ".join(rng.permutation(words)), stars, site))
+    return pd.DataFrame(rows, columns=["review", "stars", "site"])
+
+
+class Made(NamedTuple):
+    """A table, a store of it and the specs of its models."""
+
+    table: Path
+    store: oodzoo.FeatureStore
+    zoo: list[ModelSpec]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = tmp_path_factory.mktemp("texts")
+    names = ("first", "second")
+    for seed, name in enumerate(names):
+        save_text_model(folder / name, seed=seed)
+    zoo = [ModelSpec(name, f"sentence-transformers/./{name}", folder=folder) for name in names]
+    _reviews(0).to_csv(folder / "reviews.csv", index=False)
+    data = oodzoo.ImageDomains(folder / "reviews.csv", columns=COLUMNS)
+    return Made(folder / "reviews.csv", oodzoo.extract(data, zoo, folder / "store"), zoo)
+
+
+@pytest.fixture(scope="module")
+def fitted(made: Made) -> oodzoo.Predictor:
+    return oodzoo.fit(made.store, top_k=2)
+
+
+def test_features_are_those_of_the_encoder(made: Made) -> None:
+    texts = {str(at): text for at, text in enumerate(pd.read_csv(made.table)["review"])}
+    for spec in made.zoo:
+        model = load_model(spec)
+        for domain in made.store.domains:
+            given = [texts[str(int(path))] for path in made.store.paths(domain)]
+            found = made.store.features(spec.name, domain)
+            np.testing.assert_allclose(found, model(given).features, atol=1e-5)
+
+
+def test_it_predicts_texts(made: Made, fitted: oodzoo.Predictor, tmp_path: Path) -> None:
+    assert fitted.modality == "text"
+    new = _reviews(1)
+    texts, labels = new["review"].tolist(), new["stars"].tolist()
+    assert fitted.score(texts, labels) > 0.9
+    features = {spec.name: load_model(spec)(texts).features for spec in made.zoo}
+    expected = fitted.predict_proba(features)
+    np.testing.assert_allclose(fitted.predict_proba(texts), expected, atol=1e-5)
+    np.testing.assert_allclose(fitted.predict_proba(iter(texts)), expected, atol=1e-5)
+    fitted.save(tmp_path / "model")
+    loaded = oodzoo.load(tmp_path / "model", batch_size=7)
+    np.testing.assert_allclose(loaded.predict_proba(texts * 5)[-90:], expected, atol=1e-5)
+    assert loaded.modality == "text"
+    for file in made.table.parent.rglob("model.safetensors"):
+        assert str(file.parent) not in (tmp_path / "model" / "predictor.json").read_text()
+
+
+def test_what_is_not_a_text(fitted: oodzoo.Predictor) -> None:
+    with pytest.raises(InputError, match="take texts; a text must be a string, got int '3'"):
+        fitted.predict(["fine", 3])
+    with pytest.raises(InputError, match="take texts; there are no pixels"):
+        fitted.preprocess(["fine"])
+    with pytest.raises(InputError, match=r"sentence-transformers; only models .* --head-only"):
+        fitted.export("model.onnx")
+
+
+def test_texts_and_images_do_not_go_together(
+    made: Made, digits: Path, zoo: list[ModelSpec], tmp_path: Path
+) -> None:
+    texts = oodzoo.ImageDomains(made.table, columns=COLUMNS)
+    with pytest.raises(InputError, match="takes images, but the samples are texts; give models of"):
+        run_extraction(texts, zoo[:1], tmp_path / "a", ExtractionConfig())
+    with pytest.raises(InputError, match=r"takes texts, but the samples are images; .*text=NAME"):
+        run_extraction(
+            oodzoo.ImageDomains(digits), made.zoo[:1], tmp_path / "b", ExtractionConfig()
+        )
+
+
+def test_on_the_command_line(
+    run: Run, made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made.table.parent)
+    store, model = tmp_path / "store", tmp_path / "model"
+    arguments = ["--columns", "text=review,label=stars,domain=site"]
+    arguments += ["--zoo", "sentence-transformers/./first", "--store", str(store)]
+    assert run("extract", made.table, *arguments).code == 0
+    again = run("extract", made.table, *arguments)
+    assert "Nothing to compute: the features are in the store." in again.err
+    fewer = tmp_path / "fewer.csv"
+    pd.read_csv(made.table)[3:].to_csv(fewer, index=False)
+    assert run("store", "sync", store, fewer, *arguments[:2]).code == 0
+    assert oodzoo.FeatureStore(store).n_images == 87
+    assert "TEXTS.csv|.txt" in run("fit", store, "--out", model).err
+    new = _reviews(1)
+    new.to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "new.txt").write_text("\n".join(new["review"]))
+    expected = oodzoo.load(model).predict(new["review"].tolist()).tolist()
+    column = ["--text-column", "review"]
+    for file, options, first in (("new.csv", column, "row 0"), ("new.txt", [], "line 1")):
+        done = run("predict", model, tmp_path / file, *options, "--json").document["predictions"]
+        assert [row["label"] for row in done] == expected
+        assert done[0]["path"] == first
+    complaint = run("predict", model, tmp_path).complaint
+    assert "has no images" in complaint or "take texts; give them as one .csv" in complaint
+    (tmp_path / "empty.txt").write_text("")
+    assert "has no texts" in run("predict", model, tmp_path / "empty.txt").complaint
