@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.zoo.data import SQUASH, VIT, save_checkpoint
 
 import oodzoo
 from oodzoo import InputError
@@ -117,5 +118,89 @@ def test_pickled_weights_are_rejected(
     fitted = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), top_k=1)
     (spec.folder / "tiny" / "model.safetensors").unlink()
     with pytest.raises(InputError, match=r"has no .safetensors file, and pickled weights"):
+        fitted.save(tmp_path / "model")
+    assert not list(tmp_path.glob(".tmp*"))
+
+
+def _hf_folder(folder: Path) -> str:
+    import torch
+
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    network = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, network, folder / "vit", SQUASH)
+    return '[[model]]\nname = "net"\nsource = "hf/./vit"\n'
+
+
+def _timm_folder(folder: Path) -> str:
+    import timm
+    import torch
+
+    torch.manual_seed(0)
+    network = timm.create_model("test_vit", pretrained=False, num_classes=3)
+    timm.models.save_for_hf(network, str(folder / "vit"), safe_serialization=True)
+    return '[[model]]\nname = "net"\nsource = "timm/local-dir:vit"\n'
+
+
+def _untrained(folder: Path) -> str:
+    return (
+        '[[model]]\nname = "net"\nsource = "timm/test_vit"\npretrained = false\n'
+        "arguments = { img_size = 64, num_classes = 0 }\n"
+    )
+
+
+def _torch_hub(folder: Path) -> str:
+    (folder / "hub").mkdir()
+    (folder / "hub" / "hubconf.py").write_text(
+        "import torch\n\n\ndef net(width):\n"
+        "    return torch.nn.Sequential(torch.nn.Conv2d(3, width, 4, stride=4), torch.nn.ReLU())\n"
+    )
+    return (
+        '[[model]]\nname = "net"\nsource = "torch_hub/hub:net"\ninput_size = 32\n'
+        "arguments = { width = 12 }\n"
+    )
+
+
+@pytest.mark.parametrize("make", [_hf_folder, _timm_folder, _untrained])
+def test_local_models_from_images_to_predictions(
+    make: Callable[[Path], str],
+    timm: Any,
+    digits: Path,
+    unseen: list[Path],
+    run: Any,
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "zoo"
+    folder.mkdir()
+    (folder / "zoo.toml").write_text(make(folder))
+    store, model = tmp_path / "store", tmp_path / "model"
+
+    def predicted() -> list[Any]:
+        outcome = run("predict", model, *unseen[:3], "--json")
+        assert outcome.code == 0, outcome.err
+        rows: list[Any] = json.loads(outcome.out)["predictions"]
+        return rows
+
+    for command in (
+        ("extract", digits, "--zoo", folder / "zoo.toml", "--store", store),
+        ("fit", store, "--out", model, "--choose", "single"),
+    ):
+        outcome = run(*command)
+        assert outcome.code == 0, outcome.err
+    first = predicted()
+    shutil.rmtree(folder)
+    shutil.rmtree(store)
+    assert predicted() == first
+    assert str(tmp_path) not in (model / "predictor.json").read_text()
+
+
+def test_code_is_not_saved(
+    timm: Any, digits: Path, unseen: list[Path], extract: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "zoo.toml").write_text(_torch_hub(tmp_path))
+    store = extract(digits, oodzoo.load_zoo(tmp_path / "zoo.toml"), tmp_path / "store")
+    fitted = oodzoo.fit(store, choose="single")
+    assert len(fitted.predict(unseen[:3])) == 3
+    with pytest.raises(InputError, match="a saved predictor has no code, and 'torch_hub/hub:net'"):
         fitted.save(tmp_path / "model")
     assert not list(tmp_path.glob(".tmp*"))

@@ -137,6 +137,36 @@ def test_folder_as_a_spec_names_the_model_by_its_last_part(
     assert load_model(spec).info.name == "hf-vit"
 
 
+def test_arguments_change_the_configuration(transformers: Any, torch: Any, tmp_path: Path) -> None:
+    settings = transformers.ViTConfig(**VIT)
+    reference = save_checkpoint(transformers, transformers.ViTModel(settings), tmp_path, SQUASH)
+    plain = _load(tmp_path)
+    model = _load(tmp_path, arguments={"layer_norm_eps": 0.5})
+    assert model.info.fingerprint != plain.info.fingerprint
+    outputs, batch = _run(torch, model)
+    for layer in reference.modules():
+        if isinstance(layer, torch.nn.LayerNorm):
+            layer.eps = 0.5
+    with torch.no_grad():
+        expected = reference(pixel_values=batch).pooler_output
+    np.testing.assert_allclose(outputs.features, expected, rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match="has no 'layers'; remove it from the arguments"):
+        _load(tmp_path, arguments={"layers": 3})
+    with pytest.raises(InputError, match="; check the arguments"):
+        _load(tmp_path, arguments={"hidden_size": 30})
+
+
+def test_random_weights_can_be_loaded_again(transformers: Any, torch: Any, tmp_path: Path) -> None:
+    config = transformers.ViTConfig(**VIT)
+    save_checkpoint(transformers, transformers.ViTModel(config), tmp_path, SQUASH)
+    first = _load(tmp_path, pretrained=False)
+    assert first.info.fingerprint != _load(tmp_path).info.fingerprint
+    torch.rand(3)
+    assert _load(tmp_path, pretrained=False).info == first.info
+    deeper = _load(tmp_path, pretrained=False, arguments={"num_hidden_layers": 3})
+    assert deeper.info.parameters > first.info.parameters
+
+
 def test_checkpoint_with_missing_weights_is_rejected(
     transformers: Any, torch: Any, tmp_path: Path
 ) -> None:
@@ -169,7 +199,7 @@ def test_without_a_processor_a_zoo_file_must_state_the_preprocessing(
         ("./nowhere", "'nowhere' is not a transformers checkpoint: it has no config.json"),
         (
             "nobody/nothing-at-all",
-            "cannot load hf/nobody/nothing-at-all: .*; weights are downloaded",
+            "hf/nobody/nothing-at-all is not in the cache .*, and HF_HUB_OFFLINE is on",
         ),
     ],
 )

@@ -57,16 +57,25 @@ def test_every_key(tmp_path: Path) -> None:
             "feature_dim": "2048",
             "parameters": "25_000_000",
         },
+        MINIMAL
+        | {
+            "name": '"built"',
+            "source": '"timm/resnet50"',
+            "pretrained": "false",
+            "arguments": '{ num_classes = 0, block = { depth = [1, 2.5] }, act = "silu" }',
+        },
     )
-    (spec,) = load_zoo(path)
+    spec, built = load_zoo(path)
+    assert built.pretrained is False
+    assert built.arguments == {"num_classes": 0, "block": {"depth": [1, 2.5]}, "act": "silu"}
     assert (spec.name, spec.kind, spec.identifier) == ("net", "onnx", "net.onnx")
     assert (spec.input_size, spec.feature_dim, spec.parameters) == (224, 2048, 25_000_000)
     assert (spec.mean, spec.std) == ((0.485, 0.456, 0.0), (0.229, 1.0, 0.225))
     assert (spec.features, spec.logits) == ("pool", "fc")
     # the test covers every key of the format
-    given = {field.name for field in dataclasses.fields(spec)} - {"folder"}
-    assert all(getattr(spec, name) is not None for name in given)
-    assert set(spec.to_dict()) == given
+    in_source = {"layer", "pooling"}
+    given = {field.name for field in dataclasses.fields(spec)} - {"folder"} - in_source
+    assert set(spec.to_dict()) | set(built.to_dict()) == given
 
 
 def test_paths_are_relative_to_the_zoo_file(
@@ -157,9 +166,18 @@ def test_the_embedded_zoo() -> None:
         ({"source": "[]"}, "source must be a non-empty string"),
         ({"features": "1"}, "features must be a non-empty string"),
         ({"sha256": "1979-05-27"}, "sha256 must be a non-empty string"),
+        ({"pretrained": "0"}, "pretrained must be true or false, got 0"),
+        ({"pretrained": "false"}, "takes no pretrained: a model of the kind onnx is loaded as it"),
+        ({"arguments": "{}"}, "the source 'onnx/net.onnx' takes no arguments"),
+        ({"arguments": "3"}, "arguments must be a table of strings, numbers, booleans and lists"),
+        ({"arguments": "{ a = 1979-05-27 }"}, "arguments must be a table of strings, numbers"),
+        ({"arguments": "{ a = [inf] }"}, "arguments must be a table of strings, numbers"),
         ({"source": '"net.onnx"'}, "the source 'net.onnx' is not <kind>/<name>"),
         ({"source": '"onnx/"'}, "the source 'onnx/' is not <kind>/<name>"),
-        ({"source": '"keras/resnet50"'}, "with a kind of onnx, timm, torchvision, hf, open_clip"),
+        (
+            {"source": '"keras/resnet50"'},
+            "with a kind of hf, onnx, open_clip, sentence-transformers, timm, ",
+        ),
         ({"source": '"ONNX/net.onnx"'}, "is not <kind>/<name>"),
         ({"name": '"a/b"'}, "the name 'a/b' cannot be the name of a folder"),
         ({"name": '"a\\\\b"'}, "cannot be the name of a folder"),
@@ -227,7 +245,8 @@ def test_an_unknown_home_folder() -> None:
 
 
 @pytest.mark.parametrize(
-    "zoo", ["", " ", "nothing", "resnet50", "keras/x", ",", "demo,timm/x", "onnx/a.onnx,b"]
+    "zoo",
+    ["", " ", "nothing", "resnet50", "keras/x", ",", "demo,timm/x", "onnx/a.onnx,b", "x,timm/a"],
 )
 def test_not_a_zoo(zoo: str) -> None:
     assert re.search(r"is not a zoo|is not <kind>/<name>", complaint(zoo))

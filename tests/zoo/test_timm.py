@@ -139,7 +139,7 @@ def test_local_folder(timm: Any, torch: Any, folder: Path, tmp_path: Path) -> No
         ("local-dir:nowhere", r"cannot load timm/local-dir:nowhere: Config file not found"),
         (
             "resnet10t.c3_in1k",
-            r"cannot load timm/resnet10t.c3_in1k: .*; weights are downloaded once from",
+            r"timm/resnet10t.c3_in1k is not in the cache .*, and HF_HUB_OFFLINE is on",
         ),
     ],
 )
@@ -153,6 +153,18 @@ def test_architecture_without_weights_is_rejected(timm: Any) -> None:
     without = next(n for n in timm.list_models() if not timm.list_models(n + ".*", pretrained=True))
     with pytest.raises(InputError, match="has no pre-trained weights for"):
         load_model(_spec(without))
+
+
+def test_arguments(timm: Any, torch: Any, folder: Path) -> None:
+    model = load_model(_spec("test_vit", pretrained=False, arguments={"img_size": 64}))
+    assert model.info.preprocessing.geometry.crop == (64, 64)
+    plain = load_model(_spec(f"local-dir:{folder}"))
+    pooled = load_model(_spec(f"local-dir:{folder}", arguments={"global_pool": "max"}))
+    assert pooled.info.fingerprint != plain.info.fingerprint
+    pixels = noise(2, 160)
+    assert (pooled(pixels).features >= plain(pixels).features).all()
+    with pytest.raises(InputError, match=r"unexpected keyword argument 'deep'.*; check the arg"):
+        load_model(_spec("test_vit", pretrained=False, arguments={"deep": 3}))
 
 
 def test_unverifiable_sha256_is_rejected(timm: Any) -> None:

@@ -126,8 +126,11 @@ def _plan_copies(spec: ModelSpec, within: str) -> tuple[str, dict[str, Path]]:
     if local is None:
         return spec.source, {}
     source = get_source(spec.kind)
-    if wanted is None:  # code, which is not copied
-        return f"{spec.kind}/{source.moved(spec, str(local.absolute()))}", {}
+    if wanted is None:  # loading a predictor must not run code that it brings
+        raise InputError(
+            f"model {spec.name!r}: a saved predictor has no code, and {spec.source!r} is code in a "
+            "local folder; export the network to ONNX, and use it as onnx/<file>"
+        )
     home = f"{within}/{spec.name}"
     if not any(file.suffix == ".safetensors" for file in wanted):
         raise InputError(

@@ -104,7 +104,7 @@ class ModelSource(ABC):
         return spec.source if local is None else f"{spec.kind}/{local.absolute().name}"
 
     def files(self, path: Path) -> Sequence[Path] | None:
-        """The files of a local model that a predictor copies; None if it records the path."""
+        """The files of a local model that a predictor copies; None if it must not be saved."""
         return None
 
     def moved(self, spec: ModelSpec, path: str) -> str:

@@ -7,6 +7,9 @@ If the output of the module is that of a linear layer, this layer is taken as a 
 input is the features and its output the logits. Otherwise the output is the features; feature maps
 (n, d, height, width) are averaged over space. Images are squashed to `input_size` (224 by default)
 and normalised by ImageNet's mean and standard deviation, unless a zoo file sets others.
+
+A predictor with such a model cannot be saved, since loading it would run the code; export the
+network to ONNX for that.
 """
 
 from __future__ import annotations
@@ -54,9 +57,6 @@ class TorchHubSource(TorchSource):
     def portable(self, spec: ModelSpec) -> str:
         entry = spec.identifier.rpartition(":")[2]
         return f"{spec.kind}/{self.local_path(spec).absolute().name}:{entry}"
-
-    def moved(self, spec: ModelSpec, path: str) -> str:
-        return f"{path}:{spec.identifier.rpartition(':')[2]}"
 
 
 def build(spec: ModelSpec) -> Built:

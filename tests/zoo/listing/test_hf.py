@@ -49,5 +49,5 @@ def test_the_hub(transformers: Any, hub_cache: Path) -> None:
     cache_file(hub_cache, "me/net", "model.safetensors", b"123")
     assert listing.weights(spec("me/net")) == Weights(hub_cache, True, 3)
     assert listing.licence(spec("me/net")) is None
-    with pytest.raises(InputError, match="cannot load hf/me/net"):
+    with pytest.raises(InputError, match="hf/me/net is not in the cache"):
         listing.measure(spec("me/net"))
