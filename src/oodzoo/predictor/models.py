@@ -98,8 +98,8 @@ class PredictorModel:
                 )
 
 
-def load_models(models: Iterable[PredictorModel], device: str = "auto") -> dict[str, Model]:
-    """Load models, by name; those of one network are loaded together.
+def load_models(models: Sequence[PredictorModel], device: str = "auto") -> dict[str, Model]:
+    """Load models, by name and in this order; those of one network are loaded together.
 
     Raises InputError if the weights are not those of the training features.
     """
@@ -118,7 +118,7 @@ def load_models(models: Iterable[PredictorModel], device: str = "auto") -> dict[
                 raise each
             model.require_same(each.info)
             loaded[model.name] = each
-    return loaded
+    return {model.name: loaded[model.name] for model in models}
 
 
 def as_preprocessing(stored: dict[str, Any], what: str) -> Preprocessing:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import total
+from oodzoo.features.source import Number, total
 from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
+from oodzoo.task import Task
+from oodzoo.zoo.layers import by_network, network_key
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class Provenance:
         Weight of each model in a pool; empty for any other choice.
     accuracy : float or None
         Accuracy of such a choice on unseen domains, in percent: measured by leaving each training
-        domain out, with the choice inside the loop. None if it was not measured.
+        domain out, with the choice inside the loop. For other tasks than classification, the main
+        metric (:mod:`oodzoo.metrics`). None if it was not measured.
     accuracy_interval : tuple of float, or None
         Interval of the accuracy.
     target : str or None
@@ -83,12 +86,23 @@ class Cost:
 
     @classmethod
     def of(cls, models: Sequence[PredictorModel | FeatureModel]) -> Cost:
-        """Sum the costs of models."""
-        return cls(
-            total(model.milliseconds for model in models),
-            total(model.parameters for model in models),
-            total(model.bytes for model in models),
+        """Sum the costs of models; that of layers of one network is the largest of them."""
+        networks = by_network(
+            models,
+            lambda each: each.name if isinstance(each, FeatureModel) else network_key(each.spec),
         )
+        return cls(
+            total(_largest(model.milliseconds for model in group) for group in networks),
+            total(_largest(model.parameters for model in group) for group in networks),
+            total(_largest(model.bytes for model in group) for group in networks),
+        )
+
+
+def _largest(values: Iterable[Number | None]) -> Number | None:
+    """The largest value; None if one is unknown."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return max(known) if len(known) == len(found) else None
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,8 @@ class PredictorParts:
         choice = {k: provenance.pop(k) for k in ("choice", "accuracy", "accuracy_interval")}
         return {
             **choice,
+            "task": self.head.kind,
+            "metric": Task(self.head.kind).metric,
             "classes": self.classes,
             "models": [
                 {
