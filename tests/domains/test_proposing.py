@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 from tests.domains.conftest import Hidden
@@ -13,6 +15,7 @@ from tests.domains.conftest import Hidden
 import oodzoo
 from oodzoo.domains import propose_domains, use_domains
 from oodzoo.errors import InputError
+from oodzoo.features.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
 
 
@@ -144,3 +147,26 @@ def test_a_class_in_one_domain_is_noted(hidden: Hidden) -> None:
         "By camera, class 'owl' is in 'camera 1' only: no other domain can teach it, and it is "
         "ignored where this one is left out."
     )
+
+
+@pytest.mark.parametrize("task", ["regression", "multilabel"])
+def test_other_targets(tmp_path: Path, task: str) -> None:
+    rng = np.random.default_rng(0)
+    number, domain = rng.normal(size=120), np.arange(120) % 3
+    signal = np.concatenate([6 * np.eye(3)[domain], 3 * number[:, None]], axis=1)
+    arrays: dict[str, Any] = {
+        f"m{noise}": signal @ rng.normal(size=(4, 6)) + noise * rng.normal(size=(120, 6))
+        for noise in (1, 3)
+    }
+    several = np.where(number > 0.5, "cat|dog", np.where(number > -0.5, "cat", "dog"))
+    arrays["labels"] = number if task == "regression" else several
+    arrays["domains"] = np.array(["first", "second"])[rng.permutation(120) % 2]
+    np.savez(tmp_path / "x.npz", **arrays)
+    store = import_features([tmp_path / "x.npz"], tmp_path / "s", task=task)
+    found = propose_domains(store, clusters=3)
+    rows = [int(path.removeprefix("row-")) for d in store.domains for path in store.paths(d)]
+    clusters = found.find("clusters:3")
+    assert clusters is not None
+    assert adjusted_rand_score(domain[rows], clusters.assignment) > 0.9
+    assert found.sensitivity is not None
+    assert set(found.sensitivity.first.values()) == {"m1"}
