@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.data.listing import Sample
-from oodzoo.data.sampling import apportion, stratified_sample
+from oodzoo.data.sampling import apportion, strata_of, stratified_sample
 from oodzoo.errors import InputError
+from oodzoo.task import Task
 
 SIZES = st.dictionaries(
     st.tuples(st.sampled_from("abc"), st.sampled_from("xyz")), st.integers(1, 20), min_size=1
@@ -130,3 +131,58 @@ def test_too_small_a_sample(n: int) -> None:
         InputError, match=f"a sample of {n} images is too small: there are 4 combinations"
     ):
         stratified_sample(samples, n)
+
+
+# --- numbers and several labels ---------------------------------------------------------------
+
+NUMBERS = Task("regression", ("age", "height"))
+SEVERAL = Task("multilabel", ("a", "b", "c"))
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+def test_strata_of_numbers_are_ranges(ages: list[float]) -> None:
+    strata = strata_of(NUMBERS, [NUMBERS.encode([age, 0.0]) for age in ages])
+    assert set(strata) <= set("01234")
+    pairs = sorted(zip(ages, map(int, strata), strict=True))
+    for (low, first), (high, second) in pairwise(pairs):
+        assert first <= second
+        assert low < high or first == second
+
+
+def test_strata_of_numbers_have_equal_sizes() -> None:
+    strata = strata_of(NUMBERS, [NUMBERS.encode([age / 7, 1.0]) for age in range(100)])
+    assert Counter(strata) == dict.fromkeys("01234", 20)
+
+
+@given(st.lists(st.sets(st.sampled_from("abc")), min_size=1, max_size=30))
+def test_the_stratum_of_several_labels_is_the_rarest(sets: list[set[str]]) -> None:
+    strata = strata_of(SEVERAL, [SEVERAL.encode(names) for names in sets])
+    for names, stratum in zip(sets, strata, strict=True):
+        n = {name: sum(name in other for other in sets) for name in names}
+        assert stratum == ("" if not names else min(n, key=lambda name: (n[name], name)))
+
+
+def test_a_sample_of_rare_labels_has_them() -> None:
+    labels = [["a"]] * 90 + [["a", "b"]] * 9 + [["a", "b", "c"]]
+    samples = [
+        Sample(f"{at}", "day" if at % 2 else "night", SEVERAL.encode(some))
+        for at, some in enumerate(labels)
+    ]
+    chosen = stratified_sample(samples, 10, task=SEVERAL)
+    found = Counter(name for at in chosen for name in labels[at])
+    assert len(chosen) == 10
+    assert found["c"] == 1
+    assert found["b"] >= 2
+    assert set(chosen) <= set(stratified_sample(samples, 30, task=SEVERAL))
+
+
+def test_a_sample_of_numbers_has_their_distribution() -> None:
+    samples = [
+        Sample(f"{at}", "day" if at % 2 else "night", NUMBERS.encode([at / 3, 1.5]))
+        for at in range(500)
+    ]
+    chosen = stratified_sample(samples, 50, task=NUMBERS)
+    assert len(chosen) == 50
+    assert Counter(at // 100 for at in chosen) == dict.fromkeys(range(5), 10)
+    with pytest.raises(InputError, match="10 combinations of domain and range of numbers"):
+        stratified_sample(samples, 9, task=NUMBERS)

@@ -17,11 +17,18 @@ from tests.oracles import mixtures
 from tests.sources import DECODED, WITH_FILES
 
 import oodzoo
-from oodzoo.data.files import RemoteImage
-from oodzoo.data.listing import Sample
-from oodzoo.data.summary import label_shift, label_shift_by_chance, summarise
+from oodzoo.data.files import LocalFile, RemoteImage
+from oodzoo.data.listing import Sample, labels_of
+from oodzoo.data.summary import (
+    Summary,
+    label_shift,
+    label_shift_by_chance,
+    shift_of_labels,
+    summarise,
+)
 from oodzoo.data.summary_rows import ClassCount, Extent
 from oodzoo.remote.objects import RemoteFile
+from oodzoo.task import Task
 
 WriteImage = Callable[[Path], Path]
 
@@ -247,3 +254,63 @@ def test_text_is_the_table(mixed: Path) -> None:
     lines = str(summary).splitlines()
     assert lines[0].split() == " ".join(columns).split()
     assert [line.split() for line in lines[1:]] == [" ".join(row).split() for row in rows]
+
+
+# --- other labels than classes ----------------------------------------------------------------
+
+
+@given(tables)
+def test_shift_of_labels_is_that_of_the_definition(counts: np.ndarray) -> None:
+    sizes = counts.max(axis=1) + 1
+    shift, by_chance = shift_of_labels(counts, sizes)
+    for d in range(len(counts)):
+        rest = [other for other in range(len(counts)) if other != d]
+        differences, deviations = [], []
+        for label in range(counts.shape[1]):
+            elsewhere = sum(counts[o, label] for o in rest) / sum(sizes[o] for o in rest)
+            differences.append(abs(counts[d, label] / sizes[d] - elsewhere))
+            q = counts[:, label].sum() / sizes.sum()
+            variance = q * (1 - q) * (1 / sizes[d] + 1 / sum(sizes[o] for o in rest))
+            deviations.append(variance**0.5)
+        assert shift[d] == pytest.approx(100 * np.mean(differences), abs=1e-9)
+        assert by_chance[d] == pytest.approx(100 * (2 / np.pi) ** 0.5 * np.mean(deviations))
+
+
+def labelled(task: Task, domains: dict[str, list[str]]) -> Summary:
+    samples = [
+        Sample(f"{domain}/{at}", domain, label)
+        for domain, labels in domains.items()
+        for at, label in enumerate(labels)
+    ]
+    counts = {domain: dict.fromkeys(task.outputs, 0) for domain in domains}
+    for sample in samples:
+        for name in labels_of(task, sample.label):
+            counts[sample.domain][name] += 1
+    files = [LocalFile(sample.path) for sample in samples]
+    return summarise(samples, files, counts, task=task)
+
+
+def test_summary_of_numbers() -> None:
+    task = Task("regression", ("age",))
+    day, night = [f"{at}.5" for at in range(10)], [f"{at}.5" for at in range(50, 70)]
+    summary = labelled(task, {"day": day, "night": night})
+    head, row = (line.split() for line in str(summary).splitlines()[:2])
+    assert head == ["domain", "images", "age", "age", "range"]
+    assert row == ["day", "10", "5", "±", "2.87", "0.5", "to", "9.5"]
+    document = summary.to_dict()
+    assert (document["task"], document["classes"]) == ("regression", ["age"])
+    assert document["total"]["images"] == 30
+    assert document["summary"][0]["numbers"]["age"]["overlap"] == 0
+    assert [issue.kind for issue in summary.issues] == ["ranges"]
+    assert json.loads(json.dumps(document))["task"] == "regression"
+
+
+def test_summary_of_several_labels() -> None:
+    task = Task("multilabel", ("a", "b"))
+    summary = labelled(task, {"day": ['["a"]', "[]", '["a", "b"]'], "night": ['["a"]', "[]"]})
+    rows = [line.split() for line in str(summary).splitlines()]
+    assert rows[0] == ["domain", "images", "labels", "per", "label", "no", "label", "shift"]
+    assert rows[1] == ["day", "3", "2/2", "1–2", "1", "25", "%"]
+    assert rows[3] == ["all", "5", "2/2", "1–3", "2"]
+    assert [issue.kind for issue in summary.issues] == ["missing label"]
+    assert json.loads(json.dumps(summary.to_dict()))["counts"]["night"] == {"a": 1, "b": 0}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.store.data import flip, image, letters, nested, unlabelled
 
 from oodzoo.data.dataset import ImageDomains
@@ -25,6 +26,7 @@ from oodzoo.store.table import (
     table_file,
     table_numbers,
 )
+from oodzoo.task import CLASSIFICATION, Task
 
 NAMES = ["a/b", "..", ".tmp-x", "höhle", "ho\u0308hle", "Day", "day", "x" * 300, "models", "50%"]
 
@@ -359,3 +361,65 @@ def test_domains_of_a_data_set_that_were_proposed_are_not_given_ones() -> None:
 def test_further_columns_have_a_value_for_each_sample() -> None:
     with pytest.raises(ValueError, match="differ in length"):
         TableDomain("d", ["1"], ["x"], [None], [image("1")], {"camera": []})
+
+
+# --- the task --------------------------------------------------------------------------------
+
+NUMBERS = Task("regression", ("age", "height"))
+SEVERAL = Task("multilabel", ("cat", "dog"))
+
+
+def with_task(task: Task, labels: list[str]) -> SampleTable:
+    rows = [(f"{at}", "ab"[at % 2], label) for at, label in enumerate(labels)]
+    return replace(SampleTable.of_samples(samples(*rows)), task=task)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels"),
+    [(NUMBERS, ["1.5 2.0", "-0.25 1e300"]), (SEVERAL, ['["cat", "dog"]', "[]"])],
+)
+def test_the_task_is_written_and_read(tmp_path: Path, task: Task, labels: list[str]) -> None:
+    table = with_task(task, labels).replacing(unlabelled("new", "x"))
+    number = add_table(tmp_path, None, table)
+    assert number is not None
+    found = read_table(tmp_path, number)
+    assert found == table
+    assert found.task == task
+    assert found.only({image("0"), image("x")}).task == task
+    assert found.keeping_unlabelled(with_task(CLASSIFICATION, ["a", "b"])).task == task
+    document = json.loads(table_file(tmp_path, number).read_bytes())
+    assert document["task"] == {"kind": task.kind, "outputs": list(task.outputs)}
+
+
+def test_a_table_of_classes_does_not_name_its_task(tmp_path: Path) -> None:
+    number = add_table(tmp_path, None, SampleTable.of_samples(samples(("1", "a", "x"))))
+    assert number is not None
+    assert set(json.loads(table_file(tmp_path, number).read_bytes())) == {"schema", "domains"}
+    assert read_table(tmp_path, number).task == CLASSIFICATION
+
+
+def test_the_fingerprint_has_the_task() -> None:
+    labels = ["1.5 2.0", "2.5 3.0"]
+    tasks = [CLASSIFICATION, NUMBERS, Task("regression", ("age", "size"))]
+    assert len({with_task(task, labels).fingerprint for task in tasks}) == 3
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"kind": "ranking", "outputs": ["a"]},
+        {"kind": "regression", "outputs": []},
+        {"kind": "regression", "outputs": ["a", "a"]},
+        {"kind": "classification", "outputs": ["a"]},
+        {"kind": "multilabel", "outputs": "ab"},
+        "regression",
+    ],
+)
+def test_a_damaged_task_is_one_line(tmp_path: Path, task: object) -> None:
+    number = add_table(tmp_path, None, with_task(NUMBERS, ["1.0 2.0", "2.0 3.0"]))
+    assert number is not None
+    file = table_file(tmp_path, number)
+    file.write_text(json.dumps(json.loads(file.read_bytes()) | {"task": task}))
+    with pytest.raises(InputError) as caught:
+        read_table(tmp_path, number)
+    assert "\n" not in str(caught.value)
