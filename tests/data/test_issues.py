@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oodzoo.data import issues
 from oodzoo.data.listing import Issue, Sample
+from oodzoo.data.spread import Spread
 
 SAMPLES = [
     Sample("day/cat/1", "day", "cat"),
@@ -53,7 +54,7 @@ def test_identical_images_show_the_first_sets_and_count_all() -> None:
     assert leak.message == (
         "leak between domains: 10 images are identical to images of other domains: "
         "'day/0' = 'night/0', 'day/1' = 'night/1', 'day/2' = 'night/2', and 2 more; "
-        "leave-one-domain-out accuracies will be too optimistic"
+        "leave-one-domain-out results will be too optimistic"
     )
     assert str(leak) == f"{leak.message}; keep each image in one domain"
     assert len(leak.paths) == 10
@@ -136,3 +137,33 @@ def test_groups_in_several_domains() -> None:
     (leak,) = issues.shared_groups([*samples, Sample("3", "day", "cat", "h")])
     assert "group 'g' in several domains" in leak.message
     assert list(issues.shared_groups(samples[:1] * 2)) == []
+
+
+def test_labels_that_a_domain_lacks() -> None:
+    counts = {"day": {"a": 3, "b": 0, "c": 0}, "night": {"a": 2, "b": 1, "c": 0}}
+    unused, missing = issues.missing_labels(counts)
+    assert (unused.kind, unused.message) == ("unused label", "no image has the label 'c'")
+    assert missing.kind == "missing label"
+    assert missing.message == "domain 'day' has no images with the label 'b'"
+    assert list(issues.missing_labels({"day": {"a": 1}, "night": {"a": 1}})) == []
+
+
+def test_numbers_that_are_constant_in_a_domain() -> None:
+    numbers = {
+        "day": {"age": Spread(2.0, 0.0, 2.0, 2.0), "height": Spread(1.0, 1.0, 0.0, 2.0)},
+        "night": {"age": Spread(3.0, 1.0, 2.0, 4.0), "height": Spread(1.0, 1.0, 0.0, 2.0)},
+    }
+    (issue,) = issues.constant_numbers(numbers)
+    assert issue.kind == "constant"
+    assert issue.message == "'age' is 2 in all images of domain 'day'"
+
+
+def test_ranges_that_hardly_overlap() -> None:
+    def of(overlap: float | None) -> dict[str, dict[str, Spread]]:
+        return {"day": {"age": Spread(2.0, 1.0, 1.0, 3.0, overlap)}}
+
+    (issue,) = issues.different_ranges(of(24.9))
+    assert issue.kind == "ranges"
+    assert "'age' is 1 to 3 in 'day', where 25 % of the values are as in" in issue.message
+    assert list(issues.different_ranges(of(25.0))) == []
+    assert list(issues.different_ranges(of(None))) == []

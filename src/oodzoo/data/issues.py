@@ -21,7 +21,7 @@ SMALL_SIDE = 32
 """An image with a shorter side is a problem where the median is at least twice as long."""
 
 _EXAMPLES = 3
-_OPTIMISTIC = "leave-one-domain-out accuracies will be too optimistic"
+_OPTIMISTIC = "leave-one-domain-out results will be too optimistic"
 _EMPTY = hashlib.sha256(b"").hexdigest()
 
 # What sources find while they list.
