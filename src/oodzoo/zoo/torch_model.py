@@ -30,11 +30,6 @@ Forward = Callable[[Module, Tensor], tuple[Tensor, Tensor | None]]
 
 PRECISIONS = ("float32", "bfloat16", "float16")
 
-HUB_REMEDY = (
-    "weights are downloaded once from huggingface.co and cached: check the name and the connection "
-    "(for a gated repository also `hf auth login`), or set HF_HOME to a cache that has them"
-)
-
 
 @dataclass(frozen=True)
 class Built:
