@@ -37,7 +37,7 @@ def test_all_inputs_in_batches() -> None:
 def test_arrays_and_tables_are_sliced(start: int) -> None:
     torch = pytest.importorskip("torch")
     array = np.arange(14).reshape(7, 2)
-    table = pd.DataFrame(array, columns=["x", "y"], index=np.arange(7) + 0.5)
+    table = pd.DataFrame(array, columns=["x", "y"], index=np.arange(7) / 2)
     for inputs in (array, table, torch.tensor(array), table["x"]):
         found = list(batches(inputs, 3, start))
         assert all(type(batch) is type(inputs) for batch in found)

@@ -49,6 +49,7 @@ def test_tables_of_texts(tmp_path: Path) -> None:
         expected = [hashlib.sha256(data.open(at)).hexdigest() for at in range(4)]
         assert list(data.digests) == expected
         assert [issue.kind for issue in data.check()] == ["leak"]  # authors on several sites
+        assert str(data.summary()) == str(data.summary(quick=True))  # texts are not decoded
         assert repr(data).endswith("4 texts, 2 domains, 2 classes)")
     assert len({data.fingerprint for data in found.values()}) == 1
 
