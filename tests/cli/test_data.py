@@ -253,3 +253,47 @@ def test_remote_image_that_is_refused_is_one_warning(run: Run, photos: Path, s3:
     assert outcome.document["fingerprint"] is None
     (warning,) = outcome.document["warnings"]
     assert warning["message"].startswith("1 image cannot be read: 'night/cat/2.png': ")
+
+
+# --- numbers and several labels ---------------------------------------------------------------
+
+
+def labelled_table(photos: Path, header: str, labels: list[str]) -> Path:
+    """A table of eight images in the folder of photos."""
+    samples = oodzoo.ImageDomains(photos).samples
+    rows = [f"{s.path},{s.domain},{label}" for s, label in zip(samples, labels, strict=True)]
+    table = photos / "table.csv"
+    table.write_text("\n".join([f"path,domain,{header}", *rows]))
+    return table
+
+
+def test_numbers(run: Run, photos: Path) -> None:
+    table = labelled_table(photos, "age,height", [f"{20.5 + n},{n / 8}" for n in range(8)])
+    outcome = run("data", table, "--columns", "label=age+height")
+    assert outcome.code == 0
+    assert "8 images, 2 domains, 2 numbers to predict: 'age', 'height'" in outcome.out
+    assert "22 ± 1.12" in outcome.out
+    assert "ranges of numbers hardly overlap: 'age' is 20.5 to 23.5 in 'day'" in outcome.err
+    document = run("data", table, "--columns", "label=age", "--json").document
+    assert (document["task"], document["classes"]) == ("regression", ["age"])
+    assert document["total"]["numbers"]["age"]["largest"] == 27.5
+    assert "'hight'" in run("data", table, "--columns", "label=age+hight").complaint
+
+
+def test_several_labels(run: Run, photos: Path) -> None:
+    table = labelled_table(photos, "label", ["cat|dog", "dog", "", "cat", "dog", "", "dog", ""])
+    assert "say --task multilabel" in run("data", table).complaint
+    outcome = run("data", table, "--task", "multilabel")
+    assert "8 images, 2 domains, 2 labels" in outcome.out
+    cells = [line.split() for line in outcome.out.splitlines()]
+    for row in (["label", "day", "night"], ["cat", "2", "0"], ["dog", "2", "2"]):
+        assert row in cells
+    assert "domain 'night' has no images with the label 'cat'" in outcome.err
+    assert "no label in" in run("data", table, "--task", "regression").complaint
+
+
+def test_a_task_that_contradicts(run: Run, photos: Path) -> None:
+    assert (
+        "its labels are names of folders" in run("data", photos, "--task", "regression").complaint
+    )
+    assert "unknown task 'regresion'" in run("data", photos, "--task", "regresion").complaint
