@@ -7,16 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.evaluation.data import task_zoo
 
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.predictions import fit_kind
+from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.features.target import as_target
 from oodzoo.heads.adaptive import weighted_mean_and_std
+from oodzoo.heads.kinds import fit_head_of
 from oodzoo.heads.linear import fit_head
+from oodzoo.task import Kind
 
 N = 40
 
@@ -129,3 +133,39 @@ def test_heads_are_not_changed(source: ArraySource, heads: Heads) -> None:
     before = replace(heads, candidates=dict(heads.candidates))
     fit_pool(source, heads)
     assert list(heads.candidates) == list(before.candidates)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_pools_of_numbers_and_labels_are_one_linear_head(kind: Kind) -> None:
+    source = ArraySource(*task_zoo(kind), None, kind)
+    heads = predict_with_heads(source)[None]
+    final, pool = fit_pool(source, heads), choose_pool(heads)
+    assert final.head.kind == kind
+    assert final.adaptive is None
+    assert sum(final.weights.values()) == pytest.approx(1)
+    expected = np.zeros((len(together(source, final)), 2))
+    for member, weight in zip(pool.members, pool.weights, strict=True):
+        samples = Columns.all_of(source, [member.model]).samples(source, source.domains)
+        head = fit_kind(member.kind, samples, 2, heads.candidates[member].setting)
+        expected = expected + weight * head.logits(samples.features)
+    found = final.head.logits(together(source, final))
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_heads_of_columns_of_numbers_and_labels(kind: Kind) -> None:
+    source = ArraySource(*task_zoo(kind), None, kind)
+    columns = Columns.all_of(source, ["good", "fair"])
+    final = fit_columns(source, columns)
+    expected = fit_head_of(kind, columns.samples(source, source.domains), 2)
+    np.testing.assert_array_equal(final.head.weights, expected.weights)
+    assert final.head.kind == kind
+
+
+def test_a_pool_for_a_target_needs_classes() -> None:
+    features, y, domains = task_zoo("regression")
+    source = ArraySource(features, y, domains, None, "regression")
+    heads = predict_with_heads(source)[None]
+    other, _, _ = task_zoo("regression", seed=1)
+    with pytest.raises(InputError, match="needs classes, but the task is 'regression'"):
+        fit_pool_for_target(source, heads, as_target(source, other))

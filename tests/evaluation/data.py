@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import StoreSource
+from oodzoo.task import Kind
 
 Arrays = dict[str, NDArray[np.float64]]
 
@@ -28,6 +29,25 @@ def zoo(
         informative = signal + moved + noise * rng.normal(size=(len(y), 4))
         features[name] = np.concatenate([informative, rng.normal(size=(len(y), 2))], axis=1)
     return features, y, domains
+
+
+def task_zoo(
+    kind: Kind, *, n: int = 30, d: int = 5, n_domains: int = 4, seed: int = 0
+) -> tuple[Arrays, NDArray[np.float64], NDArray[Any]]:
+    """Three models, two outputs: numbers of different scales, or labels."""
+    rng = np.random.default_rng(seed)
+    domains = np.repeat([f"d{i}" for i in range(n_domains)], n)
+    size = len(domains)
+    latent = rng.normal(size=(size, 3))
+    moved = np.repeat(0.2 * rng.normal(size=(n_domains, d)), n, axis=0)
+    features = {"noise": rng.normal(size=(size, d))}
+    for name, noise in {"good": 0.3, "fair": 2.0}.items():
+        seen = latent @ rng.normal(size=(3, d)) + moved
+        features[name] = seen + noise * rng.normal(size=(size, d))
+    y = latent @ rng.normal(size=(3, 2)) + 0.2 * rng.normal(size=(size, 2))
+    if kind == "multilabel":
+        return features, (y > [0.0, 1.0]).astype(np.float64), domains
+    return features, y * [1.0, 50.0] + [0.0, 300.0], domains
 
 
 def stored(folder: Path, features: Any, y: Any, domains: Any) -> StoreSource:

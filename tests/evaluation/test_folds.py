@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import stored, zoo
+from tests.evaluation.data import stored, task_zoo, zoo
 
 import oodzoo
 from oodzoo.events import Listener
@@ -67,3 +67,26 @@ def test_an_evaluation_that_was_stopped_continues(tmp_path: Path) -> None:
     other = stored(tmp_path / "other", changed, y, domains)
     (source.store.path / "cache").rename(other.store.path / "cache")
     assert tests(other) == every
+
+
+@pytest.mark.filterwarnings("ignore:no feature of:UserWarning")
+def test_intervals_of_other_tasks() -> None:
+    """An explained variance has no lower limit, and at most 100 %; a precision has both."""
+    features, y, domains = task_zoo("regression", n=12, d=20)
+    noise = {"noise": features["noise"], "other": features["noise"][::-1]}
+    labels = {"regression": y, "multilabel": (y > y.mean(axis=0)).astype(float)}
+    for kind, values in labels.items():
+        found = oodzoo.evaluate(noise, values, domains, task=kind, top_k=1, baselines=False)
+        assert found.recommended.interval is not None
+        low, high = found.recommended.interval
+        assert low < found.recommended.average < high <= 100
+        assert low < 0 if kind == "regression" else low >= 0
+
+
+def test_labels_of_one_domain_only() -> None:
+    features, y, domains = task_zoo("multilabel", n=12)
+    y[:, 1] = (domains == "d1") & (y[:, 0] > 0)
+    found = oodzoo.evaluate(features, y, domains, task="multilabel", top_k=1, baselines=False)
+    assert found.unseen == {"d1": ("1",)}
+    line = "The label '1' occurs only in domain 'd1' and cannot be learned without it."
+    assert found.findings()[-1] == line

@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import zoo
+from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.task import Kind
 
 
 def test_more_models_than_there_are() -> None:
@@ -77,3 +79,31 @@ def test_a_domain_too_small_to_split() -> None:
     with pytest.raises(oodzoo.InputError, match="domain 'd1' has 4 samples; splits of 80 %"):
         oodzoo.evaluate(few, y[keep], domains[keep], trials=2)
     assert oodzoo.evaluate(few, y[keep], domains[keep], baselines=False).trials == 1
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"protocol": "domainbed"}, "the protocol 'domainbed' needs classes, but the task is '{}'"),
+        ({"with_target": True}, "with_target needs classes, but the task is '{}'"),
+        ({"baselines": ["h_score"]}, "'h_score' is not for labels of the kind {}"),
+        ({"score": "balanced_accuracy"}, "'balanced_accuracy' is not for labels of the kind {}"),
+    ],
+)
+def test_what_only_classes_have(kind: Kind, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message.format(kind)):
+        oodzoo.evaluate(*task_zoo(kind, n=6), task=kind, **options)
+
+
+def test_labels_that_do_not_vary_without_a_domain() -> None:
+    features, y, domains = task_zoo("regression", n=6)
+    y[domains != "d2", 1] = 5.0
+    with pytest.raises(InputError, match="'y1' is constant, 5, in the domains other than 'd2'"):
+        oodzoo.evaluate(features, y, domains)
+    features, y, domains = task_zoo("multilabel", n=6)
+    y[domains != "d2"] = [1.0, 0.0]
+    with pytest.raises(InputError, match="other than 'd2' all have the same labels"):
+        oodzoo.evaluate(features, y, domains, task="multilabel")
+    with pytest.raises(InputError, match="y is constant: 3 in all 24 samples"):
+        oodzoo.evaluate(features, np.full(24, 3.0), domains, task="regression")

@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import zoo
+from sklearn.metrics import average_precision_score, r2_score
+from tests.evaluation.data import task_zoo, zoo
 from tests.events.heard import Heard
 from tests.oracles import evaluation as oracle
+from tests.oracles import outputs
 from tests.oracles.combination import most_accurate, pool
 from tests.oracles.paths import left_out_path
 
@@ -18,9 +20,12 @@ from oodzoo.combination.decision import decide
 from oodzoo.combination.heads import Head, choose_pool, predict_with_heads
 from oodzoo.combination.predictions import fit_kind
 from oodzoo.features.columns import Columns
+from oodzoo.features.importing import import_features
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.ridge import RIDGES
 from oodzoo.selection.select import select_features
+from oodzoo.task import Kind
 
 
 def test_every_row_equals_the_protocol_written_out() -> None:
@@ -216,3 +221,109 @@ def test_the_events_of_an_evaluation() -> None:
     }
     assert heard.outline() == [("evaluation", "start"), ("evaluation", "done")]
     assert heard.of("end")[0][1]["result"] == result
+
+
+# --- numbers, and several labels per sample -------------------------------------------------------
+
+TASKS = ["regression", "multilabel"]
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("d", [5, 60])
+def test_other_tasks_equal_scikit_learn(kind: Kind, d: int) -> None:
+    """A test domain: its single model and the best two, with the regularisation by hand."""
+    features, y, domains = task_zoo(kind, n=18, d=d)
+    result = oodzoo.evaluate(features, y, domains, task=kind, top_k=2)
+    assert (result.task, result.metric) == (kind, result.single.metric)
+    main, second = result.single.measures
+    test = "d1"
+    train = domains != test
+    own = {name: array[train] for name, array in features.items()}
+    order = [row.model for row in oodzoo.rank(own, y[train], domains[train], task=kind).rows]
+    assert order[0] == "good"
+    for row, models in ((result.single, order[:1]), (result.ensemble, order[:2])):
+        X = np.concatenate([features[model] for model in models], axis=1).astype(np.float32)
+        predicted = _by_hand(kind, X, y, domains, test)
+        if kind == "regression":
+            expected = 100 * r2_score(y[~train], predicted)
+            other = np.abs(y[~train] - predicted).mean()
+        else:
+            expected = 100 * average_precision_score(y[~train], predicted)
+            other = 100 * np.mean(((predicted > 0) == y[~train]).all(axis=1))
+        assert row.measure(main)[test] == pytest.approx(expected, abs=0.5)
+        assert row.measure(second)[test] == pytest.approx(other, rel=1e-3)
+        assert row.cells[test].models == tuple(models)
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize(("n", "d"), [(30, 5), (12, 60)])
+@pytest.mark.filterwarnings("ignore:no feature of noise helps")
+def test_other_tasks_end_to_end(kind: Kind, n: int, d: int) -> None:
+    features, y, domains = task_zoo(kind, n=n, d=d)
+    result = oodzoo.evaluate(features, y, domains, task=kind, top_k=2)
+    least = 70 if kind == "regression" else 85
+    for row in (result.single, result.ensemble, result.selection, result.pool):
+        assert row.average > least
+    assert all(cell.models == ("good",) for cell in result.single.cells.values())
+    alone = {name: features[name] for name in ("noise",)}
+    noise = oodzoo.evaluate(alone, y, domains, task=kind, top_k=1, baselines=False)
+    assert noise.recommended.average < result.recommended.average - 30
+    assert {"random_features", "oracle", "best_by_logme", "paper_selection"} <= set(
+        result.baselines
+    )
+    assert result.oracle is not None
+    assert result.oracle.average >= result.single.average
+    assert result.selection.average - result.baselines["random_features"].average > 0
+    assert result.recommended.choice in ("single", "pool", "ensemble", "selection")
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_trials_and_the_number_of_models_of_other_tasks(kind: Kind) -> None:
+    data = task_zoo(kind, n_domains=3)
+    result = oodzoo.evaluate(*data, task=kind, top_k="auto", trials=2, baselines=False)
+    assert all(k in (1, 3) for k in result.top_k.values())  # type: ignore[union-attr]
+    assert all(len(cell.measures) == 2 for cell in result.single.cells.values())
+    assert result.single.error is not None
+
+
+def test_units_and_order_of_numbers_do_not_matter() -> None:
+    features, y, domains = task_zoo("regression", n=18)
+    one = oodzoo.evaluate(features, y, domains, top_k=2)
+    two = oodzoo.evaluate(features, y[:, ::-1] * [-0.2, 1000] + [1, -5], domains, top_k=2)
+    for name, row in one.rows.items():
+        assert two.rows[name].average == pytest.approx(row.average, abs=1e-3)
+    assert two.recommended.interval == pytest.approx(one.recommended.interval, abs=1e-2)
+
+
+def test_a_store_of_numbers_and_its_cache(tmp_path: Path) -> None:
+    features, y, domains = task_zoo("regression", n=15)
+    arrays: Any = {"labels": y[:, 1], "domains": domains} | features
+    np.savez(tmp_path / "f.npz", **arrays)
+    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression")
+    expected = oodzoo.evaluate(features, y[:, 1], domains, task="regression", baselines=False)
+    for _ in range(2):  # computed, then read
+        found = oodzoo.evaluate(store, baselines=False)
+        assert found.task == "regression"
+        for name, row in found.rows.items():
+            assert row.average == pytest.approx(expected.rows[name].average, abs=1e-3)
+    assert found.recommended.interval == pytest.approx(expected.recommended.interval, abs=1e-2)
+
+
+def _by_hand(kind: Kind, X: Any, y: Any, domains: Any, test: str) -> Any:
+    """Predictions of a test domain with the setting that is best on left-out training domains."""
+    fit = outputs.regression if kind == "regression" else outputs.log_odds
+    train = domains != test
+    values = []
+    grid = RIDGES if kind == "regression" else C_GRID
+    for setting in grid:
+        quality = []
+        for domain in sorted(set(domains[train].tolist())):
+            rest, here = train & (domains != domain), domains == domain
+            predicted = fit(X[rest], y[rest], X[here], setting)
+            quality.append(
+                outputs.squared_error(predicted, y[here], y[train])
+                if kind == "regression"
+                else outputs.likelihood(predicted, y[here])
+            )
+        values.append(np.mean(quality))
+    return fit(X[train], y[train], X[~train], grid[int(np.argmax(values))])

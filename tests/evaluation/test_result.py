@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import zoo
+from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.evaluation import Aggregation, Cell, Evaluation, Row
 from oodzoo.evaluation.metrics import Measures
 from oodzoo.evaluation.result import Recommended, described
+from oodzoo.task import Kind, Task
 
 
 def row(*accuracies: float) -> Row:
@@ -174,3 +175,34 @@ def test_frame() -> None:
     assert set(frame.row) == {"single", "pool", "ensemble", "selection"}
     line = frame[(frame.row == "single") & (frame.domain == "d2")].iloc[0]
     assert line.accuracy == result.single.measure("accuracy")["d2"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("regression", "it explains {:.1f} % of the variance in unseen domains"),
+        ("multilabel", "it has an average precision of {:.1f} % in unseen domains"),
+    ],
+)
+def test_evaluations_of_other_tasks_survive_json(kind: Kind, words: str) -> None:
+    data = task_zoo(kind, n=15, n_domains=3)
+    result = oodzoo.evaluate(*data, task=kind, top_k=(1, 2), baselines=["logme"])
+    document = json.loads(json.dumps(result.to_dict()))
+    assert (document["task"], document["metric"]) == (kind, Task(kind).metric)
+    second = Task(kind).second_metric
+    for name in ("single", "pool", "ensemble", "selection", "oracle"):
+        assert document[name]["average"] == result.rows[name].average
+        assert document[name][second]["domains"] == result.rows[name].measure(second)
+        assert "calibration_error" not in document[name]
+    again = Evaluation.from_dict(document)
+    assert again == result
+    assert again.to_dict() == result.to_dict()
+    assert words.format(result.recommended.average) in result.findings()[0]
+    assert f"single/{Task(kind).metric}" in result.metrics
+    assert {Task(kind).metric, second} <= set(result.to_frame().columns)
+
+
+def test_documents_without_a_task_are_of_classes() -> None:
+    document = evaluation().to_dict()
+    assert (document.pop("task"), document.pop("metric")) == ("classification", "accuracy")
+    assert Evaluation.from_dict(document) == evaluation()

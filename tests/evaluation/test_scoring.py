@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from tests.combination.data import Costly
-from tests.evaluation.data import zoo
+from tests.evaluation.data import task_zoo, zoo
 
 import oodzoo
+from oodzoo.combination.heads import predict_with_heads
+from oodzoo.features.source import ArraySource
+from oodzoo.metrics import contributions
 
 
 def test_a_class_of_the_test_domain_only_is_misclassified() -> None:
@@ -51,3 +54,21 @@ def test_images_of_the_test_domain_help_where_domains_are_shifted() -> None:
     result = oodzoo.evaluate(features, y, domains, top_k=2, baselines=False, with_target=True)
     assert list(result.with_target) == ["pool"]
     assert result.with_target["pool"].average > result.pool.average + 10
+
+
+@pytest.mark.parametrize("groups", [None, [f"g{row // 3}" for row in range(48)]])
+def test_the_variance_of_a_metric_is_that_of_its_contributions(groups: list[str] | None) -> None:
+    features, y, domains = task_zoo("regression", n=12)
+    found = oodzoo.evaluate(features, y, domains, groups=groups, top_k=1, baselines=False)
+    source = ArraySource(features, y, domains, groups, "regression")
+    heads = predict_with_heads(source)
+    for test in source.domains:
+        cell = found.single.cells[test]
+        predicted = heads[test].alone[cell.models[0]].test
+        assert predicted is not None
+        values = 100 * contributions("regression", predicted, source.labels(test))
+        assert values.mean() == pytest.approx(cell.accuracy)
+        parts = np.split(values - values.mean(), 12 if groups is None else 4)
+        n = len(parts)
+        expected = sum(part.sum() ** 2 for part in parts) * n / (n - 1) / 12**2
+        assert cell.variance == pytest.approx(expected)
