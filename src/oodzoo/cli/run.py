@@ -182,7 +182,8 @@ def run_and_show(
         )
     page = out / "report.html"
     terminal.say(f"Report: {page}")
-    terminal.say(f"Predict with: oodzoo predict {out / 'model'} IMAGE|FOLDER ...")
+    takes = "TEXTS.csv|.txt" if dataset.modality == "text" else "IMAGE|FOLDER ..."
+    terminal.say(f"Predict with: oodzoo predict {out / 'model'} {takes}")
     terminal.document({**result.to_dict(), "report": str(page)})
 
 

@@ -88,7 +88,7 @@ def encode(name: str, encoder: Encoder, batch: Any) -> Floats:
 def batches(inputs: Iterable[Any], size: int, start: int = 0) -> Iterator[Any]:
     """Split inputs into batches, from a position on; arrays and tables are sliced."""
     if hasattr(inputs, "shape"):
-        rows = getattr(inputs, "iloc", inputs)  # of a pandas table
+        rows = getattr(inputs, "iloc", inputs)  # a table may be sliced by label
         for at in range(start, batch_length(inputs), size):
             yield rows[at : at + size]  # type: ignore[index]
         return
