@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.evaluation.data import zoo
+from tests.evaluation.data import task_zoo, zoo
 
 from oodzoo.features.importing import import_features
 
@@ -120,3 +120,21 @@ def test_search_space(run: Run, tmp_path: Path) -> None:
     code, _, err = run("evaluate", store, "--search-space", "PACS")
     assert code == 2
     assert "unknown search space 'PACS'; expected one of default, DomainNet" in err
+
+
+def test_numbers(run: Run, tmp_path: Path) -> None:
+    features, y, domains = task_zoo("regression", n=15, n_domains=3)
+    arrays: Any = {"labels": y[:, 1], "domains": domains} | features
+    np.savez(tmp_path / "f.npz", **arrays)
+    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression").path
+    code, out, _ = run("evaluate", store, "--no-baselines")
+    assert code == 0
+    lines = out.splitlines()
+    assert any(line.startswith("explained variance % average") for line in lines)
+    assert any("absolute error" in line and "in the units of the labels" in line for line in lines)
+    document = run("evaluate", store, "--no-baselines", "--json").document
+    assert (document["task"], document["metric"]) == ("regression", "explained_variance")
+    single = document["single"]["average"]
+    assert any(line.startswith("Single") and f"{single:.1f}" in line for line in lines)
+    code, _, error = run("evaluate", store, "--with-target")
+    assert (code, "needs classes, but the task is 'regression'" in error) == (2, True)

@@ -155,11 +155,12 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         name.replace("_", " "): row
         for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
     }
-    first = max(map(len, [evaluation.metric, *rows, *baselines]))
+    metric = f"{evaluation.metric.replace('_', ' ')} %"
+    first = max(map(len, [metric, *rows, *baselines]))
     domains, names = _columns(evaluation.domains, first)
     ratios = evaluation.feature_ratio
     terminal.table(
-        [f"{evaluation.metric.replace('_', ' ')} %", "average", *names],
+        [metric, "average", *names],
         [
             *(_cells(name, row, domains) for name, row in rows.items()),
             ["F. Ratio", _percent(ratios), *(f"{100 * ratios[d]:.1f}" for d in domains)],
