@@ -84,3 +84,14 @@ def test_labels_that_are_no_numbers(labels: Any, message: str) -> None:
 def test_ridges_must_be_positive() -> None:
     with pytest.raises(InputError, match="ridges must be one or more numbers above 0, got"):
         fit_regression_head(numbers(30, 4, 1, 3), 1, 0.0)
+
+
+def test_a_feature_that_varies_in_a_left_out_domain_only_does_not_explode() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(90, 6)).astype(np.float32)
+    X[:60, 5] *= 1e-3  # almost constant in the training domains
+    Y = X[:, :1] + 0.3 * rng.normal(size=(90, 1))
+    samples = Samples(X, Y, np.repeat([0, 1, 2], 30))
+    (found,) = left_out_regressions(samples, 1, [{2}])
+    for predicted in found:
+        assert np.abs(predicted).max() < 2 * np.abs(Y).max()

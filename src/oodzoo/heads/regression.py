@@ -2,10 +2,16 @@ r"""Ridge regressions of numbers as linear heads, and their predictions of left-
 
 .. math:: W = (Z^\top Z + \rho u I)^{-1} Z^\top (Y - \bar y), \qquad \hat y = W^\top z + \bar y,
 
-with features Z standardised over exactly the training samples, labels Y with mean :math:`\bar y`,
-and :math:`u` the mean squared norm of a row of Z, as in :mod:`oodzoo.heads.ridge`. The predictions
-of an output do not depend on the others, and follow its units: those of :math:`aY + b` are
-:math:`a \hat y + b`.
+with labels Y with mean :math:`\bar y`, and :math:`u` the mean squared norm of a row of Z, as in
+:mod:`oodzoo.heads.ridge`. The features Z are centred and divided by
+:math:`\sqrt{s_j^2 + \overline{s^2}}`, where :math:`s_j` is the standard deviation of feature j over
+exactly the training samples, and :math:`\overline{s^2}` the mean of its square over all features. A
+feature that hardly varies in the training domains may vary much in another one. Divided by its own
+standard deviation alone it would then decide the prediction, which is not bounded as a probability
+is.
+
+The predictions of an output do not depend on the others, and follow its units: those of
+:math:`aY + b` are :math:`a \hat y + b`.
 """
 
 from __future__ import annotations
@@ -95,7 +101,7 @@ def fit_regression_head(samples: Samples, n_outputs: int, ridge: float) -> Linea
     check_numbers(samples, n_outputs)
     _check_ridges([ridge])
     with blas_threads(samples.features.size):
-        fit = solve_ridges(samples.features, samples.labels, [ridge], backend())
+        fit = solve_ridges(samples.features, samples.labels, [ridge], backend(), blended=True)
     weights = fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
     return LinearHead(weights, fit.prior - weights @ fit.mean, 1 / (ridge * fit.unit), "regression")
 
@@ -107,7 +113,8 @@ def _left_out_regressions(
     ridges: Sequence[float],
     on: Backend,
 ) -> NDArray[np.float64]:
-    fit = solve_ridges(features[on.asarray(~left_out)], labels[~left_out], ridges, on)
+    rows = features[on.asarray(~left_out)]
+    fit = solve_ridges(rows, labels[~left_out], ridges, on, blended=True)
     return fit.outputs(features[on.asarray(left_out)])
 
 

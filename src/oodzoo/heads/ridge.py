@@ -142,13 +142,21 @@ class Ridges(NamedTuple):
 
 
 def solve_ridges(
-    features: Array, targets: NDArray[np.floating], ridges: Sequence[float], on: Backend
+    features: Array,
+    targets: NDArray[np.floating],
+    ridges: Sequence[float],
+    on: Backend,
+    *,
+    blended: bool = False,
 ) -> Ridges:
     """Solve for each ridge, in the smaller of both forms: of the features, or of the samples.
 
-    `targets` are (n, outputs).
+    `targets` are (n, outputs). `blended` divides each feature by the root of the sum of its own
+    variance and the mean variance of all features.
     """
     mean, std = mean_and_std(features)
+    if blended:
+        std = on.xp.sqrt(std**2 + on.xp.mean(std**2))
     Z = standardised(features, mean, std, "float64")
     targets = on.float64(targets)
     prior = on.xp.mean(targets, axis=0)
