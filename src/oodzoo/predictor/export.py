@@ -6,7 +6,8 @@ there are several): uint8 (n, height, width, 3), resized and cropped by
 the models up to their features, the selected columns, the head, the softmax. Resizing is not part
 of it, because no ONNX operator reproduces Pillow's filters.
 
-The output is `probabilities`, float32 (n, n_classes). The metadata of the file has the classes, the
+The output is `probabilities`, float32 (n, n_classes), of classes or of labels; or `numbers`,
+float32 (n, outputs), for regression. The metadata of the file has the classes, the
 geometries, the version of oodzoo, and the facts about the predictor that
 :meth:`Predictor.to_dict <oodzoo.Predictor.to_dict>` returns.
 """
@@ -251,10 +252,10 @@ def _require_equal(
         name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
         for name, geometry in inputs.items()
     }
-    found = session.run(["probabilities"], pixels)[0]
+    found = session.run(None, pixels)[0]
     by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
     features = compute_features(by_geometry, loaded, parts.columns)
-    require_close(found, parts.head.probabilities(features))
+    require_close(found, parts.head.values(features))
 
 
 def _opset(proto: Any) -> int:

@@ -1,8 +1,8 @@
-"""The head of a predictor as an ONNX file, from features to probabilities.
+"""The head of a predictor as an ONNX file, from features to probabilities or numbers.
 
 The file has one input per model, with its name: all of its features, float32 (n, d). The graph does
-the rest: the selected columns, the head, the softmax. The output `probabilities` and the metadata
-are those of :mod:`oodzoo.predictor.export`.
+the rest: the selected columns, the head, the softmax. The output and the metadata are those of
+:mod:`oodzoo.predictor.export`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from oodzoo.predictor.graph import (
     OPSET,
     GraphBuilder,
     open_session,
+    output_name,
     require_close,
     require_file_name,
 )
@@ -25,7 +26,7 @@ from oodzoo.predictor.parts import PredictorParts
 
 
 def export_head(parts: PredictorParts, file: Path) -> Path:
-    """Write the head of a predictor as an ONNX file, after verifying its probabilities."""
+    """Write the head of a predictor as an ONNX file, after verifying its outputs."""
     require_file_name(file)
     content: bytes = _build(parts).SerializeToString()
     _require_equal(content, parts)
@@ -35,7 +36,7 @@ def export_head(parts: PredictorParts, file: Path) -> Path:
 
 def feature_inputs(parts: PredictorParts) -> dict[str, str]:
     """Name the input of each model: as the model, unless the graph uses its name."""
-    reserved = {"probabilities"} | {
+    reserved = {output_name(parts)} | {
         model.name for model in parts.models if model.name.startswith("oodzoo_")
     }
     return {
@@ -76,6 +77,6 @@ def _require_equal(content: bytes, parts: PredictorParts) -> None:
         features[name] = np.zeros((len(selected), model.feature_dim), np.float32)
         features[name][:, columns] = selected[:, left : left + len(columns)]
         left += len(columns)
-    found = open_session(content).run(["probabilities"], features)[0]
+    found = open_session(content).run(None, features)[0]
     taken = [parts.columns.of(model.name, features[inputs[model.name]]) for model in parts.models]
-    require_close(found, parts.head.probabilities(np.concatenate(taken, axis=1)))
+    require_close(found, parts.head.values(np.concatenate(taken, axis=1)))

@@ -24,9 +24,10 @@ from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import Recommended
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource, FeatureSource, StoreSource
+from oodzoo.features.source import ArraySource, FeatureSource, StoreSource, require_task
 from oodzoo.features.target import TargetImages, as_target
 from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
 from oodzoo.predictor.feature_models import (
     FeatureModel,
@@ -41,6 +42,7 @@ from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.ranker import rank
 from oodzoo.selection.select import select_features
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.task import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo
 
 
@@ -50,6 +52,7 @@ def fit(
     domains: Sequence[Any] | Array | None = None,
     groups: Sequence[Any] | None = None,
     *,
+    task: str | None = None,
     inputs: Iterable[Any] | None = None,
     encoders: Mapping[str, Encoder] | None = None,
     choose: str | None = None,
@@ -78,6 +81,8 @@ def fit(
         function maps a batch of inputs to features (n, d), as an array or a tensor.
     y, domains, groups : sequence, optional
         Label, domain and group of each row; a store has its own. See :func:`oodzoo.rank`.
+    task : {"classification", "regression", "multilabel"}, optional
+        What the labels are, where they could be of two kinds.
     inputs : iterable, optional
         What the functions take: texts, waveforms, rows of a table. A batch is a list; of an
         array, a tensor or a pandas table it is a slice.
@@ -148,7 +153,7 @@ def fit(
         encoders = require_encoders(features)
         encoded = encode_all(encoders, inputs)
         features, milliseconds = encoded.features, encoded.milliseconds
-    source = _source(features, y, domains, groups, models)
+    source = _source(features, y, domains, groups, models, task)
     _require_known(encoders, source)
     _require_enough(source)
     specs = _specs(zoo)
@@ -188,7 +193,7 @@ def fit(
             Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
             made.final.head,
-            fit_gaussian(samples, groups),
+            fit_gaussian(samples, groups, source.task.kind),
             Provenance(
                 domains=source.domains,
                 n_images=_n_samples(source),
@@ -208,7 +213,7 @@ def fit(
             if encoders
             else None,
         )
-        measured = {} if promised is None else {"accuracy": promised.average}
+        measured = {} if promised is None else {source.task.metric: promised.average}
         stage.finish(predictor, measured)
     return predictor
 
@@ -347,6 +352,7 @@ def _source(
     domains: Sequence[Any] | Array | None,
     groups: Sequence[Any] | None,
     models: Sequence[str] | None,
+    task: str | None,
 ) -> FeatureSource:
     """The features of the models to use: all, or those that are named."""
     names = None if models is None else list(models)
@@ -356,6 +362,8 @@ def _source(
         store = features if isinstance(features, FeatureStore) else FeatureStore(features)
         if y is not None or domains is not None or groups is not None:
             raise InputError("a store has its own labels, domains and groups; leave them out")
+        if task is not None:
+            require_task(store, require_kind(task))
         return StoreSource(store, names)
     if y is None or domains is None:
         raise InputError("arrays need the label (y) and the domain (domains) of each row")
@@ -370,7 +378,7 @@ def _source(
             f"{', '.join(map(repr, features))}"
         )
     chosen = features if names is None else {name: features[name] for name in names}
-    return ArraySource(chosen, y, domains, groups)
+    return ArraySource(chosen, y, domains, groups, task)
 
 
 def _require_known(encoders: Mapping[str, Encoder] | None, source: FeatureSource) -> None:
@@ -401,10 +409,11 @@ def _require_enough(source: FeatureSource) -> None:
             "predictor needs two or more domains, because its models and its regularisation are "
             "chosen by leaving one domain out"
         )
-    if len(source.classes) < 2:
+    if source.task.is_classification and len(source.classes) < 2:
         raise InputError(
             f"{where} of one class, {source.classes[0]!r}; a predictor needs two or more classes"
         )
+    require_classes_to_tell_apart(source)
 
 
 def _models(

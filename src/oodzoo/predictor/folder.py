@@ -55,12 +55,13 @@ from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.predictor.temporaries import new_folder
+from oodzoo.task import Kind
 from oodzoo.zoo.spec import local_path
 
 SCHEMA = 1
 SECOND_SCHEMA = 2
 """Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
-_ADDED = ("features", "normalised", "texts")
+_ADDED = ("features", "normalised", "texts", "task")
 _KIND = "oodzoo predictor"
 _HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
 _OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
@@ -91,6 +92,8 @@ class _Document:
     """Models whose features are divided by their norm."""
     texts: bool = False
     """Whether the models take texts."""
+    task: Kind | None = None
+    """What is predicted, if it is not classes."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +173,7 @@ def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
         features,
         sorted(parts.columns.normalised),
         any(model.modality == "text" for model in models),
+        None if parts.head.kind == "classification" else parts.head.kind,
     )
     content = asdict(document)
     for key in _ADDED:
@@ -242,7 +246,9 @@ def read_folder(folder: Path) -> PredictorParts:
         models,
         columns,
         document.classes,
-        LinearHead(head["weights"], head["bias"], document.head.C),
+        LinearHead(
+            head["weights"], head["bias"], document.head.C, document.task or "classification"
+        ),
         TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
         document.provenance,
         adaptive,

@@ -38,6 +38,8 @@ from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
+from oodzoo.task import Kind
+from oodzoo.task.strata import strata
 
 LEVEL = 0.975
 """Share of held-out training images within the limit. The target is at most 5 % false alarms on new
@@ -142,7 +144,9 @@ _TENSORS = ("mean", "scale", "centres", "axes", "variances")
 
 
 def fit_gaussian(
-    samples: Samples, groups: Sequence[Sequence[str | None] | None] | None = None
+    samples: Samples,
+    groups: Sequence[Sequence[str | None] | None] | None = None,
+    kind: Kind = "classification",
 ) -> TrainingGaussian:
     """Fit Gaussians to training features, and determine the limit by cross-validation.
 
@@ -151,8 +155,12 @@ def fit_gaussian(
     samples : Samples
     groups : sequence, optional
         For each domain, the group of each sample; None where it is unknown.
+    kind : {"classification", "regression", "multilabel"}
+        What the labels are; where they are not classes, strata take their place, see
+        :mod:`oodzoo.task.strata`.
     """
     features, labels, domains = samples
+    labels = strata(kind, labels)
     cells = domains * (labels.max() + 1) + labels
     units = _number_groups(domains, groups)
     rows = _subsample(cells)

@@ -17,7 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.predictor.parts import PredictorParts
 
 TOLERANCE = 1e-5
-"""Largest accepted difference between the probabilities of the file and of the predictor."""
+"""Largest accepted difference between the outputs of the file and of the predictor."""
 
 OPSET = 13
 """The first opset whose Softmax is over one axis."""
@@ -85,8 +85,19 @@ class GraphBuilder:
         bias = self.constant("oodzoo_head_bias", head.bias + head.weights @ mean)
         together = self.add("Concat", features, "oodzoo_concatenated", axis=1)
         centred = self.add("Sub", [together, centre], "oodzoo_centred")
-        logits = self.add("Gemm", [centred, weights, bias], "oodzoo_head_outputs")
-        self.add("Softmax", [logits], "probabilities", axis=1)
+        if head.kind == "regression":
+            self.add("Gemm", [centred, weights, bias], self.output)
+            return
+        outputs = self.add("Gemm", [centred, weights, bias], "oodzoo_head_outputs")
+        if head.kind == "multilabel":
+            self.add("Sigmoid", [outputs], self.output)
+        else:
+            self.add("Softmax", [outputs], self.output, axis=1)
+
+    @property
+    def output(self) -> str:
+        """Name of the output."""
+        return output_name(self.parts)
 
     def value_info(self, name: str, dtype: int, shape: tuple[int, ...]) -> Any:
         """Describe an input or output."""
@@ -95,7 +106,7 @@ class GraphBuilder:
     def finish(self, inputs: Sequence[Any], described: dict[str, Any], **options: Any) -> Any:
         """Return the checked ModelProto; `described` has the inputs, for its metadata."""
         helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
-        output = self.value_info("probabilities", float32, (len(self.parts.classes),))
+        output = self.value_info(self.output, float32, (len(self.parts.classes),))
         graph = helper.make_graph(
             self.nodes, "oodzoo", inputs, [output], self.constants, sparse_initializer=self.sparse
         )
@@ -107,6 +118,7 @@ class GraphBuilder:
             {
                 "oodzoo": oodzoo.__version__,
                 "classes": json.dumps(self.parts.classes),
+                "task": self.parts.head.kind,
                 "inputs": json.dumps(described),
                 "predictor": json.dumps(self.parts.to_dict()),
             },
@@ -116,6 +128,11 @@ class GraphBuilder:
         except Exception as error:
             raise InputError(f"the models cannot be merged: {one_line(error)}") from error
         return model
+
+
+def output_name(parts: PredictorParts) -> str:
+    """Name of the output: `probabilities` of classes or labels, or `numbers`."""
+    return "numbers" if parts.head.kind == "regression" else "probabilities"
 
 
 def require_file_name(file: Path) -> None:
@@ -134,10 +151,14 @@ def open_session(content: bytes) -> Any:
 
 
 def require_close(found: NDArray[Any], expected: NDArray[Any]) -> None:
-    """Raise InputError if the probabilities of the file and of the predictor differ."""
-    difference = float(np.abs(found - expected).max())
+    """Raise InputError if the outputs of the file and of the predictor differ.
+
+    The difference is absolute up to 1, and relative to larger numbers.
+    """
+    scale = max(1.0, float(np.abs(expected).max()))
+    difference = float(np.abs(found - expected).max()) / scale
     if not difference <= TOLERANCE:
         raise InputError(
-            f"the probabilities of the ONNX file differ by {difference:.1g} from the predictor's, "
+            f"the outputs of the ONNX file differ by {difference:.1g} from the predictor's, "
             f"more than {TOLERANCE:.0e}; no file was written"
         )

@@ -32,10 +32,12 @@ from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.models import PredictorModel, load_models
+from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.remote import read_url, write_url
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
+from oodzoo.task import Task
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
 
@@ -60,9 +62,10 @@ class Prediction:
     path : str or None
         Path of an image; None for an image in memory, and for any other sample.
     label
-        The most probable class.
-    probabilities : array (n_classes,)
-        Probability of each class, in the order of `classes_`.
+        The most probable class. For other tasks, the predicted number, or a tuple of several; or
+        the tuple of labels whose probability is above one half.
+    probabilities : array (n_classes,) or None
+        Probability of each class or label, in the order of `classes_`; None for numbers.
     distance : float
         Distance from the training samples; above 1 the sample is unlike them.
     out_of_domain : bool
@@ -72,7 +75,7 @@ class Prediction:
     position: int
     path: str | None
     label: Any
-    probabilities: NDArray[np.float64]
+    probabilities: NDArray[np.float64] | None
     distance: float
     out_of_domain: bool
 
@@ -87,7 +90,7 @@ class Unreadable:
 
 
 class Predictor:
-    """Classifier, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
+    """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
     instead: a dict {model: array (n, d)}, whose rows are the same samples. A predictor that was
@@ -95,13 +98,16 @@ class Predictor:
     has one model. With `encoders`, it takes the inputs of these functions: texts, waveforms, rows
     of a table.
 
-    For scikit-learn it is a fitted classifier of such samples: `predict`,
+    For scikit-learn it is a fitted classifier or regressor of such samples: `predict`,
     `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. It has no
     `fit`, so it cannot be used in a grid search or cross-validation; `clone` returns it unchanged.
 
     Attributes
     ----------
     classes_ : array (n_classes,)
+        The classes, or the names of the numbers or labels.
+    task : Task
+        What is predicted.
     models : tuple of PredictorModel, or of FeatureModel
         The models with at least one selected feature; a FeatureModel has features only.
     encoders : dict
@@ -136,7 +142,7 @@ class Predictor:
             raise InputError(f"the batch size must be 1 or more, got {batch_size}")
         self.models = cast("tuple[PredictorModel, ...] | tuple[FeatureModel, ...]", tuple(models))
         self.columns = columns
-        self.classes_ = _label_array(classes)
+        self.classes_ = label_array(classes)
         self.head = head
         self.gaussian = gaussian
         self.provenance = provenance
@@ -148,9 +154,15 @@ class Predictor:
 
     def __repr__(self) -> str:
         names = ", ".join(model.name for model in self.models)
-        classes = count(len(self.classes_), "class", "classes")
         features = count(len(self.columns), "feature")
-        return f"Predictor({self.provenance.choice}: {classes} from {features} of {names})"
+        outputs = self.task.count_outputs(len(self.classes_))
+        return f"Predictor({self.provenance.choice}: {outputs} from {features} of {names})"
+
+    @property
+    def task(self) -> Task:
+        """What is predicted."""
+        kind = self.head.kind
+        return Task() if kind == "classification" else Task(kind, tuple(self.classes_.tolist()))
 
     @property
     def cost(self) -> Cost:
@@ -254,7 +266,7 @@ class Predictor:
     def _predict_chunks(self, chunks: Iterable[FeatureChunk]) -> Iterator[Prediction | Unreadable]:
         start = 0
         for chunk in chunks:
-            probabilities = self.head.probabilities(chunk.features)
+            values = self.head.values(chunk.features)
             distances = self.gaussian.distances(chunk.features)
             rows = {position: row for row, position in enumerate(chunk.positions)}
             for at, path in enumerate(chunk.paths):
@@ -265,8 +277,8 @@ class Predictor:
                 yield Prediction(
                     position=start + at,
                     path=path,
-                    label=self.classes_[probabilities[row].argmax()].item(),
-                    probabilities=probabilities[row],
+                    label=outcome(self.head.kind, values[row], self.classes_),
+                    probabilities=None if self.head.kind == "regression" else values[row],
                     distance=float(distances[row]),
                     out_of_domain=bool(distances[row] > 1),
                 )
@@ -274,6 +286,9 @@ class Predictor:
 
     def predict(self, images: Inputs) -> NDArray[Any]:
         """Predict the most probable class of each image, or other sample.
+
+        For other tasks than classification, numbers (n,) or (n, C); or zeros and ones (n, C) for
+        the labels, in the order of `classes_`.
 
         Parameters
         ----------
@@ -289,10 +304,12 @@ class Predictor:
             If an image cannot be read; :meth:`stream` continues with the others.
         """
         labels = [prediction.label for prediction in self._predictions(images)]
-        return _label_array(labels, self.classes_.dtype)
+        return outcome_array(self.head.kind, labels, self.classes_)
 
     def predict_proba(self, images: Inputs) -> NDArray[np.float64]:
         """Predict probabilities (n, n_classes), columns in the order of `classes_`."""
+        if self.head.kind == "regression":
+            raise InputError("the predictor predicts numbers, which have no probabilities")
         rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
 
@@ -304,22 +321,14 @@ class Predictor:
         return np.array([prediction.distance for prediction in self._predictions(images)])
 
     def score(self, images: Inputs, y: Sequence[Any] | NDArray[Any]) -> float:
-        """Accuracy: the share of samples whose label is predicted."""
-        truth = list(y.tolist() if isinstance(y, np.ndarray) else y)
-        known = self.classes_.tolist()
-        if truth and not any(label in known for label in truth):
-            raise InputError(
-                f"none of the labels is a known class: got {truth[0]!r} "
-                f"({type(truth[0]).__name__}), expected classes such as {known[0]!r} "
-                f"({type(known[0]).__name__})"
-            )
-        labels = self.predict(images).tolist()
-        if len(labels) != len(truth):
-            raise InputError(
-                f"{self._noun}s and labels must have the same length, got "
-                f"{count(len(labels), self._noun)} and {count(len(truth), 'label')}"
-            )
-        return float(np.mean([a == b for a, b in zip(labels, truth, strict=True)]))
+        """Compute the main metric as a fraction: accuracy, or that of the task.
+
+        See :mod:`oodzoo.metrics`. Several labels are given as zeros and ones, or lists of strings.
+        """
+        found = list(self._predictions(images))
+        labels = [prediction.label for prediction in found]
+        values = [prediction.probabilities for prediction in found]
+        return score(self.head.kind, labels, values, self.classes_, y, self._noun)
 
     @overload
     def save(self, folder: os.PathLike[str]) -> Path: ...
@@ -422,12 +431,19 @@ class Predictor:
     # --- scikit-learn --------------------------------------------------------------------------
 
     def __sklearn_tags__(self) -> Tags:
-        from sklearn.utils import ClassifierTags, InputTags, Tags, TargetTags
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
 
+        kind, several = self.head.kind, len(self.classes_) > 1
+        multilabel = kind == "multilabel"
         return Tags(
-            estimator_type="classifier",
-            target_tags=TargetTags(required=True, multi_output=False),
-            classifier_tags=ClassifierTags(),
+            estimator_type="regressor" if kind == "regression" else "classifier",
+            target_tags=TargetTags(
+                required=True, multi_output=multilabel or (kind == "regression" and several)
+            ),
+            classifier_tags=None
+            if kind == "regression"
+            else ClassifierTags(multi_label=multilabel),
+            regressor_tags=RegressorTags() if kind == "regression" else None,
             input_tags=InputTags(two_d_array=False),
         )
 
@@ -484,10 +500,3 @@ def _require_list(images: Inputs) -> None:
             f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "
             "folder with oodzoo.predictor.images.image_files"
         )
-
-
-def _label_array(labels: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
-    """Labels as an array; those of mixed types keep their types."""
-    if dtype is None:
-        dtype = object if len({type(label) for label in labels}) > 1 else None
-    return np.array(list(labels), dtype=dtype)
