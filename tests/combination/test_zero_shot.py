@@ -144,6 +144,9 @@ def test_a_pool_for_a_target() -> None:
     features = np.concatenate(
         [final.columns.of(name, target[name]) for name in final.columns.models], axis=1
     )
+    longer = as_target(source, target | {"clip": 50 * target["clip"]})
+    same = fit_pool_for_target(source, heads, longer)
+    np.testing.assert_allclose(same.head.weights, final.head.weights, rtol=1e-3, atol=1e-3)
     codes = np.unique(SPACE.y, return_inverse=True)[1][~others]
     assert np.mean(final.head.logits(features).argmax(axis=1) == codes) > 0.8
 

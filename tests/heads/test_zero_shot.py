@@ -133,6 +133,7 @@ def test_a_strong_penalty_leaves_the_zero_shot_weights() -> None:
     samples, head = _unit((48, 24), 3), _texts(3, 24)
     found = fit_from_zero_shot(samples, 3, 1e-9, head)
     np.testing.assert_allclose(found.weights, head.weights, atol=1e-4)
+    assert found.bias.mean() == pytest.approx(-1.5, abs=1e-3)
     plain = fit_head(samples, 3, C=1e-9)
     assert np.abs(plain.weights).max() < 1e-4
 
