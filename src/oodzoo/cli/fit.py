@@ -146,13 +146,15 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
             for model in predictor.models
         ],
     )
+    metric = predictor.task.metric
+    measured = "" if metric == "accuracy" else f"{metric.replace('_', ' ')} "
     if provenance.accuracy is not None:
         terminal.line(
-            f"{provenance.choice}: {provenance.accuracy:.1f} % measured on unseen domains, with "
-            "the choice made without each of them"
+            f"{provenance.choice}: {provenance.accuracy:.1f} % {measured}measured on unseen "
+            "domains, with the choice made without each of them"
         )
     terminal.line(
-        f"{count(len(predictor.classes_), 'class', 'classes')} from "
+        f"{predictor.task.count_outputs(len(predictor.classes_))} from "
         f"{count(len(predictor.columns), 'feature')}, trained on "
         f"{count(provenance.n_images, predictor.modality or 'row')} of "
         f"{count(len(provenance.domains), 'domain')}; saved in {folder}"
@@ -165,8 +167,9 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
         {
             "model": folder,
             "choice": provenance.choice,
-            "accuracy": provenance.accuracy,
-            "accuracy_interval": provenance.accuracy_interval,
+            "task": predictor.task.kind,
+            metric: provenance.accuracy,
+            f"{metric}_interval": provenance.accuracy_interval,
             "pool": provenance.pool,
             "target": provenance.target,
             "cost": vars(predictor.cost),
@@ -197,7 +200,7 @@ def export(
         ),
     ] = False,
 ) -> None:
-    """Write a predictor as one ONNX file, from pixels to class probabilities."""
+    """Write a predictor as one ONNX file, from pixels to probabilities or numbers."""
     from oodzoo.predictor import load
 
     predictor = load(model, device="cpu")
@@ -207,5 +210,6 @@ def export(
     dtype = "float32" if head_only or predictor.features_only else "uint8"
     for name, shape in inputs.items():
         terminal.line(f"input {name}: {dtype} (n, {', '.join(map(str, shape))})")
-    terminal.line(f"output probabilities: float32 (n, {len(predictor.classes_)})")
+    output = "numbers" if predictor.task.kind == "regression" else "probabilities"
+    terminal.line(f"output {output}: float32 (n, {len(predictor.classes_)})")
     terminal.document({"file": str(file), "inputs": inputs, "classes": predictor.classes_.tolist()})

@@ -1,11 +1,9 @@
-"""`oodzoo predict`: classify images."""
+"""`oodzoo predict`: predictions for images, texts or features."""
 
 from __future__ import annotations
 
-import csv
-import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from oodzoo._text import count, csv_cell, printable
+from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
+from oodzoo.cli.predictions import FORMS, Write, fields, writer
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.predictor import Prediction, Predictor
+    from oodzoo.predictor import Predictor
 
 
 @command(
@@ -59,7 +58,7 @@ def predict(
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
 ) -> None:
-    """Classify images or features, and warn about those unlike the training images."""
+    """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.errors import InputError
     from oodzoo.predictor import Prediction, load
     from oodzoo.predictor.images import image_files
@@ -81,6 +80,7 @@ def predict(
             ".npz, .parquet or .csv file, or as .npy files"
         )
     classes = [str(label) for label in predictor.classes_.tolist()]
+    kind = predictor.task.kind
     predicted: list[dict[str, Any]] = []  # only for --json
     unreadable: list[dict[str, Any]] = []
     n = far = 0
@@ -95,10 +95,10 @@ def predict(
                 found = replace(found, path=paths[found.position])
             n, far = n + 1, far + found.out_of_domain
             if chosen is None:
-                predicted.append(_fields(found, classes))
+                predicted.append(fields(found, kind, classes))
                 continue
             # the header is not before an error
-            write = write or _WRITERS[chosen](stream, classes, noun)
+            write = write or writer(chosen, stream, kind, classes, noun)
             write(found)
             stream.flush()
         if not n:
@@ -180,8 +180,8 @@ def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str 
     if output is not None and output.is_dir():
         raise InputError(f"--output {str(output)!r} is a folder; name a file")
     if wanted is not None:
-        if wanted not in _WRITERS:
-            raise InputError(f"unknown format {wanted!r}; expected one of {', '.join(_WRITERS)}")
+        if wanted not in FORMS:
+            raise InputError(f"unknown format {wanted!r}; expected one of {', '.join(FORMS)}")
         return wanted
     if output is None:
         return "table"
@@ -210,54 +210,4 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         yield stream
 
 
-def _fields(found: Prediction, classes: Sequence[str]) -> dict[str, Any]:
-    return {
-        "path": found.path,
-        "label": found.label,
-        "probabilities": dict(zip(classes, found.probabilities.tolist(), strict=True)),
-        "distance": found.distance,
-        "out_of_domain": found.out_of_domain,
-    }
-
-
-Write = Callable[["Prediction"], None]
-
-
-def _jsonl(stream: TextIO, classes: Sequence[str], _: str) -> Write:
-    def write(found: Prediction) -> None:
-        stream.write(json.dumps(_fields(found, classes), allow_nan=False) + "\n")
-
-    return write
-
-
-def _csv(stream: TextIO, classes: Sequence[str], _: str) -> Write:
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["path", "label", "distance", "out_of_domain", *(f"p({c})" for c in classes)])
-
-    def write(found: Prediction) -> None:
-        names = [csv_cell(found.path), csv_cell(found.label)]
-        numbers = [f"{p:.6g}" for p in found.probabilities]
-        writer.writerow([*names, f"{found.distance:.4g}", int(found.out_of_domain), *numbers])
-
-    return write
-
-
-def _table(stream: TextIO, classes: Sequence[str], noun: str) -> Write:
-    # the names in a file stay as they are
-    shown = printable if stream is sys.stdout else str
-    width = max(5, *(len(shown(name)) for name in classes))
-    stream.write(f"{'label':{width}}  prob.  dist.    {noun}\n")
-
-    def write(found: Prediction) -> None:
-        far = "far" if found.out_of_domain else ""
-        label = shown(str(found.label))
-        stream.write(
-            f"{label:{width}}  {found.probabilities.max():5.3f}  {found.distance:5.2f} "
-            f"{far:3} {shown(str(found.path))}\n"
-        )
-
-    return write
-
-
-_WRITERS = {"table": _table, "jsonl": _jsonl, "csv": _csv}
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}

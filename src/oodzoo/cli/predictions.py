@@ -34,7 +34,7 @@ def writer(form: str, stream: TextIO, kind: Kind, classes: Sequence[str], noun: 
 
     The header is written at once. `noun` is what a sample is called.
     """
-    return {"table": _table, "jsonl": _jsonl, "csv": _csv}[form](stream, kind, classes, noun)
+    return FORMS[form](stream, kind, classes, noun)
 
 
 def _numbers(found: Prediction) -> list[float]:
@@ -93,3 +93,7 @@ def _table(stream: TextIO, kind: Kind, classes: Sequence[str], noun: str) -> Wri
         stream.write(f"{text}  {found.distance:5.2f} {far:3} {shown(str(found.path))}\n")
 
     return write
+
+
+FORMS = {"table": _table, "jsonl": _jsonl, "csv": _csv}
+"""Functions that begin each form of output."""

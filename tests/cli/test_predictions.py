@@ -1,0 +1,92 @@
+"""Predictions of each kind of task as text, through the command line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+Run = Callable[..., Any]
+
+TASKS = ("classification", "regression", "multilabel")
+
+
+@pytest.fixture(scope="module", params=TASKS)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A predictor of imported features, new features, and the kind of task."""
+    import oodzoo
+
+    kind = request.param
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(120, 5)), np.repeat(["a", "b", "c"], 40)
+    y: Any = X[:, :2] * 10 + 50
+    if kind == "multilabel":
+        y = [[name for name, v in zip(("sun", "sea"), row[:2], strict=True) if v > 0] for row in X]
+    elif kind == "classification":
+        y = np.where(X[:, 0] > 0, "yes", "no")
+    predictor = oodzoo.fit({"net": X}, y, domains, choose="single", task=kind)
+    folder = tmp_path_factory.mktemp(kind)
+    predictor.save(folder / "model")
+    np.savez(folder / "new.npz", net=X[:4])
+    return kind, folder, predictor, X[:4]
+
+
+def test_json(case: Any, run: Run) -> None:
+    kind, folder, predictor, X = case
+    result = run("predict", str(folder / "model"), str(folder / "new.npz"), "--json")
+    rows = json.loads(result.out)["predictions"]
+    expected = predictor.predict({"net": X})
+    for row, each in zip(rows, expected, strict=True):
+        if kind == "classification":
+            assert row["label"] == each
+            assert set(row["probabilities"]) == {"yes", "no"}
+        elif kind == "regression":
+            assert row["values"] == pytest.approx({"y0": each[0], "y1": each[1]}, rel=1e-5)
+            assert "probabilities" not in row
+        else:
+            names = predictor.classes_[each.astype(bool)].tolist()
+            assert row["labels"] == names
+            assert list(row["probabilities"]) == ["sea", "sun"]
+
+
+def test_csv(case: Any, run: Run) -> None:
+    kind, folder, predictor, X = case
+    result = run("predict", str(folder / "model"), str(folder / "new.npz"), "--format", "csv")
+    rows = list(csv.DictReader(io.StringIO(result.out)))
+    expected = predictor.predict({"net": X})
+    for row, each in zip(rows, expected, strict=True):
+        if kind == "classification":
+            assert row["label"] == each
+        elif kind == "regression":
+            assert float(row["y1"]) == pytest.approx(each[1], rel=1e-5)
+            assert "label" not in row
+        else:
+            assert row["labels"] == "|".join(predictor.classes_[each.astype(bool)])
+            assert (float(row["p(sun)"]) > 0.5) == bool(each[1])
+
+
+def test_table(case: Any, run: Run) -> None:
+    kind, folder, _, _ = case
+    result = run("predict", str(folder / "model"), str(folder / "new.npz"))
+    heading = result.out.splitlines()[0].split()
+    own = {
+        "classification": ["label", "prob."],
+        "regression": ["y0", "y1"],
+        "multilabel": ["labels"],
+    }
+    assert heading == [*own[kind], "dist.", "row"]
+    assert len(result.out.splitlines()) == 5
+
+
+def test_export_names_the_output(case: Any, run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    kind, folder, _, _ = case
+    result = run("export", str(folder / "model"), str(tmp_path / "head.onnx"))
+    name = "numbers" if kind == "regression" else "probabilities"
+    assert f"output {name}: float32 (n, 2)" in result.out
