@@ -18,7 +18,7 @@ from tests.predictor import conftest as fixtures
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.features.members import LoadedModel, member_name, resolve_zoo
+from oodzoo.features.members import LoadedModel, find_spec, member_name, resolve_zoo
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import Model, ModelSpec
 
@@ -149,3 +149,28 @@ def test_other_versions_do_not_make_another_model(zoo: Zoo) -> None:
     assert later.identity == record.identity
     other = msgspec.structs.replace(record, fingerprint="0" * 64)
     assert other.identity != record.identity
+
+
+def test_the_store_keeps_arguments_and_random_weights(
+    data: Path, timm: Any, extract: Extract, tmp_path: Path
+) -> None:
+    built = ModelSpec(
+        "vit",
+        "timm/test_vit",
+        pretrained=False,
+        input_size=32,
+        arguments={"img_size": 32, "num_classes": 0},
+    )
+    extract(data, [built], tmp_path / "store")
+    store = FeatureStore(tmp_path / "store")
+    stored = store.model("vit")
+    assert stored.spec is not None
+    assert stored.spec["arguments"] == built.arguments
+    assert stored.spec["pretrained"] is False
+    # those of the store count, whatever a zoo says now
+    zoo = [ModelSpec("vit", "timm/test_vit", arguments={"depth": 1})]
+    for known in ([], zoo):
+        found = find_spec(store, stored, known)
+        assert (found.arguments, found.pretrained) == (built.arguments, False)
+    plain = msgspec.structs.replace(stored, spec={"input_size": 32})
+    assert find_spec(store, plain, zoo).arguments is None

@@ -221,8 +221,6 @@ def _points() -> dict[str, EntryPoint]:
         )
     points = {point.name: point for point in sorted(ours, key=lambda point: point.name)}
     for point in sorted(found, key=lambda point: (point.name, _package(point))):
-        if _package(point) == _OURS:
-            continue
         known = points.setdefault(point.name, point)
         if known is not point:
             warnings.warn(
