@@ -107,3 +107,11 @@ def test_the_pool_is_taken_of_equal_ways() -> None:
 
 def test_accuracy_is_the_mean_over_domains_in_percent() -> None:
     assert Estimate([right(80), right(5, 10)], 1.0).accuracy == pytest.approx(65)
+
+
+def test_equal_predictions_up_to_rounding_are_close() -> None:
+    values = np.random.default_rng(0).normal(size=50)
+    single = Estimate([values] * 3, cost=1.0)
+    ensemble = Estimate([values + 1e-15] * 3, cost=2.0)
+    pool = Estimate([values - 0.5] * 3, cost=2.0)
+    assert recommend({"single": single, "ensemble": ensemble, "pool": pool}) == "single"

@@ -18,6 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_ROUNDING = 1e-9
+"""Differences of metrics up to this are rounding."""
+
 CHOICES = ("single", "pool", "ensemble", "selection")
 """Ways of combining models."""
 
@@ -79,6 +82,6 @@ def is_close(one: Estimate, best: Estimate) -> bool:
     """Whether one way is within a standard error of the best in every domain."""
     for here, there in zip(one.contributions, best.contributions, strict=True):
         loss = there.astype(np.float64) - here
-        if loss.mean() > loss.std() / math.sqrt(len(loss)):
+        if loss.mean() > loss.std() / math.sqrt(len(loss)) + _ROUNDING:
             return False
     return True
