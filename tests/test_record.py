@@ -59,7 +59,7 @@ def test_parts_may_be_missing(run: Run) -> None:
         ({"schema": 99}, "has the schema 99, this version of oodzoo reads 4; upgrade oodzoo"),
         ({"schema": 3}, "has the schema 3, .*; run `oodzoo run` again with the same --out"),
         ({"stages": 3}, "is damaged: Expected `array`, got `int` - at `\\$.stages`"),
-        ({"ranking": {"score": "zood"}}, "is damaged: ranking: no 'ranking'"),
+        ({"ranking": {"score": "zood"}}, "is damaged: ranking: no 'left_out'"),
         ({"data": {"images": "many"}}, "is damaged: data: "),
         ({"evaluation": []}, "is damaged: evaluation: "),
     ],

@@ -11,12 +11,14 @@ import msgspec
 
 from oodzoo._io import read_json, require_schema, structured, write_json
 from oodzoo.data.files import StoredFile
+from oodzoo.data.spread import Spread
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
+from oodzoo.task import Kind, Task
 from oodzoo.testbed.bed import TestBed
 
 SCHEMA = 4
@@ -35,6 +37,24 @@ class Example:
 
 
 @dataclass(frozen=True)
+class DomainLabels:
+    """The images of a domain and their labels, where these are not classes.
+
+    Attributes
+    ----------
+    images : int
+    without_label : int or None
+        Images without any label, if images can have several.
+    numbers : dict of str to Spread
+        Mean, spread and range of each number, if numbers are predicted.
+    """
+
+    images: int
+    without_label: int | None = None
+    numbers: dict[str, Spread] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class DataSummary:
     """The images of a run.
 
@@ -45,14 +65,19 @@ class DataSummary:
     fingerprint : str
     images : int
     classes : tuple of str
+        The classes, or the names of the labels or numbers.
     domains : dict
-        Number of images by domain and class.
+        Number of images by domain and class, or by domain and label.
     skipped : int
         Images that could not be read.
     examples : dict
-        A few images of each domain, of different classes.
+        A few images of each domain, of different classes, with different labels, or with small and
+        large numbers.
     domains_proposed : str or None
         What the domains were proposed by; None if they were given.
+    task : {"classification", "regression", "multilabel"}
+    labels : dict
+        The labels of each domain; empty for classes.
     """
 
     path: str
@@ -63,6 +88,8 @@ class DataSummary:
     skipped: int = 0
     examples: dict[str, tuple[Example, ...]] = field(default_factory=dict)
     domains_proposed: str | None = None
+    task: Kind = "classification"
+    labels: dict[str, DomainLabels] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -176,6 +203,8 @@ class Run:
                 document[name] = part.to_dict()
             elif part is not None:
                 document[name] = msgspec.to_builtins(part)
+        if self.data is not None:
+            document["task"], document["metric"] = self.data.task, Task(self.data.task).metric
         if self.evaluation is not None:
             document["recommended"] = self.evaluation.recommended.to_dict()
         return document
@@ -209,7 +238,8 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
     """Restore one part of the document of :meth:`Run.to_dict`."""
     try:
         part = PARTS[name](document)
-        return structured(msgspec.to_builtins(part), type(part), name)
+        structured(msgspec.to_builtins(part), type(part), name)  # checks the types of all parts
+        return part
     except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error

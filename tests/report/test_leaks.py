@@ -70,7 +70,7 @@ def test_images_that_are_gone_are_not_shown(run: Run, photos: Path) -> None:
 
 
 def test_the_headline_warns_of_pairs_in_different_domains(run: Run) -> None:
-    warning = "The accuracy may be too optimistic: 1 pair of near-duplicate images"
+    warning = "The results may be too optimistic: 1 pair of near-duplicate images"
     assert warning in Reader(page(replace(run, leaks=leaks([PAIR], [])))).text
     assert warning not in Reader(page(replace(run, leaks=leaks([], [OTHER])))).text
 

@@ -211,7 +211,7 @@ def test_write_report_of_a_run_in_memory(run: Run, tmp_path: Path) -> None:
         (None, "has no run.json; give the folder"),
         ("{", "is damaged"),
         ('{"schema": 99}', "has the schema 99"),
-        (f'{{"schema": {SCHEMA}, "ranking": {{}}}}', "is damaged: ranking: no 'ranking'"),
+        (f'{{"schema": {SCHEMA}, "ranking": {{}}}}', "is damaged: ranking: no 'score'"),
         (f'{{"schema": {SCHEMA}, "stages": [{{}}]}}', "is damaged"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -149,20 +150,25 @@ def _front(ranking: Ranking) -> Ranking:
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
-    terms = _terms(ranking)
-    numbers = [ranking.score, *terms, "acc. %", "90 %", "d", "M", "ms"]
+    from oodzoo.task.words import WORDS
+
+    terms, metric = _terms(ranking), WORDS[ranking.task].metric
+    numbers = [ranking.score, *terms, f"{metric.short} %", "90 %", "d", "M", "ms"]
     cells = [_cells(row, terms) for row in ranking.rows]
-    if ranking.score == "accuracy":  # the column of percentages has it
+    if ranking.score == ranking.metric:  # the column of percentages has it
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
     interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
     per_domain = ranking.rows[0].folds[0].score is not None
     repeated = "; for the first model the choice is repeated for each one" if per_domain else ""
+    expected = (
+        f"{metric.short}: {metric.name} to expect on an unseen domain, with the 90 % interval for "
+        f"a new domain{repeated}."
+    )
     explained = "\n".join(_EXPLAINED[name] for name in terms if name in _EXPLAINED)
     terminal.lines(
         f"{interval}{explained}\n"
-        "acc.: accuracy to expect on an unseen domain, with the 90 % interval for a new\n"
-        f"domain{repeated}.\n"
+        f"{_wrapped(expected)}{_wrapped(metric.means)}"
         "d, M, ms: features, million parameters, milliseconds per image.\n"
         "*: Pareto-optimal, no other model is at least as accurate and cheaper."
     )
@@ -173,7 +179,9 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         )
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
-            found = "class {} occurs" if len(classes) == 1 else "classes {} occur"
+            words = WORDS[ranking.task]
+            one = len(classes) == 1
+            found = f"{words.output} {{}} occurs" if one else f"{words.outputs} {{}} occur"
             terminal.warn(
                 f"{found.format(', '.join(classes))} only in domain {domain!r}; ignored in its "
                 "discriminability"
@@ -182,6 +190,10 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
         names = [repr(name) for name, why in ranking.left_out.items() if why == reason]
         subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
         terminal.warn(f"{subject} not ranked: {reason}")
+
+
+def _wrapped(text: str) -> str:
+    return "".join(f"{line}\n" for line in textwrap.wrap(text, 80))
 
 
 _EXPLAINED = {
@@ -215,8 +227,8 @@ def _cells(row: Row, terms: Sequence[str]) -> list[object]:
         row.model,
         f"{row.score:z.2f}",
         *(values[name] for name in terms),
-        f"{row.expected_accuracy:.1f}",
-        f"{low:.0f}-{high:.0f}",
+        f"{row.expected_accuracy:z.1f}",
+        f"{low:.0f} to {high:.0f}" if low < 0 else f"{low:.0f}-{high:.0f}",
         row.feature_dim,
         "-" if row.parameters is None else f"{row.parameters / 1e6:.2g}",
         "-" if row.milliseconds is None else f"{row.milliseconds:.1f}",

@@ -108,13 +108,18 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
             for row in summary.per_model
         ],
     )
-    counts = "--json lists the counts per class"
+    from oodzoo.task.words import WORDS
+
+    output = WORDS[summary.task].output
+    counts = f"--json lists the counts per {output}"
     kept = f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
     kept += f"({100 * summary.ratio:.1f} %)"
     if summary.method == "paper":
-        kept += ", each for at least one class"
+        kept += f", each for at least one {output}"
         if classes:
-            counts = "The class columns count the features kept for each class"
+            counts = f"The {output} columns count the features kept for each {output}"
     elif classes:
-        counts = "The class columns count each feature for the class that it contributes most to"
+        counts = (
+            f"The {output} columns count each feature for the {output} that it contributes most to"
+        )
     terminal.line(f"{kept}. {counts}.")

@@ -60,12 +60,14 @@ def stored_target(
     """
     from oodzoo.data.unlabelled import parse_unlabelled
     from oodzoo.features.target import require_target_score
+    from oodzoo.heads.classes import require_classes_for
     from oodzoo.store.feature_store import FeatureStore
 
     if target is None:
         return None
     require_target_score(score)
     store = FeatureStore(path)
+    require_classes_for(store.task, "--target")
     if target in store.unlabelled:
         _warn_of_other_images(terminal, store, target)
         return target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,8 +36,11 @@ class LabelMeasures(NamedTuple):
     exact_match: float
 
 
-AnyMeasures = Measures | NumberMeasures | LabelMeasures
-"""The main metric first."""
+if TYPE_CHECKING:
+    AnyMeasures = Measures | NumberMeasures | LabelMeasures
+    """The main metric first."""
+else:
+    AnyMeasures = tuple  # msgspec cannot read unions of named tuples
 
 MEASURES: dict[Kind, type[AnyMeasures]] = {
     "classification": Measures,

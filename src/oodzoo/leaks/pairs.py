@@ -148,7 +148,7 @@ class NearDuplicates:
         if len(self.across):
             found.append(
                 f"leak between domains: {self.across} in different domains; leave-one-domain-out "
-                "accuracies will be too optimistic; look at them, and remove one image of each pair"
+                "results will be too optimistic; look at them, and remove one image of each pair"
             )
         if len(self.within):
             found.append(

@@ -32,6 +32,7 @@ from oodzoo.features.target import (
     seen_images,
 )
 from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.heads.classes import require_classes_for
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.config import RunConfig
@@ -40,9 +41,10 @@ from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.racing import Dropped, parse_budget, run_race
-from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.ranker import as_score, rank, require_score_of_task
 from oodzoo.record import (
     DataSummary,
+    DomainLabels,
     ExtractionSummary,
     PredictorSummary,
     Run,
@@ -52,6 +54,7 @@ from oodzoo.record import (
 from oodzoo.report import write_report
 from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
+from oodzoo.task import Task
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.spec import local_path
 
@@ -103,11 +106,13 @@ def run(
     settings = {
         "data": dataset.short_name,
         "images": len(dataset),
+        "task": dataset.task.kind,
         "zoo": [spec.name for spec in specs],
         **({} if images is None else {"target": images.name, "target_images": len(images)}),
         **{key: value for key, value in dataclasses.asdict(config).items() if key != "address"},
     }
     _require_usable(folder, dataset)
+    _require_for_task(dataset.task, config, images)
     if images is not None:
         require_target_score(config.score)
         require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
@@ -219,7 +224,9 @@ def _compute(
         valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         artifact=folder / "model",
     )
-    if config.baselines and len(source.models) > 2:
+    if config.baselines and not source.task.is_classification:
+        stages.skip("testbed", f"it compares accuracies, and the task is {source.task.kind}")
+    elif config.baselines and len(source.models) > 2:
         bed_options: dict[str, Any] = {
             "protocol": "unseen" if len(source.domains) > 2 else "all",
             "name": PurePosixPath(dataset.short_name).stem,
@@ -267,6 +274,15 @@ def _require_usable(folder: Path, dataset: ImageDomains) -> None:
             f"{str(folder)!r} is neither empty nor a run (it contains {foreign[0]!r}); choose "
             "another folder"
         )
+
+
+def _require_for_task(task: Task, config: RunConfig, target: UnlabelledImages | None) -> None:
+    """Reject options that are for classes only before anything is extracted."""
+    require_score_of_task(as_score(config.score), task)
+    if config.protocol == "domainbed":
+        require_classes_for(task, "the protocol 'domainbed'")
+    if target is not None:
+        require_classes_for(task, "a target")
 
 
 def _digests(dataset: ImageDomains) -> dict[str, list[str]]:
@@ -379,7 +395,19 @@ def _summary(dataset: ImageDomains, store: FeatureStore) -> DataSummary:
         skipped=len(store.skipped),
         examples=choose_examples(data),
         domains_proposed=store.domains_proposed,
+        task=data.task.kind,
+        labels=_labels(data),
     )
+
+
+def _labels(data: ImageDomains) -> dict[str, DomainLabels]:
+    """Summarise the labels of each domain; empty for classes, which are counted."""
+    if data.task.is_classification:
+        return {}
+    return {
+        row.domain: DomainLabels(row.images, row.without_label, row.numbers or {})
+        for row in data.summary(quick=True).domains
+    }
 
 
 def _identity(spec: ModelSpec) -> list[Any]:

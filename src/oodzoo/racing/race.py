@@ -53,6 +53,8 @@ class Dropped:
     expected_accuracy : float
         In percent, on this sample.
     reason : str
+    metric : str
+        What `expected_accuracy` is: "accuracy", or the main metric of another task.
     """
 
     round: int
@@ -61,12 +63,13 @@ class Dropped:
     rank_interval: tuple[int, int] | None
     expected_accuracy: float
     reason: str
+    metric: str = "accuracy"
 
     def __str__(self) -> str:
         ends = "" if self.rank_interval is None else " ({} to {})".format(*self.rank_interval)
         return (
             f"round {self.round}, {count(self.images, 'image')}: rank {self.rank}{ends}, expected "
-            f"accuracy {self.expected_accuracy:.1f} %; {self.reason}"
+            f"{self.metric.replace('_', ' ')} {self.expected_accuracy:.1f} %; {self.reason}"
         )
 
 
@@ -210,6 +213,7 @@ def _dropped(rounds: Sequence[Round]) -> dict[str, Dropped]:
             row.rank_interval,
             row.expected_accuracy,
             played.decision.dropped[row.model],
+            played.ranking.metric,
         )
         for played in rounds
         for row in played.ranking.rows

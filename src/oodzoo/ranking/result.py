@@ -151,11 +151,12 @@ class Ranking:
 
     def __str__(self) -> str:
         width = max(len(row.model) for row in self.rows)
+        name = "" if self.task == "classification" else f" {self.metric.replace('_', ' ')}"
         lines = [
             f"{row.rank:>3}  {row.model:<{width}}  {row.score:8.4f}  {row.expected_accuracy:5.1f} %"
             for row in self.rows
         ]
-        return "\n".join(lines)
+        return "\n".join(line + name for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ranking as a JSON document; metrics have the names of the task."""

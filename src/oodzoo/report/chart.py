@@ -52,12 +52,19 @@ def covering(
     return Scale(low - room, high + room, start, end)
 
 
-def percent(values: Iterable[float], start: float, end: float) -> Scale:
-    """A scale for percentages, from one multiple of ten to another."""
+def percent(values: Iterable[float], start: float, end: float, *, lowest: float = 0) -> Scale:
+    """A scale for percentages, from one multiple of ten to another, not below the lowest."""
     known = [float(value) for value in values if is_number(value)]
-    low = math.floor(min(known, default=0) / 10) * 10
+    low = max(math.floor(min(known, default=0) / 10) * 10, lowest)
     high = math.ceil(max(known, default=100) / 10) * 10
-    return Scale(max(low, 0), min(max(high, low + 10), 100) if low < 100 else 110, start, end)
+    return Scale(low, min(max(high, low + 10), 100) if low < 100 else 110, start, end)
+
+
+def edge_note(values: Iterable[float], low: float) -> str:
+    """Say that a chart shows values below its scale at the edge; empty if there are none."""
+    if all(value >= low for value in values if is_number(value)):
+        return ""
+    return f" Values below {number(low)} % are at the edge of the chart."
 
 
 def _step(width: float, most: int) -> float:

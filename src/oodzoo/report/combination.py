@@ -19,6 +19,7 @@ from oodzoo.report.chart import (
     Size,
     axis_above,
     covering,
+    edge_note,
     in_both_sizes,
     mark,
     percent,
@@ -27,6 +28,7 @@ from oodzoo.report.chart import (
 from oodzoo.report.numbers import number, shortened, span
 from oodzoo.report.recommendation import decision_figure, pools_figure, recommended_row
 from oodzoo.report.svg import Drawing
+from oodzoo.task.words import MEASURES, WORDS, Measure
 
 MAIN = {"single": "circle", "pool": "triangle", "ensemble": "square", "selection": "diamond"}
 """The ways to combine models, and the shapes of their marks."""
@@ -121,7 +123,7 @@ def _lane(method: Method, domain: str | None) -> Lane:
     error = row.error or {"average": None, "domains": {}}
     if domain is None:
         return Lane(method, row.average, error["average"])
-    return Lane(method, row.measure("accuracy")[domain], error["domains"].get(domain))
+    return Lane(method, row.measure(row.metric)[domain], error["domains"].get(domain))
 
 
 def curves(evaluation: Evaluation) -> list[Curve]:
@@ -138,14 +140,16 @@ def curves(evaluation: Evaluation) -> list[Curve]:
 
 def combination_section(evaluation: Evaluation) -> Section:
     """Accuracy of single and combined models on test domains."""
-    top = _top(evaluation.top_k)
+    top, words = _top(evaluation.top_k), WORDS[evaluation.task]
     lead = (
         "Each domain is the test domain once; linear heads are trained on the other domains. "
-        "Single is the top model (ranked without the test domain), Pool averages the "
-        "log-probabilities of the heads of some models, with weights, Ensemble concatenates the "
-        f"features of {top}, and Selection keeps features of all models. One of them is chosen "
-        "without the test domain; Recommended is the accuracy of these choices."
+        f"Single is the top model (ranked without the test domain), Pool averages {words.pooled} "
+        "of the heads of some models, with weights, Ensemble concatenates the features of "
+        f"{top}, and Selection keeps features of all models. One of them is chosen without the "
+        f"test domain; Recommended is the {words.metric.name} of these choices."
     )
+    if words.explained:
+        lead += f" {words.explained}"
     if evaluation.with_target:
         lead += " Pool with target knows the unlabelled images of the test domain."
     if "paper_selection" in evaluation.baselines:
@@ -176,7 +180,7 @@ def _top(top_k: int | dict[str, int]) -> str:
 
 
 def _comparison_figure(evaluation: Evaluation) -> Figure:
-    groups = comparison(evaluation)
+    groups, metric = comparison(evaluation), WORDS[evaluation.task].metric
     averages = groups["Average"]
     shown = ", ".join(
         f"{lane.method.title} {number(lane.value, 1)} %"
@@ -187,22 +191,23 @@ def _comparison_figure(evaluation: Evaluation) -> Figure:
     text = " ".join(evaluation.findings())
     if any(lane.error is not None for lane in averages):
         text += " Horizontal lines are standard errors over trials."
+    values = [lane.value for lanes in groups.values() for lane in lanes]
     return Figure(
-        title="Accuracy on unseen domains",
-        text=text,
-        chart=_comparison_chart(groups, summary),
+        title=f"{metric.title} on unseen domains",
+        text=text + edge_note(values, metric.lowest),
+        chart=_comparison_chart(groups, metric, summary),
         table=_comparison_table(evaluation),
     )
 
 
 def _comparison_table(evaluation: Evaluation) -> Table:
+    main = WORDS[evaluation.task].metric
     columns = [
         Column("Method", "method", text=True),
         Column("Test domain", "domain", text=True),
-        Column("Accuracy %", "accuracy", 1),
+        Column(main.heading, evaluation.metric, 1),
         Column("Standard error", "standard_error", 2),
-        Column("Balanced %", "balanced_accuracy", 1),
-        Column("Calibration error %", "calibration_error", 1),
+        *(Column(MEASURES[key].heading, key, MEASURES[key].digits) for key in _others(evaluation)),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
         Column("ms / image", "milliseconds", 1),
@@ -214,7 +219,16 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         for method in methods(evaluation)
         for domain in (None, *evaluation.domains)
     ]
-    return Table("accuracy", "Accuracy on each test domain", columns, rows)
+    ident = evaluation.metric.replace("_", "-")
+    return Table(ident, f"{main.title} on each test domain", columns, rows)
+
+
+def _others(evaluation: Evaluation) -> dict[str, str]:
+    """All measures but the main one: their names in tables, and those in the evaluation."""
+    return {_KEYS.get(name, name): name for name in evaluation.single.measures[1:]}
+
+
+_KEYS = {"balanced": "balanced_accuracy"}
 
 
 def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) -> list[Any]:
@@ -227,8 +241,7 @@ def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) 
         domain or "average",
         lane.value,
         lane.error,
-        _of(method.row.measure("balanced"), domain),
-        _of(method.row.measure("calibration_error"), domain),
+        *(_of(method.row.measure(name), domain) for name in _others(evaluation).values()),
         cell.n_features if cell else None,
         100 * _of(evaluation.feature_ratio, domain) if method.key == "selection" else None,
         _mean([each.milliseconds for each in shown]),
@@ -246,7 +259,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if len(known) == len(values) else None
 
 
-def _comparison_chart(groups: dict[str, list[Lane]], description: str) -> Chart:
+def _comparison_chart(groups: dict[str, list[Lane]], metric: Measure, description: str) -> Chart:
     ends = [
         lane.value + sign * (lane.error or 0)
         for lanes in groups.values()
@@ -259,9 +272,9 @@ def _comparison_chart(groups: dict[str, list[Lane]], description: str) -> Chart:
         left, right = (146, size.width - 46) if size.narrow else (390, size.width - 60)
         heights = [LANE * len(lanes) + gap for lanes in groups.values()]
         bottom = top + sum(heights)
-        title = "Accuracy on each test domain"
+        title = f"{metric.title} on each test domain"
         drawing = Drawing(size.width, bottom + 6, title, description)
-        scale = percent(ends, left, right)
+        scale = percent(ends, left, right, lowest=metric.lowest)
         tops = [top + sum(heights[:at]) for at in range(len(heights))]
         pieces = [(y + 26, y + height) for y, height in zip(tops, heights, strict=True)]
         axis_above(
@@ -327,19 +340,23 @@ def _curve_figure(evaluation: Evaluation) -> Figure:
         [k, *(line.values[at] for line in lines), 100 * _of(each.feature_ratio, None)]
         for at, (k, each) in enumerate(evaluation.ablation.items())
     ]
+    title = f"{WORDS[evaluation.task].metric.title} by number of models"
+    ident = f"{evaluation.metric.replace('_', '-')}-over-k"
     return Figure(
-        title="Accuracy by number of models",
+        title=title,
         text=summary,
-        chart=_curve_chart(numbers, lines, summary),
+        chart=_curve_chart(numbers, lines, title, summary),
         legend=[Key(line.kind, line.shape, line.title) for line in lines],
-        table=Table("accuracy-over-k", "Accuracy by number of models", columns, rows),
+        table=Table(ident, title, columns, rows),
     )
 
 
-def _curve_chart(numbers: Sequence[int], lines: Sequence[Curve], description: str) -> Chart:
+def _curve_chart(
+    numbers: Sequence[int], lines: Sequence[Curve], title: str, description: str
+) -> Chart:
     def draw(size: Size) -> Drawing:
         width = size.width if size.narrow else 620
-        drawing = Drawing(width, 280, "Accuracy by number of models", description)
+        drawing = Drawing(width, 280, title, description)
         across = Scale(min(numbers) - 0.3, max(numbers) + 0.3, 46, width - 16)
         up = covering([value for line in lines for value in line.values], 226, 22, margin=0.15)
         for value, label in up.ticks(7):

@@ -14,6 +14,7 @@ from oodzoo.data.images import read
 from oodzoo.record import DataSummary
 from oodzoo.report.blocks import Block, Column, Facts, Figure, Gallery, Section, Table, Thumbnail
 from oodzoo.report.domains_proposed import proposed_line
+from oodzoo.task.words import WORDS
 
 PER_DOMAIN = 6
 IN_TOTAL = 72
@@ -31,18 +32,23 @@ def data_section(data: DataSummary, files: Mapping[str, StoredFile] | None = Non
     blocks: list[Block] = []
     if files and (rows := _thumbnails(data, files)):
         blocks.append(Gallery(rows))
-    blocks.append(Figure("Images by class and domain", table=_counts(data), folded=False))
+    table = _numbers(data) if data.task == "regression" else _counts(data)
+    blocks.append(Figure(table.caption, table=table, folded=False))
     blocks.append(Facts([("Path", data.path), ("Fingerprint", data.fingerprint)]))
     return Section("data", "Data", lead, blocks)
 
 
 def dimensions(data: DataSummary) -> str:
-    """The number of domains and classes in words."""
-    return f"{count(len(data.domains), 'domain')}, {count(len(data.classes), 'class', 'classes')}"
+    """The number of domains and classes, or other outputs, in words."""
+    words = WORDS[data.task]
+    outputs = count(len(data.classes), words.output, words.outputs)
+    return f"{count(len(data.domains), 'domain')}, {outputs}"
 
 
 def _counts(data: DataSummary) -> Table:
-    columns = [Column("Class", "class", text=True)]
+    """How many images of each domain are of each class, or have each label."""
+    words = WORDS[data.task]
+    columns = [Column(words.output.capitalize(), words.output, text=True)]
     columns += [Column(domain, domain, 0) for domain in data.domains]
     columns.append(Column("All", "all", 0))
     by_domain = data.domains.values()
@@ -51,8 +57,32 @@ def _counts(data: DataSummary) -> Table:
         counts = [classes.get(label, 0) for classes in by_domain]
         rows.append([label, *counts, sum(counts)])
     totals = [sum(classes.values()) for classes in by_domain]
-    rows.append(["all classes", *totals, sum(totals)])
-    return Table("counts", "Images by class and domain", columns, rows)
+    if data.labels:  # an image may have none, or several
+        without = [data.labels[domain].without_label or 0 for domain in data.domains]
+        rows.append(["no label", *without, sum(without)])
+        totals = [data.labels[domain].images for domain in data.domains]
+    rows.append(["all images" if data.labels else "all classes", *totals, sum(totals)])
+    return Table("counts", f"Images by {words.output} and domain", columns, rows)
+
+
+def _numbers(data: DataSummary) -> Table:
+    """Mean, spread and range of each number by domain."""
+    columns = [
+        Column("Output", "output", text=True),
+        Column("Domain", "domain", text=True),
+        Column("Images", "images", 0),
+        Column("Mean", "mean"),
+        Column("Standard deviation", "standard_deviation"),
+        Column("Lowest", "lowest"),
+        Column("Highest", "highest"),
+        Column("In the range of others %", "overlap", 0),
+    ]
+    rows = [
+        [name, domain, labels.images, *labels.numbers[name]]
+        for name in data.classes
+        for domain, labels in data.labels.items()
+    ]
+    return Table("numbers", "Labels by domain", columns, rows)
 
 
 def _thumbnails(

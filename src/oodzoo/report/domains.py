@@ -19,6 +19,7 @@ from oodzoo.report.chart import (
     Scale,
     Size,
     axis_above,
+    edge_note,
     in_both_sizes,
     mark,
     percent,
@@ -27,12 +28,16 @@ from oodzoo.report.domains_proposed import proposed_line
 from oodzoo.report.expected import choice_is_repeated
 from oodzoo.report.numbers import is_number, number, shortened, text_width
 from oodzoo.report.svg import Drawing
-from oodzoo.report.terms import TERMS, Term, domain_terms
+from oodzoo.report.terms import TERMS, Term, domain_terms, metric_term
+from oodzoo.task.words import WORDS
 
 
 @dataclass(frozen=True)
 class DomainAccuracy:
-    """Accuracy in percent of each model, in the order of the ranking, on a held-out domain."""
+    """Accuracy in percent, or the main metric of another task, of each model on a domain.
+
+    Models are in the order of the ranking.
+    """
 
     domain: str
     models: dict[str, float]
@@ -62,9 +67,9 @@ def domain_accuracies(ranking: Ranking) -> list[DomainAccuracy]:
 
 
 def term_by_domain(ranking: Ranking, term: str) -> TermByDomain:
-    """The values of a term ("transfer", "accuracy", …) for each model and domain."""
+    """The values of a term for each model and domain; "accuracy" is the main metric of the task."""
     return TermByDomain(
-        TERMS[term],
+        metric_term(ranking.task) if term == "accuracy" else TERMS[term],
         tuple(row.model for row in ranking.rows),
         tuple(fold.domain for fold in ranking.rows[0].folds),
         tuple(tuple(getattr(fold, term) for fold in row.folds) for row in ranking.rows),
@@ -72,7 +77,7 @@ def term_by_domain(ranking: Ranking, term: str) -> TermByDomain:
 
 
 def domains_section(ranking: Ranking) -> Section:
-    """The accuracy on each held-out domain, and heat maps of terms."""
+    """The accuracy, or another metric, on each held-out domain, and heat maps of terms."""
     lead = (
         "Each domain on its own. A model that is good on average can fail on one domain, and a "
         "domain can be hard for all models."
@@ -89,17 +94,18 @@ def domains_section(ranking: Ranking) -> Section:
 
 def _accuracy_figure(ranking: Ranking) -> Figure:
     domains, first = domain_accuracies(ranking), ranking.best
+    metric = WORDS[ranking.task].metric
     overall = fmean(each.mean for each in domains)
     hardest, easiest = domains[0], domains[-1]
     summary = (
-        f"{hardest.domain} is the hardest held-out domain, with a mean accuracy of "
+        f"{hardest.domain} is the hardest held-out domain, with a mean {metric.name} of "
         f"{number(hardest.mean, 1)} % over {count(len(ranking), 'model')}; "
         f"{easiest.domain} is the easiest, with {number(easiest.mean, 1)} %. "
         f"The mean over domains is {number(overall, 1)} %."
     )
     columns = [
         Column("Held-out domain", "domain", text=True),
-        Column("Mean accuracy %", "mean_accuracy", 1),
+        Column(f"Mean {metric.name} %", f"mean_{ranking.metric}", 1),
         Column("Deficit, points", "deficit", 1),
         Column("Lowest %", "lowest", 1),
         Column("Highest %", "highest", 1),
@@ -115,23 +121,29 @@ def _accuracy_figure(ranking: Ranking) -> Figure:
     note = " Deficit: percentage points below that mean."
     if choice_is_repeated(ranking):
         note += (
-            f" {first} was chosen with the results on all of these domains; its expected accuracy, "
-            "for which the choice is repeated, may differ from the mean of its results here."
+            f" {first} was chosen with the results on all of these domains; its expected "
+            f"{metric.name}, for which the choice is repeated, may differ from the mean of its "
+            "results here."
         )
+    values = [value for each in domains for value in each.models.values()]
+    note += edge_note(values, metric.lowest)
+    title = f"{metric.title} on each held-out domain"
     return Figure(
-        title="Accuracy on each held-out domain",
+        title=title,
         text=summary + note,
-        chart=_accuracy_chart(domains, first, summary),
+        chart=_accuracy_chart(domains, first, title, summary, metric.lowest),
         legend=[
             Key("stroke", "line", "one model"),
             Key("neutral", "diamond", "mean over all models"),
-            Key("accuracy", "circle", f"{first}, the top-ranked model"),
+            Key("expected", "circle", f"{first}, the top-ranked model"),
         ],
-        table=Table("held-out-domains", "Accuracy on each held-out domain", columns, rows),
+        table=Table("held-out-domains", title, columns, rows),
     )
 
 
-def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: str) -> Chart:
+def _accuracy_chart(
+    domains: Sequence[DomainAccuracy], first: str, title: str, description: str, lowest: float
+) -> Chart:
     """A row for each domain: a stroke per model, the mean, and the top-ranked model."""
     values = [value for each in domains for value in each.models.values()]
     overall = fmean(each.mean for each in domains)
@@ -140,9 +152,8 @@ def _accuracy_chart(domains: Sequence[DomainAccuracy], first: str, description: 
         height, top = (52, 44) if size.narrow else (36, 44)
         left, right = (16, size.width - 76) if size.narrow else (200, size.width - 90)
         bottom = top + height * len(domains)
-        title = "Accuracy on each held-out domain"
         drawing = Drawing(size.width, bottom + 8, title, description)
-        scale = percent(values, left, right)
+        scale = percent(values, left, right, lowest=lowest)
         starts = [top + height * at for at in range(len(domains))] if size.narrow else []
         pieces = [(start + 21, start + height - 3) for start in starts]
         axis_above(drawing, scale, top - 6, bottom, most=6, unit=" %", pieces=pieces)
@@ -173,7 +184,7 @@ def _draw_strip(
     mean, best = accuracy.mean, accuracy.models[first]
     label = f"mean over {count(len(accuracy.models), 'model')}"
     mark(drawing, "diamond", scale(mean), y, "dot neutral", tip(label, mean))
-    mark(drawing, "circle", scale(best), y, "dot accuracy", tip(f"{first}, top-ranked", best))
+    mark(drawing, "circle", scale(best), y, "dot expected", tip(f"{first}, top-ranked", best))
 
 
 # --- heat maps of the terms ----------------------------------------------------------------------
@@ -186,7 +197,7 @@ NAME = 18
 NOTES = {
     "transfer": "How well the other domains, each on its own, predict the labels of a domain, on "
     "average: the share of their variance. ",
-    "accuracy": "Accuracy in percent of a linear model trained on the other domains. ",
+    "accuracy": "{} in percent of a linear model trained on the other domains. ",
 }
 """What a term means for a single domain, where the page does not say it before."""
 
@@ -200,7 +211,7 @@ def _term_figure(data: TermByDomain) -> Figure:
         if is_number(value)
     ]
     (low, low_model, low_domain), (high, high_model, high_domain) = min(cells), max(cells)
-    summary = NOTES.get(term.name, "") + (
+    summary = NOTES.get(term.name, "").format(term.title) + (
         f"From {number(low, digits)}{term.unit} ({low_model} on {low_domain}) "
         f"to {number(high, digits)}{term.unit} ({high_model} on {high_domain})."
     )
@@ -213,7 +224,7 @@ def _term_figure(data: TermByDomain) -> Figure:
         title=term.by_domain,
         text=summary + note,
         chart=_heat_map(data, summary),
-        table=Table(f"{term.name}-by-domain", term.by_domain, columns, rows),
+        table=Table(term.ident, term.by_domain, columns, rows),
     )
 
 
@@ -221,12 +232,15 @@ def _heat_map(data: TermByDomain, description: str) -> Chart:
     """Cells from pale (low) to saturated (high).
 
     The colour scale ends at the 5th and 95th percentile, so that an outlier does not leave all
-    other cells in one shade. Rows are numbered, as shortened names may look alike.
+    other cells in one shade; that of shares does not start below zero. Rows are numbered, as
+    shortened names may look alike.
     """
     models, domains, values = data.models[:MOST_ROWS], data.domains, data.values[:MOST_ROWS]
     known = sorted(value for line in values for value in line if is_number(value)) or [0.0]
     beyond = len(known) // 20
     low, high = known[beyond], known[-1 - beyond]
+    if data.term.unit:  # shares below zero are all useless
+        low, high = max(low, 0.0), max(high, 0.0)
     digits = min(data.term.digits, 2)
 
     def draw(size: Size) -> Drawing:
@@ -255,9 +269,10 @@ def _heat_map(data: TermByDomain, description: str) -> Chart:
                     _draw_cell(drawing, x + 0.5, y + 0.5, width - 1, ROW - 1, share, data_tip=tip)
                 if width >= 40:
                     drawing.text(x + width / 2, y + 15, shown, "cell", end="middle")
-        ends = (f"≤ {number(low, digits)}", f"≥ {number(high, digits)}")
-        if not beyond:
-            ends = (number(low, digits), number(high, digits))
+        ends = (
+            f"{'≤ ' if known[0] < low or beyond else ''}{number(low, digits)}",
+            f"{'≥ ' if beyond else ''}{number(high, digits)}",
+        )
         _draw_key(drawing, left, bottom + 12, *ends)
         return drawing
 

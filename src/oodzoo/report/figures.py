@@ -29,6 +29,7 @@ from oodzoo.report.domains import domain_accuracies, term_by_domain
 from oodzoo.report.expected import choice_is_repeated, interval_words, where
 from oodzoo.report.numbers import number, shortened
 from oodzoo.report.terms import Term, domain_terms, terms_of
+from oodzoo.task.words import WORDS, Measure
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.result import Evaluation
@@ -91,12 +92,13 @@ def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:
         top = dataclasses.replace(ranking, rows=ranking.rows[:MOST_ROWS])
         figures["ranking"] = partial(plot_ranking, top)
         for term in domain_terms(top):
-            figures[f"{term.name}-by-domain"] = partial(plot_term, top, term.name)
+            figures[term.ident] = partial(plot_term, top, term.name)
         figures["held-out-domains"] = partial(plot_domains, ranking)
     if evaluation := run.evaluation:
-        figures["accuracy"] = partial(plot_comparison, evaluation)
+        name = evaluation.metric.replace("_", "-")
+        figures[name] = partial(plot_comparison, evaluation)
         if len(evaluation.ablation) > 1:
-            figures["accuracy-over-k"] = partial(plot_curves, evaluation)
+            figures[f"{name}-over-k"] = partial(plot_curves, evaluation)
     if run.selection:
         paper = run.selection.method == "paper"
         name = "inclusion-probabilities" if paper else "feature-ranks"
@@ -110,7 +112,7 @@ def figures_of(run: Run) -> dict[str, Callable[[], Figure]]:
 
 
 def plot_ranking(ranking: Ranking) -> Figure:
-    """Bars for the terms of the score, and the expected accuracy with its interval.
+    """Bars for the terms of the score, and the expected accuracy, or other metric, with interval.
 
     Ticks are single held-out domains. Labels show the rank and its 90 % interval.
     """
@@ -131,13 +133,15 @@ def plot_ranking(ranking: Ranking) -> Figure:
         axes[-1].plot(row.accuracy_interval, [place] * 2, color=ORANGE, linewidth=2, alpha=0.7)
         axes[-1].plot(row.expected_accuracy, place, "o", color=ORANGE, markersize=5)
         _ticks(axes[-1], place, [fold.accuracy for fold in row.folds])
-    _title(axes[-1], "expected accuracy, %")
+    metric = WORDS[ranking.task].metric
+    _title(axes[-1], f"expected {metric.name}, %")
+    _bound(axes[-1], metric)
     axes[-1].grid(axis="x", color=GREY, alpha=0.3, linewidth=0.6)
     _names(axes[0], [_label(row.rank, row.rank_interval, row.model) for row in rows])
     axes[0].set_ylim(len(rows) - 0.4, -0.6)
     figure.suptitle(f"Models by {ranking.score}, best first", fontsize=11, parse_math=False)
     caption = (
-        f"ticks: single held-out domains; dots: accuracy expected {where(ranking)}, with the "
+        f"ticks: single held-out domains; dots: {metric.name} expected {where(ranking)}, with the "
         f"{interval_words(ranking)}"
     )
     if choice_is_repeated(ranking):
@@ -163,8 +167,8 @@ def _label(rank: int, interval: tuple[int, int] | None, model: str) -> str:
 def plot_term(ranking: Ranking, term: str) -> Figure:
     """A heat map of a term by model and domain.
 
-    The term is "transfer", "accuracy", "discriminability" or "stability"; cells that are not known
-    are empty.
+    The term is "transfer", "accuracy" (for other tasks, their main metric), "discriminability" or
+    "stability"; cells that are not known are empty.
     """
     data = term_by_domain(ranking, term)
     width, height = 4 + 0.8 * len(data.domains), 1.4 + 0.26 * len(data.models)
@@ -189,7 +193,9 @@ def plot_domains(ranking: Ranking) -> Figure:
         ax.plot(each.models[ranking.best], place, "o", color=GREEN, markersize=6)
     _names(ax, [_short(each.domain) for each in domains])
     ax.invert_yaxis()
-    _title(ax, "Accuracy % on each held-out domain (◆ mean, ● top-ranked model)")
+    metric = WORDS[ranking.task].metric
+    _title(ax, f"{metric.heading} on each held-out domain (◆ mean, ● top-ranked model)")
+    _bound(ax, metric)
     return figure
 
 
@@ -216,7 +222,9 @@ def plot_comparison(evaluation: Evaluation) -> Figure:
     for at in headings:
         ax.get_yticklabels()[at].set_fontweight("bold")
     ax.set_ylim(len(labels) - 0.4, -0.6)
-    _title(ax, "Accuracy % on each test domain")
+    metric = WORDS[evaluation.task].metric
+    _title(ax, f"{metric.heading} on each test domain")
+    _bound(ax, metric)
     return figure
 
 
@@ -229,7 +237,7 @@ def plot_curves(evaluation: Evaluation) -> Figure:
         ax.plot(numbers, line.values, marker=marker, color=colour, label=line.title)
     ax.set_xticks(numbers)
     ax.set_xlabel("models")
-    _title(ax, "Accuracy %")
+    _title(ax, WORDS[evaluation.task].metric.heading)
     ax.legend(frameon=False)
     return figure
 
@@ -351,6 +359,12 @@ def _figure(
 
 def _title(ax: Axes, title: str, fontsize: float = 10) -> None:
     ax.set_title(title, fontsize=fontsize, parse_math=False)
+
+
+def _bound(ax: Axes, metric: Measure) -> None:
+    """Do not show values below the lowest one of a metric."""
+    if ax.get_xlim()[0] < metric.lowest:
+        ax.set_xlim(left=metric.lowest)
 
 
 def _names(ax: Axes, names: Sequence[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
@@ -14,8 +15,10 @@ from oodzoo.report.data import dimensions
 from oodzoo.report.expected import choice_is_repeated, interval_text, where
 from oodzoo.report.leaks import remark
 from oodzoo.report.numbers import listed, number, significant, span
-from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
+from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of, recommended_row
 from oodzoo.report.terms import has_target
+from oodzoo.task import Kind, Task
+from oodzoo.task.words import WORDS
 
 
 @dataclass(frozen=True)
@@ -69,11 +72,19 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     if run.ranking and best.choice == "single" and best.models[0] == run.ranking.best:
         remarks += _certainty(run.ranking)
     return Headline(
-        f"expect {number(best.average, 1)} %{interval} on an unseen domain.",
+        f"expect {_expected(evaluation.task, number(best.average, 1), interval)} on an unseen "
+        "domain.",
         described(best.choice, best.models),
         remarks=remarks,
-        tiles=_recommended_tiles(run, best),
+        tiles=_recommended_tiles(run, evaluation),
     )
+
+
+def _expected(task: Kind, value: str, interval: str) -> str:
+    """A value of the main metric with its name, which an accuracy does not need."""
+    metric = WORDS[task].metric
+    named = f" {metric.name}" if metric.means else ""
+    return f"{value} %{named}{interval}"
 
 
 def _what_it_is(run: Run, best: Recommended) -> list[str]:
@@ -104,15 +115,15 @@ def _saved(run: Run, made: PredictorSummary, *, same: bool) -> str:
 
 
 def _compared(evaluation: Evaluation) -> str:
-    """How the accuracy was measured, and that of everything else."""
-    best = evaluation.recommended
+    """How the metric was measured, and that of everything else."""
+    best, metric = evaluation.recommended, WORDS[evaluation.task].metric.name
     others = [
         f"{name.capitalize()} {number(evaluation.rows[name].average, 1)} %"
         for name in CHOICES
         if name != best.choice
     ]
     text = (
-        "The accuracy is measured on each domain in turn, with everything chosen and trained "
+        f"The {metric} is measured on each domain in turn, with everything chosen and trained "
         f"without it. For comparison: {', '.join(others)}"
     )
     if oracle := evaluation.oracle:
@@ -123,15 +134,26 @@ def _compared(evaluation: Evaluation) -> str:
     return f"{text}."
 
 
-def _recommended_tiles(run: Run, best: Recommended) -> list[Tile]:
-    note = ""
+def _recommended_tiles(run: Run, evaluation: Evaluation) -> list[Tile]:
+    best, note = evaluation.recommended, ""
     if best.interval is not None:
         note = f"90 % interval for a new domain: {span(*best.interval)} %"
-    accuracy = f"{number(best.average, 1)} %"
-    tiles = [Tile(accuracy, "accuracy on unseen domains, measured", note)]
+    words = WORDS[evaluation.task]
+    if words.second.means:
+        note = "; ".join(filter(None, [note, _second(evaluation)]))
+    metric = words.metric.name
+    tiles = [Tile(f"{number(best.average, 1)} %", f"{metric} on unseen domains, measured", note)]
     n_models, n_all = len(best.models), len(run.ranking or best.models)
     tiles.append(Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model"))
     return tiles + _cost_tiles(cost_of(best.models, run.ranking))
+
+
+def _second(evaluation: Evaluation) -> str:
+    """The second metric, averaged over the test domains."""
+    second, name = WORDS[evaluation.task].second, Task(evaluation.task).second_metric
+    value = fmean(recommended_row(evaluation).measure(name).values())
+    units = second.unit or ", in the units of the labels"
+    return f"{second.name} {significant(value)}{units}"
 
 
 def _cost_tiles(cost: Cost) -> list[Tile]:
@@ -150,12 +172,14 @@ def _of_ranking(run: Run, ranking: Ranking) -> Headline:
     first, n_models = ranking.rows[0], len(ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
     interval = span(*first.accuracy_interval)
-    expected = f"about {number(first.expected_accuracy)} % ({interval} %) {where(ranking)}."
+    about, interval = f"about {number(first.expected_accuracy)}", f" ({interval} %)"
+    expected = f"{_expected(ranking.task, about, interval)} {where(ranking)}."
     remarks = _certainty(ranking)
     if made := run.predictor:
         alone = made.models == (first.model,)
         saved = _saved(run, made, same=alone)
-        unmeasured = " Its accuracy was not measured, which needs three domains."
+        metric = WORDS[ranking.task].metric.name
+        unmeasured = f" Its {metric} was not measured, which needs three domains."
         remarks.append(saved if alone else saved + unmeasured)
     sentence = f"expect {expected}" if clear else f"leads with {expected}"
     return Headline(sentence, first.model, clear, remarks, _ranking_tiles(ranking))
@@ -186,7 +210,7 @@ def _ranking_tiles(ranking: Ranking) -> list[Tile]:
     return [
         Tile(
             f"{number(first.expected_accuracy, 1)} %",
-            f"expected accuracy {where(ranking)}",
+            f"expected {WORDS[ranking.task].metric.name} {where(ranking)}",
             estimate,
         ),
         Tile(f"1st of {len(ranking)}", "rank", note),

@@ -36,7 +36,7 @@ def remark(leaks: NearDuplicates) -> str:
     """A warning for the first screen; empty without near-duplicates in different domains."""
     if not len(leaks.across):
         return ""
-    return f"The accuracy may be too optimistic: {leaks.across} are in different domains."
+    return f"The results may be too optimistic: {leaks.across} are in different domains."
 
 
 def _thumbnails(

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from oodzoo._text import count
 from oodzoo.racing import Dropped
 from oodzoo.report.blocks import Column, Figure, Section, Table
+from oodzoo.task.words import MEASURES
 
 
 def race_section(dropped: Mapping[str, Dropped]) -> Section:
     """When each model was dropped, and why."""
+    name = next(iter(dropped.values())).metric
+    metric = MEASURES[name]
     columns = [
         Column("Model", "model", text=True),
         Column("Round", "round", 0),
         Column("Images", "images", 0),
         Column("Rank", "rank", 0),
         Column("90 % interval", "rank_interval", 0, interval=True),
-        Column("Expected accuracy, %", "expected_accuracy", 1),
+        Column(f"Expected {metric.name}, %", f"expected_{name}", 1),
         Column("Reason", "reason", text=True),
     ]
     order = sorted(dropped.items(), key=lambda item: (-item[1].round, item[1].rank))
@@ -35,9 +38,9 @@ def race_section(dropped: Mapping[str, Dropped]) -> Section:
     ]
     lead = (
         f"Dropped after a look at a sample of the images: {count(len(rows), 'model')}. Rank and "
-        "expected accuracy are those on this sample. No other table lists these models. The sample "
-        "has images of every domain, so the accuracies of the models that are left, also those on "
-        "test domains, are somewhat too high."
+        f"expected {metric.name} are those on this sample. No other table lists these models. The "
+        "sample has images of every domain, so the results of the models that are left, also those "
+        "on test domains, are somewhat too good."
     )
     table = Table("race", "Dropped models", columns, rows)
     return Section("race", "Race", lead, [Figure("Dropped models", table, folded=False)])

@@ -10,13 +10,16 @@ from oodzoo.report.chart import (
     Size,
     axis_above,
     covering,
+    edge_note,
     in_both_sizes,
+    percent,
     whisker,
 )
 from oodzoo.report.expected import choice_is_repeated, interval_text, interval_words, where
-from oodzoo.report.numbers import listed, number, span
+from oodzoo.report.numbers import listed, number, span, text_width
 from oodzoo.report.svg import Drawing
 from oodzoo.report.terms import Term, has_target, terms_of
+from oodzoo.task.words import WORDS, Measure
 
 
 def ranking_section(ranking: Ranking) -> Section:
@@ -45,12 +48,21 @@ def _summary(ranking: Ranking) -> str:
     values = ", ".join(f"{term.title.lower()} {term.show(_value(first, term))}" for term in terms)
     return (
         f"{first.model} ranks first of {len(ranking)} with a score of {number(first.score, 3)}: "
-        f"{values}, expected accuracy {number(first.expected_accuracy, 1)} % "
+        f"{values}, expected {_metric(ranking).name} {number(first.expected_accuracy, 1)} % "
         f"({interval_text(ranking, first)})."
     )
 
 
+def _metric(ranking: Ranking) -> Measure:
+    return WORDS[ranking.task].metric
+
+
 def _lead(ranking: Ranking) -> str:
+    terms, means = _terms_explained(ranking), _metric(ranking).means
+    return f"{terms} {means}" if means else terms
+
+
+def _terms_explained(ranking: Ranking) -> str:
     if ranking.score in ("zood", "discriminability", "stability"):
         return (
             "Each domain is held out in turn, and a Bayesian linear model is fitted to the "
@@ -88,13 +100,14 @@ def _left_out(ranking: Ranking) -> str:
 
 
 def _notes(ranking: Ranking) -> str:
-    text = " Accuracies are those of each model alone."
+    metric = _metric(ranking)
+    text = f" The {metric.name} is that of each model alone."
     if choice_is_repeated(ranking):
         text += (
             f" Since {ranking.best} was chosen for its results, they tend to be optimistic. Its "
-            "expected accuracy is therefore estimated with the choice repeated: on each held-out "
-            "domain, it is that of the model that ranks first if predictions for this domain do "
-            "not count."
+            f"expected {metric.name} is therefore estimated with the choice repeated: on each "
+            "held-out domain, it is that of the model that ranks first if predictions for this "
+            "domain do not count."
         )
     if has_target(ranking):
         text += (
@@ -105,20 +118,23 @@ def _notes(ranking: Ranking) -> str:
         text += " The line under “Rank” is the 90 % interval of the rank."
     if ranking.score not in ("unseen", "zood"):
         text += f" Models are ordered by the score {ranking.score}, not by the default score."
+    rows = ranking.rows[:MOST_ROWS]
+    text += edge_note([min(row.accuracy_interval) for row in rows], _lowest(ranking))
     if len(ranking) > MOST_ROWS:
         text += f" The chart shows the first {MOST_ROWS} models; the table lists all."
     return text
 
 
 def _legend(ranking: Ranking) -> list[Key]:
-    text = f"expected accuracy {where(ranking)}, with the {interval_words(ranking)}"
-    keys = [Key("accuracy", "circle", text)]
+    text = f"expected {_metric(ranking).name} {where(ranking)}, with the {interval_words(ranking)}"
+    keys = [Key("expected", "circle", text)]
     if ranking.score == "zood":
-        text = "score: discriminability + stability / (3 × number of classes)"
+        outputs = WORDS[ranking.task].outputs
+        text = f"score: discriminability + stability / (3 × number of {outputs})"
         keys.insert(0, Key("score", "line", text))
     if any(row.pareto_optimal for row in ranking.rows):
         text = "ring: Pareto-optimal, no other model is at least as accurate and cheaper"
-        keys.append(Key("accuracy front", "circle", text))
+        keys.append(Key("expected front", "circle", text))
     return keys
 
 
@@ -130,8 +146,8 @@ def _table(ranking: Ranking) -> Table:
         Column("Rank 90 %", "rank", 0, interval=True),
         Column(f"Score ({ranking.score})", "score", 3),
         *(Column(_HYPHENATED.get(t.name, t.heading), t.name, t.digits) for t in terms),
-        Column("Accuracy %", "expected_accuracy", 1),
-        Column("90 %", "accuracy", 0, interval=True),
+        Column(_metric(ranking).heading, f"expected_{ranking.metric}", 1),
+        Column("90 %", ranking.metric, 0, interval=True),
         Column("Features", "feature_dim", 0),
         Column("Params, M", "parameters_million", 2),
         Column("ms / image", "milliseconds", 1),
@@ -191,7 +207,8 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
     if not size.narrow and any(row.rank_interval for row in rows):
         drawing.text(292, 24, "Rank", "head")
         drawing.text(292, 44, f"1–{n_models}", "tick")
-    _draw_heads(drawing, terms, [*scales, accuracy], size)
+    metric = _metric(ranking)
+    _draw_heads(drawing, terms, metric, [*scales, accuracy], size)
     # the grid leaves room for the names
     tops = [top + height * at for at in range(len(rows))] if size.narrow else []
     pieces = [(start + 21, start + height - 3) for start in tops]
@@ -211,7 +228,7 @@ def _draw(ranking: Ranking, description: str, size: Size) -> Drawing:
                 tip = f"{row.model}\nscore {number(row.score, 3)}"
                 drawing.rect(x - 1, middle - 7, 2, 14, "score", data_tip=tip)
             tip = (
-                f"{row.model}\nexpected accuracy {number(row.expected_accuracy, 1)} %"
+                f"{row.model}\nexpected {metric.name} {number(row.expected_accuracy, 1)} %"
                 f"\n{interval_text(ranking, row, digits=1)}"
             )
             _draw_accuracy(drawing, accuracy, row, middle, tip)
@@ -226,15 +243,25 @@ def _scales(ranking: Ranking, terms: list[Term], size: Size) -> list[Scale]:
     if ranking.score == "zood":  # it has the scale of discriminability
         values[0] += [row.score for row in rows]
     scales = [covering(each, *ends, zero=True) for each, ends in zip(values, places, strict=True)]
-    return [*scales, Scale(0, 100, *last)]
+    return [*scales, Scale(_lowest(ranking), 100, *last)]
 
 
-def _draw_heads(drawing: Drawing, terms: list[Term], scales: list[Scale], size: Size) -> None:
+def _lowest(ranking: Ranking) -> float:
+    """Where the scale of the metric starts: 0, or a multiple of ten below a negative value."""
+    values = [0.0, *(row.expected_accuracy for row in ranking.rows[:MOST_ROWS])]
+    return percent(values, 0, 1, lowest=_metric(ranking).lowest).low
+
+
+def _draw_heads(
+    drawing: Drawing, terms: list[Term], metric: Measure, scales: list[Scale], size: Size
+) -> None:
     crowded = size.narrow and len(terms) > 2
     heads = [term.title if crowded else term.heading for term in terms]
-    heads.append("Accuracy %" if size.narrow else "Expected accuracy %")
     starts = [scale.start - (4 if size.narrow else 0) for scale in scales]
     ends = [*(start - 2 for start in starts[1:]), size.width]
+    names = [f"Expected {metric.name} %", metric.heading, f"{metric.short} %"]
+    room = ends[-1] - starts[-1]
+    heads.append(next((name for name in names if text_width(name, 12) <= room), names[-1]))
     for head, start, end in zip(heads, starts, ends, strict=True):
         drawing.name(start, 22 if size.narrow else 24, head, end - start, "head")
 
@@ -270,6 +297,6 @@ def _draw_bar(drawing: Drawing, scale: Scale, row: Row, term: Term, y: float) ->
 
 def _draw_accuracy(drawing: Drawing, scale: Scale, row: Row, y: float, tip: str) -> None:
     low, high = row.accuracy_interval
-    whisker(drawing, y, scale(low), scale(high), "accuracy", tip)
-    kind = "dot accuracy front" if row.pareto_optimal else "dot accuracy"
+    whisker(drawing, y, scale(low), scale(high), "expected", tip)
+    kind = "dot expected front" if row.pareto_optimal else "dot expected"
     drawing.circle(scale(row.expected_accuracy), y, 4, kind, data_tip=tip)

@@ -16,6 +16,7 @@ from oodzoo.features.source import total
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table
 from oodzoo.report.numbers import listed, number, span
+from oodzoo.task.words import WORDS
 
 MOST_NAMES = 6
 """Largest number of names in a sentence."""
@@ -52,7 +53,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
     columns = [
         Column("Test domain", "domain", text=True),
         Column("Chosen", "choice", text=True),
-        Column("Accuracy %", "accuracy", 1),
+        Column(WORDS[evaluation.task].metric.heading, evaluation.metric, 1),
         Column("Models", "models", 0),
         Column("ms / image", "milliseconds", 1),
         Column("Params, M", "parameters_million", 2),
@@ -157,6 +158,7 @@ def _choices(evaluation: Evaluation) -> str:
 
 def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
+    expected = f"{WORDS[evaluation.task].metric.name} to expect is the measured {average} %."
     if not evaluation.recommended.estimates:
-        return f"The accuracy to expect is the measured {average} %."
-    return f"Estimates only compare the ways; the accuracy to expect is the measured {average} %."
+        return f"The {expected}"
+    return f"Estimates only compare the ways; the {expected}"

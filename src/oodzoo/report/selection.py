@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from oodzoo.report.chart import Chart, Scale, Size, in_both_sizes
 from oodzoo.report.numbers import number
 from oodzoo.report.svg import Drawing
 from oodzoo.selection.select import ModelSelection, SelectionSummary
+from oodzoo.task.words import WORDS
 
 PANELS = 6
 """Largest number of models with a histogram of their own: those with the most features kept."""
@@ -21,14 +23,15 @@ PANELS = 6
 
 def selection_section(selection: SelectionSummary) -> Section:
     """Features kept of each model, why these, and for which classes."""
+    words = WORDS[selection.task]
     lead = (
         f"Of the {number(selection.n_features)} concatenated features, "
         f"{number(selection.n_selected)} ({number(100 * selection.ratio, 1)} %) are kept: those "
     )
     if selection.method == "paper":
         lead += (
-            "that are informative about at least one class. A feature has an inclusion probability "
-            "for each class; the highest one is shown."
+            f"that are informative about at least one {words.output}. A feature has an inclusion "
+            f"probability for each {words.output}; the highest one is shown."
         )
     else:
         lead += (
@@ -93,15 +96,16 @@ def _kept_chart(models: Sequence[ModelSelection], description: str) -> Chart:
 
 def _numbers(selection: SelectionSummary) -> Figure:
     """The numbers of features that were compared."""
+    quality = WORDS[selection.task].quality
     columns = [
         Column("Features kept", "n_selected", 0),
-        Column("Log-likelihood", "log_likelihood", 3),
+        Column(quality.heading, re.sub("[- ]", "_", quality.name), quality.digits),
     ]
     rows = [[each.n_selected, each.log_likelihood] for each in selection.numbers_tried]
     return Figure(
         title="Number of features",
-        text="Mean log-likelihood of left-out domains, by the number of features kept. Features "
-        "and heads are chosen without the left-out domain.",
+        text=f"Mean {quality.name} of left-out domains, by the number of features kept. Features "
+        f"and heads are chosen without the left-out domain. {quality.means}".rstrip(),
         table=Table("number-of-features", "Numbers of features compared", columns, rows),
         folded=False,
     )
@@ -180,19 +184,24 @@ def _histogram(selection: ModelSelection, words: _Words) -> Markup:
 
 
 def _classes(selection: SelectionSummary) -> Figure:
-    text = "A feature may be kept for several classes."
+    words = WORDS[selection.task]
+    text = f"A feature may be kept for several {words.outputs}."
     if selection.method != "paper":
-        text = "Each feature counts for the class that it contributes most to."
+        text = f"Each feature counts for the {words.output} that it contributes most to."
     models = [each.model for each in selection.per_model if each.n_selected]
-    columns = [Column("Class", "class", text=True), Column("Kept", "n_selected", 0)]
+    columns = [
+        Column(words.output.capitalize(), words.output, text=True),
+        Column("Kept", "n_selected", 0),
+    ]
     columns += [Column(model, model, 0) for model in models]
     rows = [
         [label, each.n_selected, *(each.per_model[model] for model in models)]
         for label, each in selection.per_class.items()
     ]
+    title = f"Features kept per {words.output}"
     return Figure(
-        title="Features kept per class",
+        title=title,
         text=text,
-        table=Table("features-by-class", "Features kept per class", columns, rows),
+        table=Table(f"features-by-{words.output}", title, columns, rows),
         folded=len(rows) > 12 or len(models) > PANELS,
     )

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.numbers import number
+from oodzoo.task import Kind, Task
+from oodzoo.task.words import WORDS
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,8 @@ class Term:
     unit : str
     by_domain : str
         Title of its values on each domain; empty if it has none.
+    key : str
+        Its name in files; `name` if empty.
     """
 
     name: str
@@ -29,6 +33,12 @@ class Term:
     digits: int
     unit: str = ""
     by_domain: str = ""
+    key: str = ""
+
+    @property
+    def ident(self) -> str:
+        """Name of the table and figure of its values on each domain."""
+        return f"{(self.key or self.name).replace('_', '-')}-by-domain"
 
     @property
     def heading(self) -> str:
@@ -52,14 +62,20 @@ TERMS = {
             by_domain="Discriminability on each held-out domain",
         ),
         Term("stability", "Stability", 2, by_domain="Stability on each held-out domain"),
-        Term("accuracy", "Accuracy", 1, " %", by_domain="Accuracy by model and held-out domain"),
     )
 }
 
 _ZOOD = ("discriminability", "stability")
 
-_SHOWN_OTHERWISE = ("unseen", "zood", "logme", "accuracy", *TERMS)
+_SHOWN_OTHERWISE = ("unseen", "zood", "logme", *TERMS)
 """Scores without a column of their own: they are made of terms, or equal to one."""
+
+
+def metric_term(task: Kind) -> Term:
+    """The main metric of a task on each held-out domain, which folds have as `accuracy`."""
+    metric = WORDS[task].metric
+    title = f"{metric.title} by model and held-out domain"
+    return Term("accuracy", metric.title, 1, metric.unit, title, Task(task).metric)
 
 
 def terms_of(ranking: Ranking) -> list[Term]:
@@ -73,15 +89,18 @@ def terms_of(ranking: Ranking) -> list[Term]:
         names = (*names, "agreement")
     if ranking.score in ("zood", *_ZOOD):
         names = _ZOOD
-    own = [] if ranking.score in _SHOWN_OTHERWISE else [Term("score", ranking.score, 3)]
+    shown = (*_SHOWN_OTHERWISE, ranking.metric)
+    own = [] if ranking.score in shown else [Term("score", ranking.score, 3)]
     return own + [TERMS[name] for name in names]
 
 
 def domain_terms(ranking: Ranking) -> list[Term]:
     """The quantities to show for each model and domain, without those that are not known."""
-    names = _ZOOD if ranking.score in ("zood", *_ZOOD) else ("transfer", "accuracy")
+    terms = [TERMS["transfer"], metric_term(ranking.task)]
+    if ranking.score in ("zood", *_ZOOD):
+        terms = [TERMS[name] for name in _ZOOD]
     folds = [fold for row in ranking.rows for fold in row.folds]
-    return [TERMS[name] for name in names if any(getattr(fold, name) is not None for fold in folds)]
+    return [t for t in terms if any(getattr(fold, t.name) is not None for fold in folds)]
 
 
 def has_target(ranking: Ranking) -> bool:

@@ -19,6 +19,7 @@ from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.selection.concatenation import require_distinct
 from oodzoo.selection.consistent import select_by_contribution
 from oodzoo.selection.paper import select_by_inclusion, without_warnings
+from oodzoo.task import Kind
 
 BINS = 20
 """Bins of the histograms in a summary."""
@@ -91,6 +92,7 @@ class SelectionSummary:
     converged: bool = True
     method: str = "paper"
     numbers_tried: tuple[NumberTried, ...] = ()
+    task: Kind = "classification"
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""
@@ -125,6 +127,8 @@ class Selection:
         Inclusion probabilities (n_classes, n_features) of each model; "paper" only.
     iterations, converged : int, bool
         Of the variational EM algorithm; "paper" only.
+    task : {"classification", "regression", "multilabel"}
+        For other tasks than classification, `classes` are the names of the numbers or labels.
     """
 
     method: str
@@ -137,6 +141,7 @@ class Selection:
     inclusion: dict[str, NDArray[np.float64]] = field(default_factory=dict)
     iterations: int = 0
     converged: bool = True
+    task: Kind = "classification"
 
     @property
     def n_features(self) -> int:
@@ -176,6 +181,7 @@ class Selection:
             converged=self.converged,
             method=self.method,
             numbers_tried=self.numbers_tried,
+            task=self.task,
         )
 
 
@@ -247,6 +253,7 @@ def _by_contribution(
         masks={model: mask & (best_class[model] == classes) for model, mask in support.items()},
         contributions=parts(arrays["total"]),
         numbers_tried=tuple(map(NumberTried, arrays["numbers"].tolist(), likelihoods)),
+        task=source.task.kind,
     )
 
 
@@ -279,6 +286,7 @@ def _by_inclusion(
         inclusion=parts(arrays["inclusion"]),
         iterations=int(arrays["iterations"]),
         converged=bool(arrays["converged"]),
+        task=source.task.kind,
     )
 
 

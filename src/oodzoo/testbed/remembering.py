@@ -25,6 +25,7 @@ class Remembering(FeatureSource):
         self.models = source.models
         self.domains = source.domains
         self.classes = source.classes
+        self.task = source.task
         self._results: dict[tuple[str, ...], Arrays] = {}
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:

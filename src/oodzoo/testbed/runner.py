@@ -83,6 +83,11 @@ def run(
         Receives the events of the stage "testbed", see :mod:`oodzoo.events`.
     """
     source = as_source(features, y, domains, groups)
+    if not source.task.is_classification:
+        raise InputError(
+            f"a test bed compares accuracies, but the task is {source.task.kind!r}; rank or "
+            "evaluate instead"
+        )
     _require_enough(source, protocol)
     require_classes_to_tell_apart(source)
     external = dict(values or {})
