@@ -297,7 +297,8 @@ class _Domains:
         if len(domains) < least:
             raise InputError(
                 f"at least {least} domains are needed to leave one out, got "
-                f"{len(domains)}: {', '.join(map(repr, domains)) or 'none'}"
+                f"{len(domains)}: {', '.join(map(repr, domains)) or 'none'}; oodzoo domains can "
+                "propose them for a store"
             )
         first, *others = domains
         for name in others:
