@@ -139,7 +139,7 @@ def unrelated_images(data: Data, arguments: argparse.Namespace) -> None:
     )
     specs = load_zoo(arguments.zoo) if arguments.zoo else []
     loaded = {name: find_model(data.store, name, specs).load("cpu") for name in models}
-    whole = Columns({name: np.arange(loaded[name].info.feature_dim) for name in models}).by_model
+    whole = Columns({name: np.arange(loaded[name].info.feature_dim) for name in models})
     seen = {
         kind: np.concatenate([p.features for p in iter_features(images, loaded, whole, 16)])
         for kind, images in kinds.items()

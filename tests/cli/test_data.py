@@ -142,11 +142,9 @@ def test_control_characters_in_names_are_escaped(
 
 def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    shutil.copytree(photos / "day", tmp_path / "one/day")
     for source, words in [
         (photos / "day/cat/1.png", "is a file"),
         (tmp_path / "empty", "no image found"),
-        (tmp_path / "one", "one domain, 'day'"),
         (photos / "day", "one level too high"),
     ]:
         assert words in run("data", source).complaint

@@ -155,7 +155,7 @@ def test_a_stream_adapts_first(n_bytes: int, monkeypatch: pytest.MonkeyPatch) ->
     for given in (X, list(X), iter(X), features):
         found = list(predictor.stream(given, adapt=True))
         assert [each.position for each in found] == list(range(90))
-        probabilities = [p.probabilities for p in found if not isinstance(p, Unreadable)]
+        probabilities: Any = [p.probabilities for p in found if not isinstance(p, Unreadable)]
         np.testing.assert_allclose(probabilities, expected, atol=1e-6)
 
 

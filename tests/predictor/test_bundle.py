@@ -36,7 +36,7 @@ def external(zoo: list[ModelSpec], tmp_path: Path) -> ModelSpec:
 
 
 def test_a_bundled_model_is_read_back(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
-    model = predictor.models[0]
+    model = predictor.loadable_models[0]
     entry = bundle_model(model, tmp_path)
     assert entry.source == f"onnx/models/{model.name}.onnx"
     (path,) = entry.files
@@ -68,7 +68,7 @@ def test_a_file_that_changes_during_the_copy(
 
     monkeypatch.setattr(bundle, "file_digest", lambda path: "0" * 64)
     with pytest.raises(InputError, match="changed while it was copied"):
-        bundle_model(predictor.models[0], tmp_path)
+        bundle_model(predictor.loadable_models[0], tmp_path)
 
 
 def test_a_timm_model_is_copied(
@@ -104,7 +104,7 @@ def test_a_hub_model_is_recorded_by_its_identifier(
     store = extract(digits, [timm_spec()], tmp_path / "store")
     fitted = oodzoo.fit(store, top_k=1)
     hub = ModelSpec(name="tiny", source="timm/hf-hub:owner/tiny")
-    fitted.models = (replace(fitted.models[0], spec=hub),)
+    fitted.models = (replace(fitted.loadable_models[0], spec=hub),)
     folder = fitted.save(tmp_path / "model")
     (entry,) = json.loads((folder / "predictor.json").read_text())["models"]
     assert (entry["source"], entry["files"]) == ("timm/hf-hub:owner/tiny", {})

@@ -52,7 +52,7 @@ def test_the_file_equals_the_predictor(
 
 def test_heads_of_the_models_are_left_out(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
     exported = onnx.load(predictor.export(tmp_path / "model.onnx"))
-    whole = [onnx.load(model.spec.file) for model in predictor.models]
+    whole = [onnx.load(model.spec.file) for model in predictor.loadable_models]
     assert all(len(proto.graph.output) == 2 for proto in whole)  # features and logits
     names = {name for node in exported.graph.node for name in node.output}
     assert not any(name.endswith("_logits") for name in names)
@@ -139,7 +139,7 @@ def test_a_file_that_differs_is_not_changed(folder: Path, tmp_path: Path) -> Non
     other.loaded()
     other.head = replace(other.head, weights=1000 * other.head.weights)  # extreme probabilities
     # change the file of a model after it was loaded
-    one = other.models[0].spec.file
+    one = other.loadable_models[0].spec.file
     changed = onnx.load(one)
     for tensor in changed.graph.initializer:
         array = onnx.numpy_helper.to_array(tensor)

@@ -316,8 +316,9 @@ def test_a_predictor_is_not_replaced_by_two_processes(
 def test_a_failed_replacement_leaves_the_old_predictor(
     predictor: oodzoo.Predictor, folder: Path, unseen: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = replace(predictor.models[0].spec, source="onnx/nowhere.onnx")
-    models = [replace(predictor.models[0], spec=broken), *predictor.models[1:]]
+    broken = replace(predictor.loadable_models[0].spec, source="onnx/nowhere.onnx")
+    first, *others = predictor.loadable_models
+    models = [replace(first, spec=broken), *others]
     monkeypatch.setattr(predictor, "models", tuple(models))
     before = {path.relative_to(folder) for path in folder.rglob("*")}
     with pytest.raises(InputError, match=r"cannot read '.*nowhere.onnx'"):

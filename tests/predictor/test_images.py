@@ -32,7 +32,7 @@ def test_chunks_have_the_features_of_the_models(
     chunks = list(iter_features(images, models, columns, 16))
     assert len(chunks) == 2
     assert [path for chunk in chunks for path in chunk.paths] == [str(path) for path in images]
-    geometry = predictor.models[0].preprocessing.geometry
+    geometry = predictor.loadable_models[0].preprocessing.geometry
     expected = compute_features({geometry: preprocess_images(images, geometry)}, models, columns)
     found = np.concatenate([chunk.features for chunk in chunks])
     np.testing.assert_allclose(found, expected, atol=1e-5)
@@ -50,7 +50,7 @@ def test_positions_skip_unreadable_images(
     assert chunk.features.shape == (2, len(predictor.columns))
     assert chunk.problems == {1: "not an image that Pillow can identify"}
     with pytest.raises(InputError, match=r"cannot read the image .*bad.png"):
-        preprocess_images(images, predictor.models[0].preprocessing.geometry)
+        preprocess_images(images, predictor.loadable_models[0].preprocessing.geometry)
 
 
 def test_infinite_features_are_a_problem(
@@ -75,7 +75,7 @@ def test_infinite_features_are_a_problem(
 def test_files_images_and_arrays_are_equivalent(
     predictor: oodzoo.Predictor, unseen: list[Path]
 ) -> None:
-    geometry = predictor.models[0].preprocessing.geometry
+    geometry = predictor.loadable_models[0].preprocessing.geometry
     expected = preprocess_images(unseen[:5], geometry)
     images = [Image.open(path) for path in unseen[:5]]
     arrays = [np.asarray(image) for image in images]
@@ -93,7 +93,7 @@ def test_files_images_and_arrays_are_equivalent(
 )
 def test_anything_else_is_rejected(predictor: oodzoo.Predictor, image: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        preprocess_images([image], predictor.models[0].preprocessing.geometry)
+        preprocess_images([image], predictor.loadable_models[0].preprocessing.geometry)
     with pytest.raises(InputError, match=message):
         predictor.predict([image])
 

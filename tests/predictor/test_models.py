@@ -134,7 +134,7 @@ def test_stated_preprocessing_is_recorded(
     assert find_model(store, "tiny").spec == spec
     assert loaded == [spec]
     fitted = oodzoo.fit(store, top_k=1)
-    assert fitted.models[0].preprocessing.geometry.crop == (64, 64)
+    assert fitted.loadable_models[0].preprocessing.geometry.crop == (64, 64)
     again = oodzoo.load(fitted.save(tmp_path / "model"))
     expected = fitted.predict_proba(unseen[:2])
     np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
@@ -143,7 +143,7 @@ def test_stated_preprocessing_is_recorded(
 def test_a_model_that_does_not_match_is_rejected(
     predictor: oodzoo.Predictor,
 ) -> None:
-    model = predictor.models[0]
+    model = predictor.loadable_models[0]
     with pytest.raises(InputError, match=r"returns 56 features, but .* fitted with 57"):
         replace(model, feature_dim=57).load("cpu")
     other = replace(model.preprocessing, mean=(0.1, 0.2, 0.3))
@@ -152,5 +152,5 @@ def test_a_model_that_does_not_match_is_rejected(
 
 
 def test_logits_are_not_computed(predictor: oodzoo.Predictor) -> None:
-    for model in predictor.models:
+    for model in predictor.loadable_models:
         assert model.load("cpu").info.n_logits is None

@@ -28,7 +28,7 @@ def test_the_parts_of_a_saved_predictor(predictor: oodzoo.Predictor, saved: Path
 
 
 def test_costs_are_summed(predictor: oodzoo.Predictor, saved: Path) -> None:
-    one, two = predictor.models
+    one, two = predictor.loadable_models
     sizes = [model.spec.file.stat().st_size for model in (one, two)]
     assert [one.bytes, two.bytes] == sizes
     assert one.milliseconds is not None

@@ -61,7 +61,7 @@ class FeatureSource(Protocol):
     domains: tuple[str, ...]
     classes: tuple[Any, ...]
     """The classes, or the names of the numbers or labels to predict."""
-    task: Task
+    task: Task = CLASSIFICATION
 
     def shards(self, model: str, domain: str) -> Iterator[Shard]:
         """Yield features and labels (as :meth:`labels`) of a domain, block by block."""
@@ -143,7 +143,7 @@ class StoreSource:
         self._labels = {domain: values for domain, values in labels.items() if len(values)}
         self.domains = tuple(self._labels)
         self.classes: tuple[Any, ...] = store.classes
-        self.task: Task = getattr(store, "task", CLASSIFICATION)
+        self.task: Task = store.task
 
     def only(self, domains: Sequence[str]) -> StoreSource:
         part = StoreSource(self.store, self.models)
@@ -339,7 +339,7 @@ def as_source(
 
 def require_task(features: FeatureStore | FeatureSource, kind: Kind) -> None:
     """Raise an InputError if the labels of a store are of another kind."""
-    found = getattr(features, "task", CLASSIFICATION).kind
+    found = features.task.kind
     if found != kind:
         raise InputError(
             f"the task is {kind!r}, but the store has labels for {found!r}; leave the task out, or "

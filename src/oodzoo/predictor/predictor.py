@@ -357,14 +357,14 @@ class Predictor:
         """
         if head_only or self.features_only:
             return export_head(self._parts(), Path(file))
-        return export_onnx(self._parts(), self._loadable(), self.loaded, Path(file))
+        return export_onnx(self._parts(), self.loadable_models, self.loaded, Path(file))
 
     def export_inputs(self, *, head_only: bool = False) -> dict[str, tuple[int, ...]]:
         """Name and shape of each input of the exported ONNX file, without the batch."""
         if head_only or self.features_only:
             names = feature_inputs(self._parts())
             return {names[model.name]: (model.feature_dim,) for model in self.models}
-        inputs = input_names(self._loadable())
+        inputs = input_names(self.loadable_models)
         return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
@@ -377,12 +377,12 @@ class Predictor:
         """
         if self.modality == "text":
             raise InputError("the models of this predictor take texts; there are no pixels")
-        inputs = input_names(self._loadable())
+        inputs = input_names(self.loadable_models)
         return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
 
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
-        missing = [each for each in self._loadable() if each.name not in self._loaded]
+        missing = [each for each in self.loadable_models if each.name not in self._loaded]
         self._loaded |= load_models(missing, self.device)
         return self._loaded
 
@@ -390,7 +390,9 @@ class Predictor:
     def _noun(self) -> str:
         return self.modality or "sample"
 
-    def _loadable(self) -> tuple[PredictorModel, ...]:
+    @property
+    def loadable_models(self) -> tuple[PredictorModel, ...]:
+        """The models, if they can be loaded; an InputError if they have features only."""
         if self.features_only:
             raise InputError(
                 "the models of this predictor have features only, and cannot be loaded: "
@@ -425,7 +427,7 @@ class Predictor:
             return self.batch_size
         return min(
             default_batch_size(resolve_device(self.device, model.spec.kind))
-            for model in self._loadable()
+            for model in self.loadable_models
         )
 
     # --- scikit-learn --------------------------------------------------------------------------
