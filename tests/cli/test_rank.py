@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.conftest import Run
+from tests.evaluation.data import task_zoo
 from tests.ranking.data import saved, simulate_models
 
+from oodzoo.features.importing import import_features
 from oodzoo.store.local import update_local
+from oodzoo.task import Kind
 
 
 @pytest.fixture
@@ -113,3 +118,45 @@ def test_weights_of_domains(run: Run, store: Path) -> None:
         accuracy = {fold["domain"]: fold["accuracy"] for fold in row["folds"]}
         mean = (3 * accuracy["d1"] + accuracy["d2"] + accuracy["d3"]) / 5
         assert 100 * row["score"] == pytest.approx(mean)
+
+
+def _store_of(folder: Path, kind: Kind) -> Path:
+    features, y, domains = task_zoo(kind)
+    arrays: Any = {"labels": y[:, 1] if kind == "regression" else y, "domains": domains} | features
+    np.savez(folder / "f.npz", **arrays)
+    return import_features([folder / "f.npz"], folder / "store", task=kind).path
+
+
+@pytest.mark.parametrize(
+    ("kind", "heading", "words"),
+    [
+        ("regression", "R² %", "R²: explained variance to expect on an unseen domain"),
+        ("multilabel", "AP %", "AP: average precision to expect on an unseen domain"),
+    ],
+)
+def test_the_metric_is_that_of_the_task(
+    run: Run, tmp_path: Path, kind: Kind, heading: str, words: str
+) -> None:
+    store = _store_of(tmp_path, kind)
+    shown = run("rank", store).out
+    assert heading in shown.splitlines()[0]
+    assert words in shown
+    assert "accuracy" not in shown
+    metric = words.split(": ")[1].split(" to ")[0].replace(" ", "_")
+    by_metric = run("rank", store, "--score", metric).out.splitlines()
+    assert metric not in by_metric[0]  # the column of percentages has it
+    assert by_metric[2].split()[2] == "good"
+
+
+def test_negative_intervals_can_be_read(run: Run, tmp_path: Path) -> None:
+    store = _store_of(tmp_path, "regression")
+    last = run("rank", store, "--json").document["ranking"][-1]
+    low, high = last["explained_variance_interval"]
+    assert low < 0 < high
+    assert f" {low:.0f} to {high:.0f} " in run("rank", store).out
+
+
+def test_a_target_needs_classes(run: Run, tmp_path: Path) -> None:
+    store = _store_of(tmp_path, "regression")
+    complaint = run("rank", store, "--target", tmp_path).complaint
+    assert "--target needs classes, but the task is 'regression'; leave it out" in complaint

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,83 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
     for words in ("90 images, 3 domains", "evid.", "F. Selection", "w. tau"):
         assert words in outcome.out
     assert str(tmp_path / "run" / "model") in outcome.out
+
+
+TARGETS: dict[str, tuple[Callable[[int], str], str, str]] = {
+    "regression": (lambda digit: f"{digit / 2}", "explained_variance", "absolute_error"),
+    "multilabel": (
+        lambda digit: "|".join(
+            name
+            for name, has in (
+                ("even", digit % 2 == 0), ("large", digit > 4), ("round", digit in (0, 6, 8, 9))
+            )
+            if has
+        ),
+        "average_precision",
+        "exact_match",
+    ),
+}  # fmt: skip
+"""What is predicted of a digit, and by what it is judged."""
+
+
+def table_of(digits: Path, file: Path, task: str) -> Path:
+    """A table of the digits with another target than their class."""
+    label, _, _ = TARGETS[task]
+    lines = ["path,domain,label"]
+    for path in sorted(digits.rglob("*.png"))[::6]:
+        domain, digit, _ = path.relative_to(digits).parts
+        lines.append(f"{path},{domain},{label(int(digit))}")
+    file.write_text("\n".join(lines), encoding="utf-8")
+    return file
+
+
+@pytest.mark.parametrize("task", TARGETS)
+def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task: str) -> None:
+    _, metric, second = TARGETS[task]
+    table, out = table_of(digits, tmp_path / "table.csv", task), tmp_path / "run"
+    options = ("--task", task, "--max-parameters", "36e3", "--device", "cpu")
+    outcome = run("run", table, "--zoo", "demo", "--out", out, *options)
+    assert outcome.code == 0, outcome.err
+    words = metric.replace("_", " ")
+    assert f"{words} to expect on an unseen domain" in outcome.out
+    assert "test bed skipped" in outcome.err
+    document = json.loads((out / "run.json").read_text(encoding="utf-8"))
+    assert (document["task"], document["metric"]) == (task, metric)
+    best = document["ranking"]["ranking"][0]
+    assert best["model"] == "separable_glyphs_colour"  # the only one that has seen characters
+    assert best[f"expected_{metric}"] > 50
+    assert document["evaluation"]["single"][second]["average"] > 0
+    assert document["settings"]["task"] == task
+    page = re.sub(
+        r"<(style|script)>.*?</\1>", "", (out / "report.html").read_text("utf-8"), flags=re.S
+    )
+    assert "accuracy" not in page
+    assert f"{words[0].upper()}{words[1:]} on unseen domains" in page
+    assert page.count("<img ") == 18
+    again = run("report", out, "--out", tmp_path / "again.html")
+    assert again.code == 0, again.err
+    assert (tmp_path / "again.html").read_bytes() == (out / "report.html").read_bytes()
+    repeated = run("run", table, "--zoo", "demo", "--out", out, *options)
+    assert repeated.err.count("reused from an earlier run") == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--target", "paper"), "a target needs classes, but the task is 'regression'"),
+        (("--protocol", "domainbed"), "the protocol 'domainbed' needs classes"),
+        (("--score", "accuracy"), "the score 'accuracy' is not for labels of the kind regression"),
+    ],
+)
+def test_what_needs_classes_is_refused_first(
+    run: Run, digits: Path, tmp_path: Path, options: tuple[str, str], words: str
+) -> None:
+    table, out = table_of(digits, tmp_path / "table.csv", "regression"), tmp_path / "run"
+    name, value = options
+    given = digits / value if name == "--target" else value
+    arguments = ("--task", "regression", "--zoo", "demo", "--out", out, name, given)
+    assert words in run("run", table, *arguments).complaint
+    assert not out.exists()
 
 
 def test_a_wrong_number_is_one_line(run: Run, digits: Path, tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.evaluation.data import task_zoo
 from tests.selection.data import arrays, store
 
 from oodzoo import FeatureStore, SpikeSlabSelector
+from oodzoo.features.importing import import_features
 from oodzoo.features.source import StoreSource
 from oodzoo.selection.select import SelectionSummary, select_features
 
@@ -74,3 +76,14 @@ def test_wrong_options(run: Run, tmp_path: Path) -> None:
     outcome = run("select", folder, "--top-k", "9", "--json")
     assert "the store has only 3 models, fewer than 9; using all" in outcome.err
     assert len(outcome.document["models"]) == 3
+
+
+def test_columns_are_called_by_the_task(run: Run, tmp_path: Path) -> None:
+    features, y, domains = task_zoo("regression")
+    given: Any = {"labels": y[:, 1], "domains": domains} | features
+    np.savez(tmp_path / "f.npz", **given)
+    folder = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression").path
+    shown = run("select", folder).out
+    assert "The output columns count each feature for the output that" in " ".join(shown.split())
+    assert "class" not in shown
+    assert run("select", folder, "--json").document["task"] == "regression"

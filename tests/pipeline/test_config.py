@@ -9,6 +9,7 @@ import pytest
 from oodzoo.errors import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline.config import RunConfig
+from oodzoo.task import Task
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,19 @@ def test_a_budget_is_for_a_race() -> None:
     assert not RunConfig().is_race
     assert RunConfig(race=True).is_race
     assert RunConfig(budget="30m").is_race
+
+
+@pytest.mark.parametrize(
+    ("options", "target", "reason"),
+    [
+        ({}, True, "a target needs classes, but the task is 'regression'"),
+        ({"protocol": "domainbed"}, False, "the protocol 'domainbed' needs classes"),
+        ({"score": "accuracy"}, False, "the score 'accuracy' is not for labels of the kind"),
+    ],
+)
+def test_what_is_for_classes_only(options: dict[str, Any], target: bool, reason: str) -> None:
+    config = RunConfig(**options)
+    config.require_possible(Task(), target=target)
+    with pytest.raises(InputError, match=reason):
+        config.require_possible(Task("regression", ("age",)), target=target)
+    RunConfig().require_possible(Task("regression", ("age",)), target=False)

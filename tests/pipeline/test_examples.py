@@ -83,3 +83,25 @@ def test_near_duplicates_are_named_by_domain_and_path(tmp_path: Path) -> None:
     files = leak_files(leaks, store, data.files_by_digest)
     assert files["marker: marker/1/again.jpg"] == LocalFile(str(folder / "data/marker/1/again.jpg"))
     assert len(files) == 2 * (len(leaks.across.worst) + len(leaks.within.worst))
+
+
+def test_numbers_from_small_to_large(digits: ImageDomains) -> None:
+    labels = [float(-at) for at in range(len(digits))]
+    files = [str(Path(digits.name) / sample.path) for sample in digits]
+    domains = [sample.domain for sample in digits]
+    numbers = ImageDomains(files, labels=labels, domains=domains, task="regression")
+    for examples in choose_examples(numbers).values():
+        shown = [float(example.label) for example in examples[:5]]
+        assert shown == sorted(shown)
+        assert shown[-1] - shown[0] >= 10  # of 15 images
+
+
+def test_every_label_has_an_example(digits: ImageDomains) -> None:
+    names = [["even"], ["large", "even"], ["large"], []]
+    labels = [names[at % 4] for at in range(len(digits))]
+    files = [str(Path(digits.name) / sample.path) for sample in digits]
+    domains = [sample.domain for sample in digits]
+    several = ImageDomains(files, labels=labels, domains=domains, task="multilabel")
+    for examples in choose_examples(several).values():
+        names_shown = {name for example in examples for name in example.label.split(", ")}
+        assert names_shown == {"even", "large", "no label"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from tests.ranking.data import simulate_models
@@ -49,3 +50,12 @@ def test_frame(ranking: Ranking) -> None:
 def test_plot(ranking: Ranking) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is an extra")
     assert len(ranking.plot().axes) >= 3
+
+
+def test_text_names_another_metric_than_accuracy(ranking: Ranking) -> None:
+    numbers = replace(ranking, task="regression")
+    row = ranking.rows[0]
+    assert (
+        str(numbers).splitlines()[0].endswith(f"{row.expected_accuracy:.1f} % explained variance")
+    )
+    assert "b/expected_explained_variance" in numbers.metrics

@@ -8,13 +8,15 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from oodzoo.evaluation.metrics import Measures
+from oodzoo.data.spread import Spread
+from oodzoo.evaluation.metrics import AnyMeasures, LabelMeasures, Measures, NumberMeasures
 from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended
 from oodzoo.evaluation.result import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
-from oodzoo.record import DataSummary, Run, Stage
+from oodzoo.record import DataSummary, DomainLabels, Run, Stage
 from oodzoo.selection.select import ClassSelection, ModelSelection, NumberTried, SelectionSummary
+from oodzoo.task import Kind
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
@@ -32,11 +34,16 @@ def example_run(
     models: Sequence[str] | None = None,
     score: str = "unseen",
     target: bool = False,
+    task: Kind = "classification",
 ) -> Run:
-    """A run with all parts that the report shows; with `target`, ranked for images of a target."""
+    """A run with all parts that the report shows; with `target`, ranked for images of a target.
+
+    `classes` are the names of the numbers or labels of another task. In a regression, the last
+    models are worse than the mean of a domain.
+    """
     rng = random.Random(0)
     names = list(models or [f"model_{at:03d}_imagenet" for at in range(n_models)])
-    ranking = _ranking(rng, names, domains, score, target)
+    ranking = _ranking(rng, names, domains, score, target, task)
     return Run(
         command="oodzoo run photos/ --zoo zoo.toml --out job/",
         settings={"top_k": [1, 2, 3, 5], "score": score, "protocol": "fast", "seed": 0},
@@ -53,12 +60,20 @@ def example_run(
             images=50 * len(domains) * len(classes),
             classes=tuple(classes),
             domains={domain: dict.fromkeys(classes, 50) for domain in domains},
+            task=task,
+            labels={} if task == "classification" else {d: _labels(task, classes) for d in domains},
         ),
         ranking=ranking,
-        selection=_selection(rng, names[:3], classes),
-        evaluation=_evaluation(rng, names, domains, target),
-        testbed=_testbed(rng, ranking),
+        selection=replace(_selection(rng, names[:3], classes), task=task),
+        evaluation=_evaluation(rng, names, domains, target, task),
+        testbed=_testbed(rng, ranking) if task == "classification" else None,
     )
+
+
+def _labels(task: Kind, names: Sequence[str]) -> DomainLabels:
+    if task == "regression":
+        return DomainLabels(70, numbers=dict.fromkeys(names, Spread(-1.5, 2.25, -7.5, 4.5, 88.0)))
+    return DomainLabels(70, without_label=3)
 
 
 def without(run: Run, part: str) -> Run:
@@ -68,7 +83,12 @@ def without(run: Run, part: str) -> Run:
 
 
 def _ranking(
-    rng: random.Random, names: Sequence[str], domains: Sequence[str], score: str, target: bool
+    rng: random.Random,
+    names: Sequence[str],
+    domains: Sequence[str],
+    score: str,
+    target: bool,
+    task: Kind,
 ) -> Ranking:
     rows = []
     for at, model in enumerate(names):
@@ -80,7 +100,7 @@ def _ranking(
                 transfer=min(100.0, max(0.0, 60 * skill + rng.gauss(0, 8))),
                 discriminability=0.35 * skill - 0.3 + rng.gauss(0, 0.05),
                 stability=-1.5 * rng.random(),
-                accuracy=min(100.0, max(5.0, 30 + 45 * skill + rng.gauss(0, 12))),
+                accuracy=_metric(rng, skill, task),
                 balanced_accuracy=50.0,
             )
             for domain in domains
@@ -113,7 +133,14 @@ def _ranking(
                 agreement=95 * skill if target else None,
             )
         )
-    return Ranking(score, tuple(rows))
+    return Ranking(score, tuple(rows), task=task)
+
+
+def _metric(rng: random.Random, skill: float, task: Kind) -> float:
+    value = 30 + 45 * skill + rng.gauss(0, 12)
+    if task == "regression":
+        return value - 250 * (1 - skill) ** 2
+    return min(100.0, max(5.0, value))
 
 
 def _selection(
@@ -164,19 +191,29 @@ def consistent_selection(models: Sequence[str], classes: Sequence[str]) -> Selec
     )
 
 
-def evaluation_row(accuracy: Mapping[str, float], models: Sequence[str]) -> EvaluationRow:
+def evaluation_row(
+    accuracy: Mapping[str, float], models: Sequence[str], task: Kind = "classification"
+) -> EvaluationRow:
     """A row of an evaluation with three trials."""
     cells = {}
     for domain, value in accuracy.items():
-        trials = tuple(Measures(value + off, value + off - 1, 7.2) for off in (-2.0, 0.0, 2.0))
+        trials = tuple(_measures(value + off, task) for off in (-2.0, 0.0, 2.0))
         cells[domain] = Cell(
             trials, tuple(models), 1280 * len(models), 2.5 * len(models), 3_000_000 * len(models)
         )
     return EvaluationRow(cells)
 
 
+def _measures(value: float, task: Kind) -> AnyMeasures:
+    if task == "regression":
+        return NumberMeasures(value, 0.01234)
+    if task == "multilabel":
+        return LabelMeasures(value, value - 20)
+    return Measures(value, value - 1, 7.2)
+
+
 def _evaluation(
-    rng: random.Random, names: Sequence[str], domains: Sequence[str], target: bool
+    rng: random.Random, names: Sequence[str], domains: Sequence[str], target: bool, task: Kind
 ) -> Evaluation:
     """An evaluation that chooses a pool, but a selection for the last of several domains."""
     hardness = {domain: rng.uniform(-14, 14) for domain in domains}
@@ -185,7 +222,9 @@ def _evaluation(
         accuracy = {
             d: min(97.5, max(3.0, level + h + rng.gauss(0, 1.5))) for d, h in hardness.items()
         }
-        return evaluation_row(accuracy, names[:k])
+        if task == "regression" and level < 66:
+            accuracy = {domain: value - 200 for domain, value in accuracy.items()}
+        return evaluation_row(accuracy, names[:k], task)
 
     ratio = dict.fromkeys(domains, 0.213)
     single, pool, ensemble, selection = row(68, 1), row(75, 4), row(73, 3), row(74, len(names))
@@ -211,6 +250,7 @@ def _evaluation(
         ablation={
             k: Aggregation(row(66 + 2 * k, k), row(67 + 2 * k, k), ratio) for k in (1, 2, 3, 5)
         },
+        task=task,
     )
 
 

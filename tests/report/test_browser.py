@@ -65,6 +65,8 @@ RUNS: dict[str, Callable[[], Run]] = {
     "alike": _alike_run,
     "target": lambda: example_run(target=True),
     "zood": lambda: example_run(score="zood"),
+    "regression": lambda: example_run(classes=["age", "height"], task="regression"),
+    "labels": lambda: example_run(task="multilabel"),
     "other": lambda: example_run(score="regularized_h_score"),
     "many": lambda: example_run(
         200,

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from oodzoo.report.chart import Scale, axis_above, covering, in_both_sizes, mark, percent
+from oodzoo.report.chart import (
+    Scale,
+    axis_above,
+    covering,
+    edge_note,
+    in_both_sizes,
+    mark,
+    percent,
+)
 from oodzoo.report.svg import Drawing
 
 
@@ -41,6 +49,25 @@ def test_percentages_run_between_multiples_of_ten(
 ) -> None:
     scale = percent(values, 0, 1)
     assert (scale.low, scale.high) == ends
+
+
+@pytest.mark.parametrize(
+    ("values", "ends"),
+    [([43, 58], (40, 60)), ([-23, 71], (-30, 80)), ([-400, 20], (-100, 20)),
+     ([-400], (-100, -90))],
+)  # fmt: skip
+def test_percentages_may_be_negative_down_to_the_lowest(
+    values: list[float], ends: tuple[float, float]
+) -> None:
+    scale = percent(values, 0, 1, lowest=-100)
+    assert (scale.low, scale.high) == ends
+
+
+def test_values_at_the_edge_are_noted() -> None:
+    assert edge_note([-30.0, 50.0], -30) == ""
+    assert edge_note([-30.5, 50.0], -30) == (
+        " Values below \N{MINUS SIGN}30 % are at the edge of the chart."
+    )
 
 
 def test_an_axis_has_only_as_many_labels_as_fit() -> None:

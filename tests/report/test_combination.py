@@ -173,3 +173,13 @@ def test_baselines_are_explained_if_present(evaluation: Evaluation) -> None:
     assert "Oracle" not in lead
     assert "Paper" not in lead
     assert "Best by" not in lead
+
+
+def test_the_second_metric_of_numbers_is_in_their_units() -> None:
+    read = Reader(page(example_run(classes=["age"], task="regression")))
+    row = read.table("explained-variance")[0]
+    assert float(row["absolute_error"]) == pytest.approx(0.01234)
+    assert "Absolute error<" in page(example_run(classes=["age"], task="regression"))
+    assert "Values below \N{MINUS SIGN}100 % are at the edge of the chart." in read.text
+    assert "Pool averages the predictions of the heads" in read.text
+    assert "averages the log-odds" in Reader(page(example_run(task="multilabel"))).text

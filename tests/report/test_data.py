@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from tests.report.example import CLASSES
+from tests.report.example import CLASSES, DOMAINS, example_run
 from tests.report.reader import Reader
 
 from oodzoo.data.files import LocalFile, StoredFile
@@ -50,6 +50,31 @@ def test_csv_equals_the_data(run: Run, read: Reader) -> None:
     counts = read.table("counts")
     assert [row["class"] for row in counts] == [*CLASSES, "all classes"]
     assert int(counts[-1]["all"]) == run.data.images
+
+
+def test_numbers_have_a_mean_and_a_range_in_each_domain() -> None:
+    run = example_run(classes=["age", "height"], task="regression")
+    read = Reader(page(run))
+    rows = read.table("numbers")
+    assert [(row["output"], row["domain"]) for row in rows] == [
+        *(("age", domain) for domain in DOMAINS),
+        *(("height", domain) for domain in DOMAINS),
+    ]
+    first = rows[0]
+    assert [float(first[key]) for key in ("images", "mean", "standard_deviation")] == [
+        70, -1.5, 2.25
+    ]  # fmt: skip
+    assert [float(first[key]) for key in ("lowest", "highest", "overlap")] == [-7.5, 4.5, 88]
+    assert "4 domains, 2 outputs." in read.text
+
+
+def test_images_with_several_labels_are_counted_once() -> None:
+    read = Reader(page(example_run(classes=["cat", "dog"], task="multilabel")))
+    rows = {row["label"]: [int(row[domain]) for domain in DOMAINS] for row in read.table("counts")}
+    assert rows == {
+        "cat": [50] * 4, "dog": [50] * 4, "no label": [3] * 4, "all images": [70] * 4
+    }  # fmt: skip
+    assert "4 domains, 2 labels." in read.text
 
 
 def test_thumbnails_are_small_copies(photos: Path) -> None:

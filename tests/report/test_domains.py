@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -94,3 +95,15 @@ def test_the_results_of_the_chosen_model_are_not_its_expected_accuracy() -> None
         figure = domains_section(ranking).blocks[0]
         assert isinstance(figure, Figure)
         assert (words in figure.text) == said
+
+
+def test_a_heat_map_of_shares_does_not_start_below_zero() -> None:
+    ranking = example_run(task="regression").ranking
+    assert ranking is not None
+    *_, figure = domains_section(ranking).blocks
+    assert isinstance(figure, Figure)
+    assert figure.chart is not None
+    drawn = str(figure.chart.wide)
+    assert ">≤ 0.0<" in drawn
+    tips = re.findall(r'fill-opacity="([0-9.]+)" data-tip="[^"]*: (.)', drawn)
+    assert {opacity for opacity, sign in tips if sign == "\N{MINUS SIGN}"} == {"0.04"}

@@ -27,6 +27,7 @@ from oodzoo.report.figures import (
     save_figure,
     write_figures,
 )
+from oodzoo.task import Kind
 from oodzoo.testbed import Column, compare, judge, paper
 
 ALL = {
@@ -80,6 +81,27 @@ def panels(shown: oodzoo.Ranking) -> list[str]:
     *terms, last = [ax.get_title() for ax in shown.plot().axes]
     assert last == "expected accuracy, %"
     return terms
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "lowest"),
+    [("regression", "explained variance", -100), ("multilabel", "average precision", 0)],
+)
+def test_figures_have_the_metric_of_the_task(task: Kind, metric: str, lowest: float) -> None:
+    run = example_run(task=task)
+    assert run.ranking is not None
+    name = metric.replace(" ", "-")
+    assert {name, f"{name}-by-domain", f"{name}-over-k"} <= set(figures_of(run))
+    figure = run.ranking.plot()
+    last = figure.axes[-1]
+    assert last.get_title() == f"expected {metric}, %"
+    assert last.get_xlim()[0] >= lowest
+    assert f"{metric} expected on an unseen domain" in figure.get_supxlabel()
+    dots = [abscissas(line)[0] for line in last.lines if line.get_marker() == "o"]
+    assert dots == [max(row.expected_accuracy, lowest) for row in run.ranking.rows]
+    for draw in figures_of(run).values():
+        titles = " ".join(ax.get_title() for ax in draw().axes).lower()
+        assert "accuracy" not in titles
 
 
 def test_panels_are_the_terms_of_the_score() -> None:

@@ -18,6 +18,7 @@ from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.report import page
 from oodzoo.report.headline import headline
+from oodzoo.task import Kind
 
 
 def with_first(run: Run, **changes: Any) -> Run:
@@ -264,3 +265,22 @@ def test_the_predictor_of_two_domains(ranked: Run) -> None:
         f"model/ holds a pool of heads of 2 models: {second} and {first}. Its accuracy was not "
         "measured, which needs three domains."
     )
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "second"),
+    [
+        ("regression", "explained variance", "absolute error 0.0123, in the units of the labels"),
+        ("multilabel", "average precision", "exact match "),
+    ],
+)
+def test_the_metrics_of_other_tasks_are_named(task: Kind, metric: str, second: str) -> None:
+    run = example_run(task=task)
+    shown = headline(run)
+    assert f" % {metric} (" in shown.sentence
+    assert f"The {metric} is measured on each domain in turn" in " ".join(shown.remarks)
+    assert shown.tiles[0].label == f"{metric} on unseen domains, measured"
+    assert second in shown.tiles[0].note
+    ranked = headline(without(run, "evaluation"))
+    assert f" % {metric} (" in ranked.sentence
+    assert ranked.tiles[0].label == f"expected {metric} on an unseen domain"

@@ -18,6 +18,7 @@ from oodzoo._io import write_json
 from oodzoo.errors import InputError
 from oodzoo.record import SCHEMA, Run
 from oodzoo.report import page, write_report
+from oodzoo.task import Kind
 
 SECTIONS = {
     "ranking": ["ranking", "domains"],
@@ -42,6 +43,47 @@ def test_a_part_that_is_absent_is_left_out(run: Run, part: str) -> None:
     assert not set(SECTIONS[part]) & set(read.sections)
     assert len(read.sections) == 7 - len(SECTIONS[part])
     assert f"#{SECTIONS[part][0]}" not in [a.get("href") for _, a in read.tags]
+
+
+OTHER_TASKS: dict[Kind, tuple[str, str, str, str]] = {
+    "regression": (
+        "Explained variance",
+        "negative for worse predictions",
+        "Absolute error",
+        "output",
+    ),
+    "multilabel": ("Average precision", "those with the label come first", "Exact match", "label"),
+}
+
+
+@pytest.mark.parametrize("task", OTHER_TASKS)
+def test_the_words_are_those_of_the_task(task: Kind) -> None:
+    metric, means, second, output = OTHER_TASKS[task]
+    text = page(example_run(classes=["age", "height"], task=task))
+    read = Reader(re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.DOTALL))
+    seen = [read.text, *(a.get(name) or "" for _, a in read.tags for name in SHOWN), *csvs(read)]
+    for word in ("accurac", "class"):
+        assert not [each for each in seen if word in each.lower()], word
+    key = metric.lower().replace(" ", "-")
+    assert read.text.count(means) == 2  # with the ranking and with the combinations
+    assert f"{second} is the " in read.text
+    assert {second.lower().replace(" ", "_"), key.replace("-", "_")} <= set(read.table(key)[0])
+    assert set(read.table("held-out-domains")[0]) >= {f"mean_{key.replace('-', '_')}"}
+    for table in (f"{key}-by-domain", f"{key}-over-k", f"features-by-{output}"):
+        assert read.table(table)
+
+
+SHOWN = ("data-tip", "aria-label", "alt", "title", "download")
+
+
+def csvs(read: Reader) -> list[str]:
+    """All CSV files of a page."""
+    links = [a["href"] or "" for _, a in read.tags if "download" in a]
+    return [base64.b64decode(link.split(",")[1]).decode("utf-8-sig") for link in links]
+
+
+def test_classes_keep_their_words(read: Reader) -> None:
+    assert not [word for word in ("explained variance", "precision") if word in read.text.lower()]
 
 
 def test_a_run_without_results() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tests.report.example import example_run
 from tests.report.reader import Reader
 
 from oodzoo.racing import Dropped
@@ -28,6 +29,14 @@ def test_models_are_listed_with_round_and_reason(run: Run) -> None:
     assert rows[0]["rank_interval_low"] == ""
     assert float(rows[1]["expected_accuracy"]) == 31.25
     assert "look at a sample of the images: 2 models." in read.text
+
+
+def test_the_metric_is_that_of_the_task() -> None:
+    dropped = replace(EARLY, expected_accuracy=-31.25, metric="explained_variance")
+    read = _page(example_run(3, task="regression"), {"bad": dropped})
+    assert float(read.table("race")[0]["expected_explained_variance"]) == -31.25
+    assert "accurac" not in read.text.lower()
+    assert "expected explained variance -31.2 %" in str(dropped)
 
 
 def test_without_a_race_there_is_no_section(run: Run) -> None:

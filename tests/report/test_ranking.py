@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -125,3 +126,32 @@ def test_the_ring_is_explained_if_there_is_one(run: Run) -> None:
     assert "Pareto-optimal" in figure_of(run.ranking).legend[-1].text
     rows = tuple(replace(row, pareto_optimal=False) for row in run.ranking.rows)
     assert "Pareto-optimal" not in figure_of(replace(run.ranking, rows=rows)).legend[-1].text
+
+
+def test_a_negative_metric_is_left_of_zero() -> None:
+    ranking = example_run(task="regression").ranking
+    assert ranking is not None
+    assert ranking.rows[-1].expected_accuracy < -100  # outside the chart
+    (figure,) = ranking_section(ranking).blocks
+    assert isinstance(figure, Figure)
+    assert figure.chart is not None
+    assert "Values below \N{MINUS SIGN}100 % are at the edge of the chart." in figure.text
+    drawn = str(figure.chart.wide)
+    places = [
+        float(x) for x in re.findall(r'<circle cx="([0-9.]+)"[^>]* class="dot expected', drawn)
+    ]
+    assert len(places) == len(ranking)
+    zero = 760 + (946 - 760) / 2  # of a scale from -100 to 100
+    for row, place in zip(ranking.rows, places, strict=True):
+        expected = zero + max(row.expected_accuracy, -100) * (946 - 760) / 200
+        assert place == pytest.approx(expected, abs=0.06)
+    assert ">Explained variance %<" in drawn
+    assert ">R² %<" in str(figure.chart.narrow)
+
+
+def test_the_number_of_outputs_is_in_the_score_of_zood() -> None:
+    ranking = example_run(score="zood", task="multilabel").ranking
+    assert ranking is not None
+    (figure,) = ranking_section(ranking).blocks
+    assert isinstance(figure, Figure)
+    assert "(3 × number of labels)" in figure.legend[0].text

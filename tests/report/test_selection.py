@@ -47,3 +47,12 @@ def test_consistent_features(run: Run) -> None:
     section = selection_section(summary)
     panels = "".join(panel for block in section.blocks for panel in getattr(block, "panels", ()))
     assert [name for name in models if f"Rank of the features: {name}" in panels] == models[3:]
+
+
+def test_numbers_of_features_are_compared_by_the_error_of_numbers() -> None:
+    summary = replace(consistent_selection(["a", "b"], ["age"]), task="regression")
+    read = Reader(page(Run("oodzoo run", selection=summary)))
+    assert read.table("number-of-features")[1]["negative_squared_error"] == "-0.25"
+    assert "The error is relative to the variance of the labels." in read.text
+    assert "counts for the output that it contributes most to" in read.text
+    assert read.table("features-by-output")[0]["output"] == "age"

@@ -116,3 +116,10 @@ def test_the_events_of_a_test_bed() -> None:
             assert found.pop(f"{score}/{name}", None) == value
     assert found == {}
     assert heard.of("end")[0][1]["result"] == bed
+
+
+def test_only_classes_have_an_accuracy() -> None:
+    features, _, domains = arrays()
+    numbers = np.random.default_rng(0).normal(size=len(domains))
+    with pytest.raises(InputError, match="compares accuracies, but the task is 'regression'"):
+        run(features, numbers, domains)

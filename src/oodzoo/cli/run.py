@@ -136,6 +136,7 @@ def run(
         budget=budget,
     )
     dataset = open_data(source, root, columns, domains, task)
+    config.require_possible(dataset.task, target=target is not None)
     announce_proposed(terminal, dataset, domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)

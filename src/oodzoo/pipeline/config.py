@@ -10,8 +10,10 @@ from oodzoo.combination.pool import Limits
 from oodzoo.engine.choice import array_device, require_engine
 from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
+from oodzoo.heads.classes import require_classes_for
 from oodzoo.racing.budget import parse_budget
-from oodzoo.ranking.ranker import require_score
+from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
+from oodzoo.task import Task
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,14 @@ class RunConfig:
         require_engine(self.engine, self.address)
         if self.budget is not None:
             parse_budget(self.budget)
+
+    def require_possible(self, task: Task, *, target: bool) -> None:
+        """Raise an InputError if an option, or a target, is not for this task."""
+        require_score_of_task(as_score(self.score), task)
+        if self.protocol == "domainbed":
+            require_classes_for(task, "the protocol 'domainbed'")
+        if target:
+            require_classes_for(task, "a target")
 
     @property
     def is_race(self) -> bool:

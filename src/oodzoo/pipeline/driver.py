@@ -32,7 +32,6 @@ from oodzoo.features.target import (
     seen_images,
 )
 from oodzoo.heads.adaptive import MIN_IMAGES
-from oodzoo.heads.classes import require_classes_for
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.config import RunConfig
@@ -41,7 +40,7 @@ from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.racing import Dropped, parse_budget, run_race
-from oodzoo.ranking.ranker import as_score, rank, require_score_of_task
+from oodzoo.ranking.ranker import rank
 from oodzoo.record import (
     DataSummary,
     DomainLabels,
@@ -54,7 +53,6 @@ from oodzoo.record import (
 from oodzoo.report import write_report
 from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.task import Task
 from oodzoo.zoo import ModelSpec, load_zoo
 from oodzoo.zoo.spec import local_path
 
@@ -112,7 +110,7 @@ def run(
         **{key: value for key, value in dataclasses.asdict(config).items() if key != "address"},
     }
     _require_usable(folder, dataset)
-    _require_for_task(dataset.task, config, images)
+    config.require_possible(dataset.task, target=images is not None)
     if images is not None:
         require_target_score(config.score)
         require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
@@ -274,15 +272,6 @@ def _require_usable(folder: Path, dataset: ImageDomains) -> None:
             f"{str(folder)!r} is neither empty nor a run (it contains {foreign[0]!r}); choose "
             "another folder"
         )
-
-
-def _require_for_task(task: Task, config: RunConfig, target: UnlabelledImages | None) -> None:
-    """Reject options that are for classes only before anything is extracted."""
-    require_score_of_task(as_score(config.score), task)
-    if config.protocol == "domainbed":
-        require_classes_for(task, "the protocol 'domainbed'")
-    if target is not None:
-        require_classes_for(task, "a target")
 
 
 def _digests(dataset: ImageDomains) -> dict[str, list[str]]:

@@ -32,19 +32,17 @@ _SIDE = 144
 
 def choose_examples(dataset: ImageDomains) -> dict[str, tuple[Example, ...]]:
     """Choose some images of each domain, one of each class, or other stratum, in turn."""
-    found = strata_of(dataset.task, [sample.label for sample in dataset.samples])
-    strata = {s.path: stratum for s, stratum in zip(dataset.samples, found, strict=True)}
-    return {domain: _examples(dataset, domain, strata) for domain in dataset.domains}
+    return {domain: _examples(dataset, domain) for domain in dataset.domains}
 
 
-def _examples(dataset: ImageDomains, domain: str, strata: Mapping[str, str]) -> tuple[Example, ...]:
-    by_class: dict[str, list[Example]] = {}
-    for sample in dataset.samples:
-        if sample.domain == domain:
-            stratum = strata[sample.path]
-            label = shown_label(dataset.task, sample.label)
-            by_class.setdefault(stratum, []).append(Example(sample.path, label))
-    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_class.values()))
+def _examples(dataset: ImageDomains, domain: str) -> tuple[Example, ...]:
+    samples = [sample for sample in dataset.samples if sample.domain == domain]
+    strata = strata_of(dataset.task, [sample.label for sample in samples])
+    by_stratum: dict[str, list[Example]] = {stratum: [] for stratum in sorted(set(strata))}
+    for sample, stratum in zip(samples, strata, strict=True):
+        label = shown_label(dataset.task, sample.label)
+        by_stratum[stratum].append(Example(sample.path, label))
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_stratum.values()))
     return tuple(itertools.islice((example for example in turns if example), EXAMPLES))
 
 

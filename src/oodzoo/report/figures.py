@@ -129,11 +129,12 @@ def plot_ranking(ranking: Ranking) -> Figure:
                 _ticks(ax, place, [getattr(fold, term.name) for fold in row.folds])
         _title(ax, ranking.score if term.name == "score" else _panel(term))
         ax.axvline(0, color=INK, linewidth=0.6)
+    metric = WORDS[ranking.task].metric
     for place, row in enumerate(rows):
         axes[-1].plot(row.accuracy_interval, [place] * 2, color=ORANGE, linewidth=2, alpha=0.7)
-        axes[-1].plot(row.expected_accuracy, place, "o", color=ORANGE, markersize=5)
+        value = max(row.expected_accuracy, metric.lowest)
+        axes[-1].plot(value, place, "o", color=ORANGE, markersize=5, clip_on=False)
         _ticks(axes[-1], place, [fold.accuracy for fold in row.folds])
-    metric = WORDS[ranking.task].metric
     _title(axes[-1], f"expected {metric.name}, %")
     _bound(axes[-1], metric)
     axes[-1].grid(axis="x", color=GREY, alpha=0.3, linewidth=0.6)

@@ -65,9 +65,9 @@ MEASURES = {
     ),
     "average_precision": Measure(
         "average precision",
-        means="Average precision is high if, sorted by the prediction of a label, the images with "
-        "the label come first: 100 % if all of them do, and the share of these images for random "
-        "predictions. It is averaged over the labels.",
+        means="Average precision sorts the images by the prediction of a label: it is 100 % if "
+        "those with the label come first, and about their share for random predictions. It is "
+        "averaged over the labels.",
         short="AP",
     ),
     "exact_match": Measure(
