@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from oodzoo.report.chart import (
@@ -76,6 +78,14 @@ def test_an_axis_has_only_as_many_labels_as_fit() -> None:
     axis_above(narrow, Scale(0, 100, 0, 60), 20, 50, most=11)
     assert wide.render().count("<text") == 11
     assert narrow.render().count("<text") < 4
+
+
+def test_labels_stay_inside_the_drawing() -> None:
+    drawing = Drawing(100, 50, "", "")
+    axis_above(drawing, Scale(-100, 100, 2, 98), 20, 50, unit=" %")
+    places = [float(x) for x in re.findall(r'<text x="([0-9.]+)"', drawing.render())]
+    assert places[0] > 15
+    assert places[-1] < 85
 
 
 def test_marks_differ_in_shape() -> None:

@@ -118,7 +118,9 @@ def axis_above(
         x = scale(value)
         for start, end in pieces or [(top, bottom)]:
             drawing.line(x, start, x, end, "zero" if value == 0 else "grid")
-        drawing.text(x, top - 6, f"{label}{unit}", "tick", end="middle")
+        half = text_width(f"{label}{unit}", 11) / 2
+        inside = min(max(x, half), drawing.width - half)
+        drawing.text(inside, top - 6, f"{label}{unit}", "tick", end="middle")
 
 
 def _crowded(scale: Scale, most: int, unit: str) -> bool:
