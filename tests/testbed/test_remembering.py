@@ -59,3 +59,9 @@ def test_the_rest_is_that_of_the_source() -> None:
     assert two.only(["d0", "d1"]).domains == ("d0", "d1")
     (block,) = two.shards("best", "d0")
     assert np.array_equal(block[0], next(iter(one.shards("best", "d0")))[0])
+
+
+def test_the_task_is_that_of_the_source() -> None:
+    features, _, domains = arrays()
+    numbers = np.random.default_rng(0).normal(size=len(domains))
+    assert Remembering(ArraySource(features, numbers, domains)).task.kind == "regression"
