@@ -20,6 +20,7 @@ from oodzoo.features.source import (
     StoreSource,
     as_source,
     groups_of,
+    total_cost,
 )
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
@@ -180,3 +181,10 @@ def test_a_task_that_is_not_that_of_the_source_is_refused() -> None:
     source = as_source({"net": X}, Y, D)
     with pytest.raises(InputError, match="the task is 'regression', but the store has labels for"):
         as_source(source, task="regression")
+
+
+def test_layers_of_one_network_cost_as_much_as_the_slowest() -> None:
+    costs = {"vit@blocks.3": 2.0, "vit@blocks.8": 5.0, "vit": 4.0, "net": 1.5}
+    assert total_cost(costs) == 6.5
+    assert total_cost({**costs, "other": None}) is None
+    assert total_cost({"vit": None, "vit@all": 2}) is None

@@ -28,7 +28,7 @@ from oodzoo.combination.predictions import RULES, Outputs
 from oodzoo.combination.verdict import Estimate, recommend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, total_cost
 from oodzoo.heads.kinds import PATHS
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.selection.contributions import contributions
@@ -162,7 +162,7 @@ class _Cost:
                 self._costs = values
 
     def __call__(self, models: Sequence[str]) -> float:
-        return float(sum(self._costs[model] for model in models))
+        return float(total_cost({model: self._costs[model] for model in models}) or 0)
 
 
 def _left_out_singles(heads: Heads, limits: Limits) -> list[Outputs]:

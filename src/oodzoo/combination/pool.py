@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
+from oodzoo.features.source import total_cost
 from oodzoo.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
 from oodzoo.task import Kind
 
@@ -67,7 +68,8 @@ class Limits:
     max_models : int, optional
         Largest number of models.
     max_ms : float, optional
-        Largest time per image in milliseconds, the sum over the models.
+        Largest time per image in milliseconds, the sum over the models; layers of one network
+        count once, with the slowest of them.
     """
 
     max_models: int | None = None
@@ -87,8 +89,8 @@ class Limits:
             return False
         if self.max_ms is None:
             return True
-        times = [milliseconds[model] for model in models]
-        return sum(np.inf if ms is None else ms for ms in times) <= self.max_ms
+        time = total_cost({model: milliseconds[model] for model in models})
+        return time is not None and time <= self.max_ms
 
 
 class PoolChooser:

@@ -17,7 +17,7 @@ from oodzoo.evaluation.choice import Candidate, Choice, Predicted
 from oodzoo.evaluation.metrics import measures_of
 from oodzoo.evaluation.result import Cell
 from oodzoo.evaluation.training import TrainingView
-from oodzoo.features.source import FeatureSource, total
+from oodzoo.features.source import FeatureSource, total_cost
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.metrics import contributions
 from oodzoo.ranking.intervals import covariance_of_means
@@ -103,9 +103,9 @@ def _cell(
         models, n_features = candidate.models, candidate.n_features
     else:
         models, n_features = candidate.columns.models, len(candidate.columns)
-    facts = [source.facts(model) for model in models]
-    milliseconds = total(fact.milliseconds for fact in facts)
-    parameters = total(fact.parameters for fact in facts)
+    facts = {model: source.facts(model) for model in models}
+    milliseconds = total_cost({model: fact.milliseconds for model, fact in facts.items()})
+    parameters = total_cost({model: fact.parameters for model, fact in facts.items()})
     variance = _variance(source, test, trials)
     return Cell(found, models, n_features, milliseconds, parameters, variance)
 

@@ -53,6 +53,25 @@ def total(values: Iterable[Number | None]) -> Number | None:
     return sum(known) if len(known) == len(found) else None
 
 
+def total_cost(costs: Mapping[str, Number | None]) -> Number | None:
+    """Sum the costs of models by name; None if one is unknown.
+
+    Layers of one network, `network@layer`, are computed together: they cost as much as the most
+    expensive of them.
+
+    Examples
+    --------
+    >>> total_cost({"vit@blocks.3": 2.0, "vit@blocks.8": 5.0, "resnet": 1.0})
+    6.0
+    """
+    networks: dict[str, list[Number | None]] = {}
+    for model, cost in costs.items():
+        networks.setdefault(model.partition("@")[0], []).append(cost)
+    known = [[cost for cost in each if cost is not None] for each in networks.values()]
+    complete = sum(map(len, known)) == len(costs)
+    return total(max(each) for each in known) if complete else None
+
+
 @runtime_checkable
 class FeatureSource(Protocol):
     """Features of several models for the same labelled samples of several domains."""

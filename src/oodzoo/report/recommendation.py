@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.result import Evaluation, Row
-from oodzoo.features.source import total
+from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table
 from oodzoo.report.numbers import listed, number, span
@@ -33,12 +33,15 @@ class Cost(NamedTuple):
 
 
 def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
-    """Sum the cost of models."""
+    """Sum the cost of models; layers of one network count once."""
     ranked = {row.model: row for row in ranking.rows} if ranking else {}
     if not ranked.keys() >= set(models):
         return Cost(None, None)
     rows = [ranked[model] for model in models]
-    return Cost(total(row.milliseconds for row in rows), total(row.parameters for row in rows))
+    return Cost(
+        total_cost({row.model: row.milliseconds for row in rows}),
+        total_cost({row.model: row.parameters for row in rows}),
+    )
 
 
 def recommended_row(evaluation: Evaluation) -> Row:
