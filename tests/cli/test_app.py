@@ -488,6 +488,7 @@ def test_help_of_every_command(run: Run, path: tuple[str, ...]) -> None:
     outcome = run(*path, "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert f"Example: oodzoo {' '.join(path)}" in plain(outcome.out)
+    assert max(outcome.out) < "\U0001f000"  # no emoji in place of a name between colons
     if path in LEAVES:
         for option in ("--json", "--quiet", "--debug"):
             assert option in plain(outcome.out)

@@ -65,7 +65,9 @@ def test_extract_needs_to_be_told(run: Run, table: Path, tmp_path: Path) -> None
     assert "--domains propose" in outcome.complaint
     outcome = run("extract", table, *options, "--domains", "propose")
     assert outcome.code == 0
-    assert "Proposed domains: 3 values of the column 'camera'" in outcome.out
+    assert "Proposed domains: 3 values of the column 'camera'" in outcome.err
+    quiet = run("extract", table, *options, "--domains", "propose", "-q")
+    assert (quiet.code, "Proposed" in quiet.out + quiet.err) == (0, False)
     assert run("store", "ls", tmp_path / "s", "--json").document["domains_proposed"] == "camera"
     assert "domains: proposed by camera" in run("store", "ls", tmp_path / "s").out
     outcome = run("rank", tmp_path / "s")
@@ -80,6 +82,7 @@ def test_proposals_use_and_undo(run: Run, store: Path) -> None:
     assert outcome.code == 0
     assert "The first model, " in outcome.out
     assert "Proposed domains are a guess" in outcome.out
+    assert outcome.err.rstrip().endswith("--use camera")
     document = run("domains", store, "--json").document
     assert document["recommended"] == "camera"
     assert document["sensitivity"]["chosen"] == "camera"
@@ -87,6 +90,9 @@ def test_proposals_use_and_undo(run: Run, store: Path) -> None:
     outcome = run("domains", store, "--use", "camera", "--json")
     assert outcome.document["domains_proposed"] == "camera"
     assert outcome.document["domains"] == {"chalk": 36, "marker": 36, "paper": 36}
+    again = run("domains", store, "--no-rank")
+    assert "They are in use: the domains are proposed by camera." in again.err
+    assert "Use them with" not in again.err
     assert run("rank", store, "--json").document["domains_proposed"] == "camera"
     assert "1 domain in" in run("domains", store, "--use", "given").out
     assert run("store", "check", store).code == 0
@@ -140,7 +146,7 @@ def test_a_run_with_one_domain_divides_it_into_clusters(
     arguments = ("run", table, "--zoo", ZOO, "--out", tmp_path / "job", "--no-baselines")
     outcome = run(*arguments, "--domains", "one", "--device", "cpu")
     assert outcome.code == 0
-    assert "clusters of features are the proposed domains" in outcome.out
+    assert "clusters of features are the proposed domains" in outcome.err
     again = run(*arguments, "--domains", "one", "--device", "cpu", "--json")
     document = again.document
     by = document["ranking"]["domains_proposed"]

@@ -140,7 +140,7 @@ def _opened(
         dataset = open_data(source, root, columns, domains, task)
     if domains is not None:
         show_proposals(terminal, dataset.proposals, dataset.domains_proposed)
-        announce_proposed(terminal, dataset, domains)
+        announce_proposed(terminal.line, dataset, domains)
     return dataset
 
 

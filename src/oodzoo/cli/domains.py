@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -52,6 +52,7 @@ def domains(
 ) -> None:
     """Propose domains by columns and clusters, and show how far the ranking depends on them."""
     from oodzoo.domains import propose_domains
+    from oodzoo.store.feature_store import FeatureStore
 
     names = None if models is None else [name.strip() for name in models.split(",")]
     if use is not None:
@@ -59,9 +60,10 @@ def domains(
             raise InputError(f"--clusters is not used with --use; give --use clusters:{clusters}")
         _use(terminal, store, use, names, seed)
         return
+    opened = FeatureStore(store)
     with listening(terminal, "Ranking") as listener:
         found = propose_domains(
-            store,
+            opened,
             models=names,
             clusters=clusters,
             seed=seed,
@@ -80,7 +82,9 @@ def domains(
             terminal.warn(f"models cannot be ranked by {name}: {reason}")
     for line in found.lines():
         terminal.line(line)
-    if found.recommended not in (None, "given"):
+    if found.recommended is not None and found.recommended == opened.domains_proposed:
+        terminal.say(f"They are in use: the domains are proposed by {found.recommended}.")
+    elif found.recommended not in (None, "given"):
         chosen = shlex.quote(str(found.recommended))
         terminal.say(f"Use them with: oodzoo domains {shlex.quote(store)} --use {chosen}")
     terminal.document(found.to_dict())
@@ -120,11 +124,15 @@ def show_proposals(terminal: Terminal, found: Sequence[Candidate], chosen: str |
 
 
 def announce_proposed(
-    terminal: Terminal, dataset: ImageDomains, domains: str | None, *, clusters: bool = False
+    write: Callable[[str], None],
+    dataset: ImageDomains,
+    domains: str | None,
+    *,
+    clusters: bool = False,
 ) -> None:
-    """Say in one line which domains a data set has, if they were to be proposed."""
+    """Write in one line which domains a data set has, if they were to be proposed."""
     from oodzoo.data.proposing import describe
 
     if domains is not None:
         by, names = dataset.domains_proposed, dataset.domains
-        terminal.line(describe(by, names, dataset.proposals, clusters=clusters))
+        write(describe(by, names, dataset.proposals, clusters=clusters))

@@ -131,7 +131,7 @@ def extract(
     )
     others = listeners(log_file, mlflow, tensorboard)
     dataset = open_data(source, root, columns, domains, task)
-    announce_proposed(terminal, dataset, domains)
+    announce_proposed(terminal.say, dataset, domains)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])

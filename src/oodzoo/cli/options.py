@@ -58,7 +58,7 @@ DomainsOption = Annotated[
         "--domains",
         metavar="propose|one|column:NAME",
         help="Data without domains: propose the best column, use one domain, or name a column "
-        "(column:camera, column:date:year).",
+        "(column:camera, column:taken:year).",
     ),
 ]
 UnlabelledOption = Annotated[

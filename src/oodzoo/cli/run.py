@@ -137,7 +137,7 @@ def run(
     )
     dataset = open_data(source, root, columns, domains, task)
     config.require_possible(dataset.task, target=target is not None)
-    announce_proposed(terminal, dataset, domains, clusters=True)
+    announce_proposed(terminal.say, dataset, domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
