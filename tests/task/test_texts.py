@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oodzoo.errors import InputError
 from oodzoo.task.texts import kind_of_texts, read_numbers, split_labels
 
-label = st.text(st.characters(exclude_characters="|;,"), max_size=6).map(str.strip).filter(bool)
+label = st.text(st.characters(exclude_characters="|;,["), max_size=6).map(str.strip).filter(bool)
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,12 @@ label = st.text(st.characters(exclude_characters="|;,"), max_size=6).map(str.str
         (["a|b", "c"], "classification"),  # no part occurs twice
         (["a,b", "b"], "classification"),  # a comma is not asked about
         ([], "classification"),
+        (['["even", "large"]', "", "[]"], "multilabel"),
+        (['["even|large"]', '["large"]'], "multilabel"),  # not asked about
+        (['["even"]', "[1]"], "classification"),
+        (['["even"]', "odd"], "classification"),
+        (['"even"', '"odd"'], "classification"),
+        (["", ""], "classification"),
     ],
 )
 def test_the_kind(texts: list[str], kind: str) -> None:
@@ -44,9 +50,9 @@ def test_parts_that_others_have_too_are_asked_about(texts: list[str], shown: str
 def test_numbers() -> None:
     assert read_numbers(["1.5", " 2 ", "-1e3"], "y").tolist() == [1.5, 2.0, -1000.0]
     for text, message in {
-        "": "y has no value in row 2",
-        "tall": "y has 'tall', which is not a number, in row 2",
-        "nan": r"y has no finite value in row 2 \('nan'\)",
+        "": "y has no value in row 1",
+        "tall": "y has 'tall', which is not a number, in row 1",
+        "nan": r"y has no finite value in row 1 \('nan'\)",
     }.items():
         with pytest.raises(InputError, match=message):
             read_numbers(["1.5", text], "y")
@@ -64,3 +70,9 @@ def test_the_first_separator_that_occurs() -> None:
     assert split_labels(["a|b;c", "d,e"]) == [["a", "b;c"], ["d,e"]]
     assert split_labels(["a;b,c"]) == [["a", "b,c"]]
     assert split_labels(["a,b", "|"]) == [["a,b"], []]
+
+
+def test_json_lists() -> None:
+    texts = ['["a, b", "c|d"]', " ", "[]", '["c|d"]']
+    assert split_labels(texts) == [["a, b", "c|d"], [], [], ["c|d"]]
+    assert split_labels(['["a"]', "b"]) == [['["a"]'], ["b"]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,8 +19,8 @@ SEPARATORS = ("|", ";", ",")
 def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     """Return the kind of task of a column of text.
 
-    Numbers are judged by :func:`~oodzoo.task.numbers.kind_of_numbers`. Text is classes, unless
-    labels such as "cat|dog" have parts that other labels have, too: these could be classes or
+    Numbers are judged by :func:`~oodzoo.task.numbers.kind_of_numbers`. JSON lists of strings, such
+    as '["cat", "dog"]', are several labels. Other text is classes, unless labels such as "cat|dog" have parts that other labels have, too: these could be classes or
     several labels, and an InputError asks for the task.
 
     Examples
@@ -30,6 +31,8 @@ def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     numbers = _numbers(texts)
     if numbers is not None:
         return kind_of_numbers(numbers, name)
+    if _json_lists(texts) is not None:
+        return "multilabel"
     different = set(texts)
     for separator in SEPARATORS[:2]:
         for text in sorted(different):
@@ -52,11 +55,11 @@ def read_numbers(texts: Sequence[str], name: str) -> NDArray[np.float64]:
         except ValueError as error:
             reason = "has no value" if not text.strip() else f"has {text!r}, which is not a number,"
             raise InputError(
-                f"{name} {reason} in row {row + 1}; correct it, or leave the sample out"
+                f"{name} {reason} in row {row}; correct it, or leave the sample out"
             ) from error
         if not np.isfinite(values[row]):
             raise InputError(
-                f"{name} has no finite value in row {row + 1} ({text!r}); correct it, or leave the "
+                f"{name} has no finite value in row {row} ({text!r}); correct it, or leave the "
                 "sample out"
             )
     return values
@@ -65,7 +68,8 @@ def read_numbers(texts: Sequence[str], name: str) -> NDArray[np.float64]:
 def split_labels(texts: Sequence[str], separator: str | None = None) -> list[list[str]]:
     """Split text such as "cat|dog" into labels; empty text is a sample without labels.
 
-    The separator is by default the first of "|", ";" and "," that occurs in any text.
+    The separator is by default the first of "|", ";" and "," that occurs in any text. Without a
+    given one, JSON lists of strings are read as such if all texts are.
 
     Examples
     --------
@@ -73,12 +77,30 @@ def split_labels(texts: Sequence[str], separator: str | None = None) -> list[lis
     [['cat', 'dog'], ['dog'], []]
     """
     if separator is None:
+        if (lists := _json_lists(texts)) is not None:
+            return lists
         separator = next((s for s in SEPARATORS if any(s in text for text in texts)), "|")
     return [[p.strip() for p in text.split(separator) if p.strip()] for text in texts]
 
 
 def _parts(text: str, separator: str) -> set[str]:
     return {part.strip() for part in text.split(separator)}
+
+
+def _json_lists(texts: Sequence[str]) -> list[list[str]] | None:
+    """The labels in JSON, if all texts that are not empty are lists of strings."""
+    if not any(text.strip() for text in texts):
+        return None
+    rows = []
+    for text in texts:
+        try:
+            row = json.loads(text) if text.strip() else []
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(row, list) or not all(isinstance(label, str) for label in row):
+            return None
+        rows.append(row)
+    return rows
 
 
 def _numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:

@@ -58,6 +58,8 @@ def refusal(given: Any, task: Kind | None = None, **options: Any) -> str:
         ([[1.5, 2.0], [0.5, 1.0]], numbers("label0", "label1"), ["1.5 2.0", "0.5 1.0"]),
         # several labels
         ([["dog", "cat"], [], ["cat"]], several("cat", "dog"), ['["cat", "dog"]', "[]", '["cat"]']),
+        (['["b","a"]', "", "[]", '["a"]'], several("a", "b"),
+         ['["a", "b"]', "[]", "[]", '["a"]']),
         ([{"b", "a"}, {"a"}], several("a", "b"), ['["a", "b"]', '["a"]']),
         ([["cat", " cat "], ["dög"]], several("cat", "dög"), ['["cat"]', '["dög"]']),
         ({"dog": [1, 0, 1], "cat": [1, 0, 0]}, several("cat", "dog"),
