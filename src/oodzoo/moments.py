@@ -197,6 +197,11 @@ class Moments:
         r"""Mean :math:`\bar y` of the labels, (C,); for one-hot labels the share of each class."""
         return self.label_sum / self.n
 
+    @property
+    def label_varies(self) -> Array:
+        """Whether each column of the labels varies by more than rounding, (C,)."""
+        return self.label_scatter > self.n * (CONSTANT * self.label_mean) ** 2
+
     def label_squares_about(self, shift: Array) -> Array:
         """Squares of the labels minus a shift (C,), summed over the samples, (C,)."""
         return self.label_scatter + self.n * (self.label_mean - shift) ** 2

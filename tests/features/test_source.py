@@ -188,3 +188,18 @@ def test_layers_of_one_network_cost_as_much_as_the_slowest() -> None:
     assert total_cost(costs) == 6.5
     assert total_cost({**costs, "other": None}) is None
     assert total_cost({"vit": None, "vit@all": 2}) is None
+
+
+def test_the_cache_knows_the_task(tmp_path: Path) -> None:
+    """Zeros and ones are the same labels as numbers, but not the same task."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, (40, 2))
+    domains, net = np.repeat(["a", "b"], 20), rng.normal(size=(40, 3))
+    np.savez(tmp_path / "f.npz", labels=labels, domains=domains, net=net)
+    found = []
+    for task in ("regression", "multilabel"):
+        store = import_features([tmp_path / "f.npz"], tmp_path / task, task=task)
+        source = StoreSource(store)
+        source.cached("kind", ["net"], lambda: {"x": np.zeros(1)})
+        found.append(sorted(path.name for path in (tmp_path / task / "cache/kind").iterdir()))
+    assert found[0] != found[1]

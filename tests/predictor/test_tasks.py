@@ -189,3 +189,29 @@ def test_length_and_width_of_labels() -> None:
         predictor.score(given, Y[:199])
     with pytest.raises(InputError, match="predicts 2 numbers per sample, the labels have 1"):
         predictor.score(given, Y[:, :1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_of_a_data_frame_are_taken_by_name(kind: Kind) -> None:
+    pandas = pytest.importorskip("pandas")
+    features, Y, domains = problem(kind)
+    frame = pandas.DataFrame(Y, columns=["cat", "dog"])
+    predictor = oodzoo.fit(features, frame, domains, task=kind, choose="single")
+    given = {model.name: features[model.name] for model in predictor.models}
+    right = predictor.score(given, frame)
+    assert predictor.score(given, frame[["dog", "cat"]]) == right > 0.85
+    with pytest.raises(InputError, match="columns of the labels are 'dog', 'fox'; the predictor"):
+        predictor.score(given, frame.rename(columns={"cat": "fox"})[["dog", "fox"]])
+
+
+def test_large_numbers_are_exported_exactly(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    import onnxruntime
+
+    features, Y, domains = problem("regression")
+    predictor = oodzoo.fit(features, Y + 1.7e9, domains, choose="single")
+    (model,) = predictor.models
+    X = features[model.name][:5]
+    session = onnxruntime.InferenceSession(str(predictor.export(tmp_path / "head.onnx")))
+    found = session.run(["numbers"], {model.name: X.astype(np.float32)})[0]
+    np.testing.assert_allclose(found - 1.7e9, predictor.predict({model.name: X}) - 1.7e9, atol=0.01)

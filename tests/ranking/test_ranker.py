@@ -246,6 +246,11 @@ def test_other_scores_rank_a_store(tmp_path: Path) -> None:
             ranking = oodzoo.rank(store, score=name)
             assert [row.model for row in ranking.rows] == ["a"]
             assert "classifier head" in ranking.left_out["b"]
+        elif oodzoo.scores.get(name).needs == "class_embeddings":
+            with pytest.raises(
+                oodzoo.InputError, match="embeddings of the classes by a text tower"
+            ):
+                oodzoo.rank(store, score=name)
         else:
             ranking = oodzoo.rank(store, score=name)
             assert len(ranking) == 2
@@ -300,7 +305,7 @@ def features_with(value: float) -> Arrays:
         (lambda f, y, d: ({}, y, d), "got an empty dict"),
         (lambda f, y, d: (f, y[:-1], d), "y has 159 rows, 'domains' has 160"),
         (lambda f, y, d: (f, y, None), "need the label"),
-        (lambda f, y, d: (f["a"], y, d), "leave them out"),
+        (lambda f, y, d: (f["a"], y, d), "features must be a dict .* got ndarray"),
         (lambda f, y, d: ({"a": f["a"][:, 0]}, y, d), r"must be \(n, d\)"),
         (lambda f, y, d: (features_with(np.nan), y, d), "'a', domain 'd0'.*is NaN"),
         (lambda f, y, d: (features_with(np.inf), y, d), "is infinite"),

@@ -307,3 +307,26 @@ def test_an_offset_of_the_features_changes_nothing() -> None:
     assert [row.model for row in ranking.rows] == [row.model for row in near.rows]
     for row, other in zip(ranking.rows, near.rows, strict=True):
         assert row.expected_accuracy == pytest.approx(other.expected_accuracy, abs=0.1)
+
+
+@pytest.mark.parametrize("value", [0.1, 1e6 + 0.1])
+def test_an_output_that_is_constant_up_to_rounding_is_skipped(value: float) -> None:
+    """The mean of equal numbers differs from them by rounding, differently in each domain."""
+    rng = np.random.default_rng(0)
+    domains = np.repeat(["a", "b", "c"], [30, 37, 41])
+    X = rng.normal(size=(108, 4))
+    Y = np.stack([X[:, 0], np.where(domains == "a", X[:, 1], value)], axis=1)
+    first, *others = oodzoo.rank({"m": X}, Y, domains).rows[0].folds
+    assert first.skipped == ("y1",)
+    assert first.discriminability > -10
+    assert all(fold.skipped == () for fold in others)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.5])
+def test_numbers_that_vary_in_one_domain_only(value: float) -> None:
+    rng = np.random.default_rng(0)
+    domains = np.repeat(["a", "b", "c"], [30, 37, 41])
+    X = rng.normal(size=(108, 4))
+    y = np.where(domains == "a", X[:, 0], value)
+    with pytest.raises(InputError, match="do not vary in the domains other than 'a'; add"):
+        oodzoo.rank({"m": X}, y, domains)

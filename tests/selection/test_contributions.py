@@ -207,3 +207,30 @@ def test_many_samples_of_numbers_are_thinned(monkeypatch: pytest.MonkeyPatch) ->
     source = ArraySource({"a": X}, X[:, :1], domains)
     rows = module.thinned(source, source.domains)
     assert 35 <= sum(map(len, rows.values())) <= 60
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+def test_the_number_of_features_does_not_depend_on_the_unit(scale: float) -> None:
+    """Also where the numbers of a domain are constant."""
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(160, 30)), np.repeat(["a", "b", "c", "d"], 40)
+    y = X[:, 0] + X[:, 1] + 0.3 * rng.normal(size=160)
+    y = np.where(domains == "d", 0.1, y) * scale
+    source = ArraySource({"a": X}, y, domains, task="regression")
+    chosen = select_features(source, ["a"]).columns.by_model["a"].tolist()
+    base = ArraySource({"a": X}, y / scale, domains, task="regression")
+    assert chosen == select_features(base, ["a"]).columns.by_model["a"].tolist()
+    assert {0, 1} <= set(chosen)
+
+
+def test_the_paper_selects_for_numbers_far_from_zero() -> None:
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(200, 10)), np.arange(200) % 4
+    y = X[:, :3].sum(axis=1) + 0.1 * rng.normal(size=200)
+    kept = [
+        select_features(ArraySource({"a": X}, y + offset, domains), ["a"], method="paper")
+        .columns.by_model["a"]
+        .tolist()
+        for offset in (0.0, 1e9)
+    ]
+    assert kept[0] == kept[1] == [0, 1, 2]

@@ -46,6 +46,7 @@ from tests.store.data import (
 import oodzoo
 from oodzoo._io import locked
 from oodzoo.errors import InputError
+from oodzoo.features.importing import import_features
 from oodzoo.store.contents import newest_table, old_tables, registered_models
 from oodzoo.store.documents import sealed
 from oodzoo.store.feature_store import FeatureStore
@@ -54,6 +55,7 @@ from oodzoo.store.manifest import Manifest, read_manifest
 from oodzoo.store.shards import record_files
 from oodzoo.store.table import SampleTable, add_table, read_table, table_numbers
 from oodzoo.store.writer import as_stored, writing
+from oodzoo.task import Task
 from oodzoo.zoo import ModelSpec
 
 # --- growing ---------------------------------------------------------------------------------
@@ -1115,3 +1117,15 @@ def test_a_read_only_store(
         with pytest.raises(InputError, match="the disk is read-only"):
             extract(data, zoo(), path)
     assert FeatureStore(disk / "store").features("separable_shapes", "chalk").shape[0] == 15
+
+
+def test_labels_of_another_kind_are_refused(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    domains, net = np.repeat(["a", "b"], 5), rng.normal(size=(10, 3))
+    np.savez(tmp_path / "f.npz", labels=np.tile([0, 1], 5), domains=domains, net=net)
+    store = import_features([tmp_path / "f.npz"], tmp_path / "store")
+    table = SampleTable(store.table.domains, task=Task("regression", ("age",)))
+    with writing(store.path) as writer:
+        writer.require_task(store.table)
+        with pytest.raises(InputError, match=r"has labels for classification, the data for regres"):
+            writer.require_task(table)

@@ -94,7 +94,7 @@ def test_the_task_can_be_given() -> None:
         (["a", 1], None, "mixes strings and numbers: 'a' in row 0, 1 in row 1"),
         ([0.5, None], None, r"no value in row 1 \(got None\)"),
         ([0.5, float("nan")], None, r"no value in row 1 \(got nan\)"),
-        (np.array([[0.5, 1], [np.inf, 1]]), None, r"no value in row 1 \(got inf\)"),
+        (np.array([[0.5, 1], [np.inf, 1]]), None, r"an infinite value in row 1 \(got inf\)"),
         ([["a"], ["b", 1]], None, "the label 1 in row 1; expected strings"),
         ([["a"]], "regression", "a list of labels for each sample, which is not regression"),
         ([1, 2], "multilabel", "one number per sample, got 1; for several labels"),
@@ -131,3 +131,32 @@ def test_labels_that_do_not_vary(y: Any, task: str | None, message: str) -> None
 def test_one_constant_label_of_several_is_allowed() -> None:
     require_variation(as_labels([["a"], ["a", "b"]]))
     require_variation(as_labels([]))
+
+
+def test_large_integers_as_objects_stay_apart() -> None:
+    assert as_labels(np.array([2**60, 2**60 + 1], dtype=object)).classes == (2**60, 2**60 + 1)
+
+
+def test_missing_values_of_pandas() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"a": pandas.array([1, None, 3], dtype="Int64"), "b": [0.5, 1.5, 2]})
+    with pytest.raises(InputError, match="y has no value in row 1"):
+        as_labels(frame)
+
+
+@pytest.mark.parametrize("size", [1e160, 1e-160])
+def test_numbers_that_are_too_large_or_small(size: float) -> None:
+    with pytest.raises(InputError, match="rescale it, the largest must be between"):
+        as_labels(np.array([0.5, 1.25, 2.75]) * size)
+
+
+def test_columns_with_one_name() -> None:
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame([[0.5, 1.5], [2.5, 3.5]], columns=["a", "a"])
+    with pytest.raises(InputError, match="two columns of the labels are named 'a'"):
+        as_labels(frame)
+
+
+def test_an_empty_label() -> None:
+    with pytest.raises(InputError, match="has the label '' in row 1; expected strings"):
+        as_labels([["cat"], ["", "dog"]])

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.joint_space import embeddings_of, joint_space, stored_space
 from tests.testbed.data import NOISE, arrays, source
 
 import oodzoo
@@ -16,6 +17,8 @@ from oodzoo.features.source import StoreSource
 from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.scores import registry
+from oodzoo.store.class_embeddings import write_class_embeddings
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.testbed.measurement import PAPER, Measurement, measure
 from oodzoo.testbed.truth import head_accuracy
 
@@ -28,7 +31,7 @@ def measured() -> Measurement:
 def test_every_score_and_baseline_is_measured(measured: Measurement) -> None:
     without_a_head = [n for n in scores.names() if scores.get(n).needs == "features"]
     assert set(measured.columns) == {*FOLD_SCORES, PAPER, *without_a_head, "feature_dim"}
-    assert set(measured.left_out) == {"leep", "nce"}
+    assert set(measured.left_out) == {"leep", "nce", "zero_shot"}
     assert set(measured.left_out["leep"]) == set(NOISE)
     assert all(column.title for column in measured.columns.values())
 
@@ -131,3 +134,17 @@ def test_a_score_without_a_module(monkeypatch: pytest.MonkeyPatch) -> None:
     exec("def typed(X, y): return -float(X.std())", names)
     scores.register(scores.Score("typed", names["typed"]))
     assert measure(source()).columns["typed"].values["best"] is not None
+
+
+def test_zero_shot_scores_follow_the_texts(tmp_path: Path) -> None:
+    space = joint_space()
+    source = StoreSource(stored_space(tmp_path, space))
+    before = measure(source).columns["zero_shot"].values["clip"]
+    other = space._replace(texts=np.roll(space.texts, 1, axis=0))
+    store = source.store
+    identity = store.model("clip").identity
+    write_class_embeddings(store.path, "clip", identity, embeddings_of(other))
+    after = measure(StoreSource(FeatureStore(store.path))).columns["zero_shot"].values["clip"]
+    assert before is not None
+    assert after is not None
+    assert after < before - 0.3

@@ -210,6 +210,7 @@ def export(
     dtype = "float32" if head_only or predictor.features_only else "uint8"
     for name, shape in inputs.items():
         terminal.line(f"input {name}: {dtype} (n, {', '.join(map(str, shape))})")
-    output = "numbers" if predictor.task.kind == "regression" else "probabilities"
-    terminal.line(f"output {output}: float32 (n, {len(predictor.classes_)})")
+    numbers = predictor.task.kind == "regression"
+    output = "numbers: float64" if numbers else "probabilities: float32"
+    terminal.line(f"output {output} (n, {len(predictor.classes_)})")
     terminal.document({"file": str(file), "inputs": inputs, "classes": predictor.classes_.tolist()})

@@ -77,6 +77,8 @@ def _table(stream: TextIO, kind: Kind, classes: Sequence[str], noun: str) -> Wri
     else:
         own = "labels" if kind == "multilabel" else "label"
         width = max(len(own), *(len(shown(name)) for name in classes))
+        if kind == "multilabel":  # as wide as all labels together, if they are not many
+            width = min(40, max(width, len(", ".join(map(shown, classes)))))
         heading = f"{own:{width}}"
         heading += "" if kind == "multilabel" else "  prob."
     stream.write(f"{heading}  dist.    {noun}\n")

@@ -126,6 +126,7 @@ class Extractor:
             )
             self._timings = Timings(self.path, self.extraction, self.progress)
             self._writer.require_all_images(self._table, self.extraction.unreadable)
+            self._writer.require_task(self._table)
             self._writer.set_table(self._table)
             stack.push(self._finish_if_done)
             self._stack = stack.pop_all()

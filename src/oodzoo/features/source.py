@@ -226,7 +226,10 @@ class StoreSource:
         keep: Callable[[Arrays], bool] = lambda _: True,
     ) -> Arrays:
         names = list(self.domains if domains is None else domains)
-        what = _digest([kind, settings, list(models), names, list(self.classes)])
+        key = [kind, settings, list(models), names, list(self.classes)]
+        if not self.task.is_classification:
+            key.append(self.task.kind)  # zeros and ones can be numbers, too
+        what = _digest(key)
         content = _digest([self._content(model, names) for model in models])
         path = self.store.path / CACHE / kind / f"{what[:32]}.npz"
         try:
@@ -339,6 +342,11 @@ def as_source(
         if y is None or domains is None:
             raise InputError("arrays need the label (y) and the domain (domains) of each row")
         return ArraySource(features, y, domains, groups, task)
+    if not isinstance(features, FeatureStore | FeatureSource):
+        raise InputError(
+            "features must be a dict {name: array (n, d)}, a FeatureStore or its path, got "
+            f"{type(features).__name__}"
+        )
     if y is not None or domains is not None or groups is not None:
         raise InputError("a store has its own labels, domains and groups; leave them out")
     if task is not None:
@@ -348,12 +356,7 @@ def as_source(
         if empty := [repr(d) for d in features.domains if d not in source.domains]:
             warnings.warn(f"{', '.join(empty)}: no samples; skipped", stacklevel=3)
         return source
-    if isinstance(features, FeatureSource):
-        return features
-    raise InputError(
-        "features must be a dict {name: array (n, d)}, a FeatureStore or its path, got "
-        f"{type(features).__name__}"
-    )
+    return features
 
 
 def require_task(features: FeatureStore | FeatureSource, kind: Kind) -> None:

@@ -25,6 +25,9 @@ from oodzoo import metrics
 from oodzoo.heads.paths import label_likelihood
 from oodzoo.task import Kind
 
+_ROUNDING = 1e-12
+"""Numbers that differ by less than this, relative to their size, are constant."""
+
 Floats = NDArray[np.float64]
 Arrays = Sequence[NDArray[Any]]
 
@@ -120,8 +123,9 @@ def relative_errors(outputs: Arrays, labels: Arrays) -> list[Floats]:
 
     An output that is constant in all domains has no such scale; its errors count as they are.
     """
-    scale = np.concatenate(labels).std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    together = np.concatenate(labels)
+    scale = together.std(axis=0)
+    scale = np.where(scale > _ROUNDING * np.abs(together).max(axis=0), scale, 1.0)
     return [(p - y) / scale for p, y in zip(outputs, labels, strict=True)]
 
 

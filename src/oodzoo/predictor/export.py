@@ -7,7 +7,7 @@ the models up to their features, the selected columns, the head, the softmax. Re
 of it, because no ONNX operator reproduces Pillow's filters.
 
 The output is `probabilities`, float32 (n, n_classes), of classes or of labels; or `numbers`,
-float32 (n, outputs), for regression. The metadata of the file has the classes, the
+float64 (n, outputs), for regression. The metadata of the file has the classes, the
 geometries, the version of oodzoo, and the facts about the predictor that
 :meth:`Predictor.to_dict <oodzoo.Predictor.to_dict>` returns.
 """

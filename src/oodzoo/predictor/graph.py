@@ -50,9 +50,9 @@ class GraphBuilder:
         self.nodes.append(self.onnx.helper.make_node(operator, inputs, [output], **attributes))
         return output
 
-    def constant(self, name: str, values: NDArray[Any]) -> str:
-        """Add a float32 constant; return its name."""
-        array = np.ascontiguousarray(values, np.float32)
+    def constant(self, name: str, values: NDArray[Any], dtype: Any = np.float32) -> str:
+        """Add a constant; return its name."""
+        array = np.ascontiguousarray(values, dtype)
         self.constants.append(self.onnx.numpy_helper.from_array(array, name))
         return name
 
@@ -79,14 +79,18 @@ class GraphBuilder:
     def add_head(self, features: list[str]) -> None:
         """Add the head on the selected columns of all models."""
         head, mean = self.parts.head, self.parts.gaussian.mean.astype(np.float32)
-        weights = self.constant("oodzoo_head_weights", head.weights.T)
+        numbers = head.kind == "regression"  # may be too large for float32
+        dtype = np.float64 if numbers else np.float32
+        weights = self.constant("oodzoo_head_weights", head.weights.T, dtype)
         # centred: the product of a large mean and a weight would be rounded to float32
         centre = self.constant("oodzoo_head_mean", mean)
-        bias = self.constant("oodzoo_head_bias", head.bias + head.weights @ mean)
+        bias = self.constant("oodzoo_head_bias", head.bias + head.weights @ mean, dtype)
         together = self.add("Concat", features, "oodzoo_concatenated", axis=1)
         centred = self.add("Sub", [together, centre], "oodzoo_centred")
-        if head.kind == "regression":
-            self.add("Gemm", [centred, weights, bias], self.output)
+        if numbers:
+            double = self.onnx.TensorProto.DOUBLE
+            exact = self.add("Cast", [centred], "oodzoo_centred64", to=double)
+            self.add("Gemm", [exact, weights, bias], self.output)
             return
         outputs = self.add("Gemm", [centred, weights, bias], "oodzoo_head_outputs")
         if head.kind == "multilabel":
@@ -105,8 +109,9 @@ class GraphBuilder:
 
     def finish(self, inputs: Sequence[Any], described: dict[str, Any], **options: Any) -> Any:
         """Return the checked ModelProto; `described` has the inputs, for its metadata."""
-        helper, float32 = self.onnx.helper, self.onnx.TensorProto.FLOAT
-        output = self.value_info(self.output, float32, (len(self.parts.classes),))
+        helper, types = self.onnx.helper, self.onnx.TensorProto
+        dtype = types.DOUBLE if self.parts.head.kind == "regression" else types.FLOAT
+        output = self.value_info(self.output, dtype, (len(self.parts.classes),))
         graph = helper.make_graph(
             self.nodes, "oodzoo", inputs, [output], self.constants, sparse_initializer=self.sparse
         )

@@ -12,7 +12,7 @@ from oodzoo._text import count
 from oodzoo.backend import to_numpy
 from oodzoo.errors import InputError
 from oodzoo.metrics import metric
-from oodzoo.task import Kind, Task, as_labels
+from oodzoo.task import Kind, Labels, Task, as_labels
 
 Floats = NDArray[np.float64]
 
@@ -83,7 +83,7 @@ def score(
     if kind == "classification":
         truth: Any = np.array(_known(list(to_numpy(y).tolist()), classes), object)
     elif kind == "regression":
-        truth = as_labels(y, kind).values
+        truth = _in_order(as_labels(y, kind), y, classes)
         predicted = predicted.reshape(len(predicted), -1)
     else:
         truth = _indicators(y, classes)
@@ -114,12 +114,26 @@ def _known(truth: list[Any], classes: NDArray[Any]) -> list[Any]:
     return truth
 
 
+def _in_order(labels: Labels, y: Any, classes: NDArray[Any]) -> Floats:
+    """The columns of labels in the order of a predictor, by name if y is a data frame."""
+    values: Floats = labels.values
+    if not hasattr(y, "columns"):
+        return values
+    names = [str(name) for name in classes.tolist()]
+    if sorted(labels.classes) != sorted(names):
+        raise InputError(
+            f"the columns of the labels are {', '.join(map(repr, labels.classes))}; the predictor "
+            f"has {', '.join(map(repr, names))}"
+        )
+    return values[:, [labels.classes.index(name) for name in names]]
+
+
 def _indicators(y: Any, classes: NDArray[Any]) -> Floats:
     """Labels as zeros and ones in the order of the labels of a predictor."""
     labels = as_labels(y, "multilabel")
     names = [str(name) for name in classes.tolist()]
     if getattr(y, "ndim", 1) == 2 and labels.values.shape[1] == len(names):
-        return labels.values
+        return _in_order(labels, y, classes)
     if unknown := [name for name in labels.classes if name not in names]:
         raise InputError(
             f"the predictor does not know the label {unknown[0]!r}; it has "

@@ -353,6 +353,13 @@ class _Domains:
         )
         path = RidgePath.of_spectrum(kept, spectrum, eigenvectors, self.n_features)
         shift, classes = self._labels(kept)
+        if not len(classes):
+            names = " and ".join(map(repr, held_out))
+            what = "numbers to predict" if self.kind == "regression" else "labels"
+            raise InputError(
+                f"the {what} do not vary in the domains other than {names}; add samples or "
+                "domains, or leave these out"
+            )
         spectrum = decomposed.about(shift).take(classes)
         precisions = maximise_evidence(spectrum)
         model = LinearModel.of(spectrum, precisions)
@@ -443,7 +450,7 @@ class _Domains:
         """What to subtract from the labels, and the columns that are then not all zero."""
         xp = self.backend.xp
         if self.kind == "regression":
-            return moments.label_mean, xp.nonzero(moments.label_scatter)[0]
+            return moments.label_mean, xp.nonzero(moments.label_varies)[0]
         return xp.zeros_like(moments.label_sum), xp.nonzero(moments.label_sum)[0]
 
     def _decompose(self, moments: Moments) -> _Decomposed:

@@ -115,8 +115,7 @@ class RidgePath:
         in different units weigh alike. NaN if no label varies, as of samples of a single class.
         """
         xp = backend_of(target.gram).xp
-        variances = to_numpy(target.label_scatter)
-        varies = variances > 0
+        variances, varies = to_numpy(target.label_scatter), to_numpy(target.label_varies)
         if not varies.any():
             return np.full(len(self.weights), np.nan)
         C = len(variances)

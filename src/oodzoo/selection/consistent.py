@@ -81,7 +81,8 @@ def _likelihoods(
     It is the log-likelihood of the labels, or minus the squared error of numbers; NaN if unknown.
     """
     heads, outputs = PATHS[source.task.kind], outputs_of(source.task.kind)
-    tables = []
+    predicted: list[list[NDArray[Any]]] = []  # of each domain, for each share (settings, n, C)
+    truth = []
     for left_out, domain in enumerate(domains):
         others = [other for other in domains if other != domain]
         total = contributions(source, models, others, device=device).total
@@ -94,17 +95,17 @@ def _likelihoods(
         columns = Columns.by_mask(source, models, rank < max(numbers))
         samples = thinned_samples(columns, source, domains)
         rank = rank[rank < max(numbers)]
-        labels = samples.labels[samples.domains == left_out]
-        table = []
+        truth.append(samples.labels[samples.domains == left_out])
+        found = []
         for number in numbers:
             part = samples._replace(features=samples.features[:, rank < number])
-            paths = heads.left_out(part, len(source.classes), [{left_out}], device=device)
-            table.append(outputs.quality(paths, [labels])[0])
-        tables.append(table)
-    if not tables:
+            found += heads.left_out(part, len(source.classes), [{left_out}], device=device)
+        predicted.append(found)
+    if not predicted:
         return np.full(len(shares), np.nan)
-    best: NDArray[np.float64] = np.mean(tables, axis=0).max(axis=1)
-    return best
+    # all domains together: the scale of numbers is that of all of them
+    tables = [outputs.quality(each, truth) for each in zip(*predicted, strict=True)]
+    return np.array([table.mean(axis=0).max() for table in tables])
 
 
 def thinned_samples(columns: Columns, source: FeatureSource, domains: Sequence[str]) -> Samples:

@@ -95,14 +95,15 @@ class TargetMoments:
 
     @classmethod
     def of_labels(cls, moments: Moments) -> TargetMoments:
-        """Convert the moments of labels; those of classes are one-hot targets."""
+        """Convert the moments of labels minus their mean; those of classes are one-hot targets."""
+        mean = moments.label_mean
         return cls(
             n=moments.n,
             feature_sum=moments.feature_sum,
             gram=moments.gram,
-            products=moments.products,
-            target_sum=moments.label_sum,
-            squares=moments.label_squares,
+            products=moments.products - moments.feature_sum[:, None] * mean[None, :],
+            target_sum=backend_of(mean).xp.zeros_like(mean),
+            squares=moments.label_scatter,
         )
 
     def __add__(self, other: TargetMoments) -> TargetMoments:

@@ -256,13 +256,14 @@ def _changes(old: SampleTable, new: SampleTable) -> Changes:
         counts["moved"] += was_sample[:2] != is_sample[:2]
         counts["relabelled"] += was_sample.label != is_sample.label
         counts["regrouped"] += was_sample.group != is_sample.group
+    classes = old.task.is_classification and new.task.is_classification
     return Changes(
         added=counts["added"],
         removed=counts["removed"],
         moved=counts["moved"],
         relabelled=counts["relabelled"],
         regrouped=counts["regrouped"],
-        classes=_renamed([(was.label, now.label) for was, now in pairs]),
+        classes=_renamed([(was.label, now.label) for was, now in pairs]) if classes else {},
         domains=_renamed([(was.domain, now.domain) for was, now in pairs]),
     )
 

@@ -167,6 +167,16 @@ class StoreWriter:
             f"them with `oodzoo store sync {shown(self.path)} DATA`, or use another store"
         )
 
+    def require_task(self, table: SampleTable) -> None:
+        """Reject a table whose labels are of another kind than those of the store."""
+        old, new = self.table.task.kind, table.task.kind
+        if self.table.labelled and self.manifest.models and old != new:
+            raise InputError(
+                f"the store {shown(self.path)!r} has labels for {old}, the data for {new}; change "
+                f"them with `oodzoo store sync {shown(self.path)} DATA --task {new}`, or use "
+                "another store"
+            )
+
     def add_images(self) -> None:
         """Add the images of the table that the index lacks."""
         known = self.index.images()

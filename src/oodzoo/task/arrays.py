@@ -15,6 +15,9 @@ from oodzoo.task.kinds import CLASSIFICATION, Kind, Task, require_kind
 from oodzoo.task.numbers import kind_of_numbers
 from oodzoo.task.texts import kind_of_texts, read_numbers, split_labels
 
+SIZES = (1e-100, 1e100)
+"""Sizes of numbers to predict."""
+
 
 class Labels(NamedTuple):
     """Labels of n samples.
@@ -123,9 +126,10 @@ def _column(
         elif array.dtype.kind == "b":
             kind = "classification"
         else:
-            kind = kind_of_numbers(array.astype(np.float64), name)
+            kind = kind_of_numbers(array, name)
     if kind == "regression":
         numbers = read_numbers(array.tolist(), name) if text else array.astype(np.float64)
+        _require_size(numbers, name)
         return Labels(Task(kind, names or (name,)), names or (name,), numbers[:, None])
     if kind == "multilabel":
         if not text:
@@ -160,6 +164,7 @@ def _matrix(
         kind = "multilabel" if binary else "regression"
     if kind == "regression":
         outputs = names or tuple(f"{name}{column}" for column in range(values.shape[1]))
+        _require_size(values, name)
         return Labels(Task(kind, outputs), outputs, values)
     if not binary:
         wrong = values[~np.isin(values, (0.0, 1.0))][0]
@@ -192,6 +197,16 @@ def _multilabel(lists: Sequence[Sequence[str]], name: str) -> Labels:
     return Labels(Task("multilabel", outputs), outputs, values)
 
 
+def _require_size(values: NDArray[np.float64], name: str) -> None:
+    """Reject numbers whose squares float64 cannot represent."""
+    largest = float(np.abs(values).max(initial=0))
+    if largest and not SIZES[0] <= largest <= SIZES[1]:
+        raise InputError(
+            f"{name} has the number {largest:.3g}; rescale it, the largest must be between "
+            f"{SIZES[0]:g} and {SIZES[1]:g}"
+        )
+
+
 def _lists(y: Any, name: str) -> list[list[str]] | None:
     """The labels of each sample, if they are lists of strings."""
     if isinstance(y, str) or not hasattr(y, "__iter__") or getattr(y, "ndim", 1) != 1:
@@ -204,8 +219,11 @@ def _lists(y: Any, name: str) -> list[list[str]] | None:
         return None  # rows of numbers
     for row, value in enumerate(values):
         for label in value:
-            if not isinstance(label, str):
-                raise InputError(f"{name} has the label {label!r} in row {row}; expected strings")
+            if not isinstance(label, str) or not label:
+                raise InputError(
+                    f"{name} has the label {label!r} in row {row}; expected strings that are not "
+                    "empty"
+                )
     return [list(dict.fromkeys(value)) for value in values]
 
 
@@ -235,9 +253,11 @@ def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
         flat = array.reshape(-1).tolist()
         width = array.shape[1] if array.ndim == 2 else 1
         for position, value in enumerate(flat):
-            if value is None or value != value:
+            if _is_missing(value):
                 raise _missing(name, position // width, value)
-        if all(isinstance(value, int | float | np.number) for value in flat):
+        if all(isinstance(value, int | np.integer) for value in flat):
+            array = np.array(flat).reshape(array.shape)
+        elif all(isinstance(value, int | float | np.number) for value in flat):
             array = np.array(flat, np.float64).reshape(array.shape)
         else:
             array = np.array([str(value) for value in flat]).reshape(array.shape)
@@ -250,9 +270,19 @@ def _plain(array: NDArray[Any], name: str) -> NDArray[Any]:
     return array
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN or the missing value of pandas."""
+    try:
+        return value is None or bool(value != value)
+    except TypeError:
+        return True
+
+
 def _missing(name: str, row: int, value: Any) -> InputError:
+    infinite = isinstance(value, float) and np.isinf(value)
+    what = "an infinite value" if infinite else "no value"
     return InputError(
-        f"{name} has no value in row {row} (got {value!r}); correct it, or leave the sample out"
+        f"{name} has {what} in row {row} (got {value!r}); correct it, or leave the sample out"
     )
 
 
@@ -260,6 +290,10 @@ def _names(y: Any, number: int) -> tuple[str, ...] | None:
     """Names of the columns of a data frame or the name of a series."""
     columns = getattr(y, "columns", None)
     if columns is not None and len(columns) == number:
-        return tuple(str(column) for column in columns)
+        names = tuple(str(column) for column in columns)
+        if len(set(names)) < number:
+            twice = next(name for name in names if names.count(name) > 1)
+            raise InputError(f"two columns of the labels are named {twice!r}; rename one")
+        return names
     name = getattr(y, "name", None)
     return (str(name),) if number == 1 and isinstance(name, str) else None

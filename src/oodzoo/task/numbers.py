@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,7 +18,7 @@ FEW_PER_VALUE = 10
 """Samples per value below which many different integers are seldom classes."""
 
 
-def kind_of_numbers(values: NDArray[np.float64], name: str) -> Kind:
+def kind_of_numbers(values: NDArray[Any], name: str) -> Kind:
     """Return the kind of task of one column of numbers.
 
     Integers are classes, and other numbers are to be predicted, but
@@ -36,7 +38,9 @@ def kind_of_numbers(values: NDArray[np.float64], name: str) -> Kind:
     distinct = np.unique(values)
     few = len(values) < FEW_PER_VALUE * len(distinct)
     many = len(distinct) > MANY_VALUES
-    integers = bool((distinct == np.round(distinct)).all())
+    integers = distinct.dtype.kind in "iu" or bool(
+        ((distinct == np.round(distinct)) & (np.abs(distinct) < 2**53)).all()
+    )
     if integers and not (many and few):
         return "classification"
     if not integers and (many or few):

@@ -170,8 +170,12 @@ class _Peers:
 
         if not is_own(score):  # its code may change from one run to the next
             return float(compute()["value"])
-        kind = f"testbed-{score.name}"
-        return float(self._source.cached(kind, [model], compute, domains=domains)["value"])
+        kind, settings = f"testbed-{score.name}", ""
+        if score.needs == "class_embeddings":
+            embeddings = self._source.class_embeddings(model)
+            settings = "" if embeddings is None else embeddings.digest
+        found = self._source.cached(kind, [model], compute, domains=domains, settings=settings)
+        return float(found["value"])
 
 
 def _baselines(source: FeatureSource) -> dict[str, Column]:
