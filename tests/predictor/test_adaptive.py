@@ -117,7 +117,8 @@ def test_a_stream_adapts_first(
     for one, two in zip(found[1:], expected[1:], strict=True):
         assert isinstance(one, Prediction)
         assert isinstance(two, Prediction)
-        assert one.probabilities is not None and two.probabilities is not None
+        assert one.probabilities is not None
+        assert two.probabilities is not None
         np.testing.assert_allclose(one.probabilities, two.probabilities, atol=1e-6)
 
 
