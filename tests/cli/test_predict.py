@@ -253,6 +253,12 @@ def test_images_for_a_predictor_of_features(
     assert "have features only; give their features as one .npz, .parquet or .csv" in complaint
 
 
+def test_a_table_for_a_predictor_of_images(run: Run, saved: Path, tmp_path: Path) -> None:
+    (tmp_path / "photos.csv").write_text("path,domain,label\na.png,north,cat\n")
+    complaint = run("predict", saved, tmp_path / "photos.csv").complaint
+    assert "does not read tables of images; give images or folders of them" in complaint
+
+
 def test_features_for_a_predictor_of_images(
     run: Run, saved: Path, store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:

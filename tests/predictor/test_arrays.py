@@ -101,7 +101,7 @@ def test_features_that_do_not_fit(fitted: oodzoo.Predictor, single: oodzoo.Predi
         (good | {"square": good["square"][:9]}, "have 90 rows, those of|have 9 rows, those of"),
         (good | {"double": nan}, "'double' contain NaN or infinity, first in row 4"),
         (good | {"double": huge}, "'double' contain NaN or infinity, first in row 5"),
-        (good | {"double": good["double"][0]}, r"must be numbers \(n, d\), got float64 \(3,\)"),
+        (good | {"double": good["double"][0]}, r"are 1-D, with the shape \(3,\), and must"),
         (good | {"double": [["x"]]}, r"must be numbers \(n, d\), got <U1 \(1, 1\)"),
         (good | {"double": [[1, 2], [3]]}, "are not an array"),
     ):
@@ -162,3 +162,14 @@ def test_a_stream_adapts_first(n_bytes: int, monkeypatch: pytest.MonkeyPatch) ->
 def test_lengths_that_differ(single: oodzoo.Predictor) -> None:
     with pytest.raises(InputError, match="samples and labels must have the same length, got 90 sa"):
         single.score(double(_data()), Y[:-1])
+
+
+def test_one_sample_as_a_vector(single: oodzoo.Predictor) -> None:
+    message = r"'double' are 1-D, with the shape \(3,\), and must be \(n, d\); .*reshape\(1, -1\)"
+    for given in (_data()[0], {"double": _data()[0]}):
+        with pytest.raises(InputError, match=message):
+            single.predict(given)
+    with pytest.raises(InputError, match="have features only; to predict from inputs, load it"):
+        single.predict(np.array(["one", "two"]))
+    with pytest.raises(InputError, match=r"must be numbers \(n, d\), got float64 \(90, 3, 1\)"):
+        single.predict(_data()[:, :, None])

@@ -15,6 +15,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.features.extract import run_extraction
+from oodzoo.predictor import Prediction, Unreadable
 from oodzoo.zoo import ModelSpec, load_model
 
 Run = Callable[..., Any]
@@ -88,10 +89,23 @@ def test_it_predicts_texts(made: Made, fitted: oodzoo.Predictor, tmp_path: Path)
 def test_what_is_not_a_text(fitted: oodzoo.Predictor) -> None:
     with pytest.raises(InputError, match="take texts; a text must be a string, got int '3'"):
         fitted.predict(["fine", 3])
+    with pytest.raises(InputError, match=r"^texts must be a list, got 'fine'; put it in a list$"):
+        fitted.predict("fine")
     with pytest.raises(InputError, match="take texts; there are no pixels"):
         fitted.preprocess(["fine"])
     with pytest.raises(InputError, match=r"sentence-transformers; only models .* --head-only"):
         fitted.export("model.onnx")
+
+
+def test_blank_texts_are_not_predicted(fitted: oodzoo.Predictor) -> None:
+    texts = ["good film", "", "bad meal", " \t"]
+    found = list(fitted.stream(texts))
+    assert [type(each) for each in found] == [Prediction, Unreadable, Prediction, Unreadable]
+    assert found[1] == Unreadable(1, None, "the text is blank")
+    kept = [each.label for each in found if isinstance(each, Prediction)]
+    assert kept == fitted.predict(texts[::2]).tolist()
+    with pytest.raises(InputError, match="cannot read the text number 1: the text is blank; leave"):
+        fitted.predict(texts)
 
 
 def test_texts_and_images_do_not_go_together(
@@ -132,5 +146,12 @@ def test_on_the_command_line(
         assert done[0]["path"] == first
     complaint = run("predict", model, tmp_path).complaint
     assert "has no images" in complaint or "take texts; give them as one .csv" in complaint
+    (tmp_path / "blank.txt").write_text("good film\n\nbad meal\n")
+    done = run("predict", model, tmp_path / "blank.txt", "--json")
+    assert [row["path"] for row in done.document["predictions"]] == ["line 1", "line 3"]
+    assert done.document["unreadable"] == [{"path": "line 2", "reason": "the text is blank"}]
+    assert "cannot read 'line 2': the text is blank" in done.err
+    (tmp_path / "blank.txt").write_text("\n")
+    assert "none of the texts can be read" in run("predict", model, tmp_path / "blank.txt").err
     (tmp_path / "empty.txt").write_text("")
     assert "has no texts" in run("predict", model, tmp_path / "empty.txt").complaint

@@ -73,7 +73,15 @@ def predict(
         files, paths = _read_texts(images, text_column)
     elif tables:
         noun = "row"
-        files, paths = _read_features(predictor, images)
+        try:
+            files, paths = _read_features(predictor, images)
+        except InputError as error:
+            if predictor.features_only or _have_features_only(images):
+                raise
+            raise InputError(
+                "the models of the predictor take images, and predict does not read tables of "
+                f"images; give images or folders of them (there are no features to use: {error})"
+            ) from error
     elif predictor.features_only:
         raise InputError(
             f"the models of the predictor {model!r} have features only; give their features as one "
@@ -87,12 +95,12 @@ def predict(
     with _opened(output) as stream:
         write: Write | None = None
         for found in predictor.stream(files, adapt=adapt):
+            if paths is not None:
+                found = replace(found, path=paths[found.position])
             if not isinstance(found, Prediction):
                 terminal.warn(f"cannot read {found.path!r}: {found.reason}")
                 unreadable.append({"path": found.path, "reason": found.reason})
                 continue
-            if paths is not None:
-                found = replace(found, path=paths[found.position])
             n, far = n + 1, far + found.out_of_domain
             if chosen is None:
                 predicted.append(fields(found, kind, classes))
@@ -104,7 +112,8 @@ def predict(
         if not n:
             first = unreadable[0]
             raise InputError(
-                f"none of the images can be read; first error: {first['path']!r}: {first['reason']}"
+                f"none of the {noun}s can be read; first error: {first['path']!r}: "
+                f"{first['reason']}"
             )
     if adapt:
         terminal.say(f"adapted to {count(n, noun)}, without labels")

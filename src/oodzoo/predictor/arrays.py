@@ -102,6 +102,14 @@ def require_every_encoder(encoders: Mapping[str, Encoder], models: Sequence[HasF
         )
 
 
+def is_feature_array(inputs: Any) -> bool:
+    """Whether inputs are an array of features, if need be one of a wrong shape."""
+    n_dimensions = getattr(inputs, "ndim", None)
+    if n_dimensions is None or n_dimensions == 2:
+        return n_dimensions == 2
+    return np.asarray(to_numpy(inputs)).dtype.kind in "fiu"
+
+
 def checked_features(features: Any, models: Sequence[HasFeatures]) -> dict[str, Floats]:
     """Check given features, and return those of each model as float32 (n, d).
 
@@ -141,6 +149,11 @@ def _matrix(values: Any, model: HasFeatures) -> Floats:
         array = np.asarray(to_numpy(values))
     except ValueError as error:
         raise InputError(f"{what} are not an array: {error}") from error
+    if array.ndim == 1 and array.dtype.kind in "fiu":
+        raise InputError(
+            f"{what} are 1-D, with the shape {array.shape}, and must be (n, d); give one sample as "
+            "x.reshape(1, -1)"
+        )
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         raise InputError(f"{what} must be numbers (n, d), got {array.dtype} {array.shape}")
     if array.shape[1] != model.feature_dim:

@@ -19,6 +19,7 @@ from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.arrays import (
     checked_features,
+    is_feature_array,
     iter_encoded,
     iter_given,
     known_encoders,
@@ -187,7 +188,8 @@ class Predictor:
     def stream(self, images: Inputs, *, adapt: bool = False) -> Iterator[Prediction | Unreadable]:
         """Classify any number of images or other samples in order, with bounded memory.
 
-        An image that cannot be read gives an :class:`Unreadable` instead of an error.
+        An image that cannot be read, or a blank text, gives an :class:`Unreadable` instead of an
+        error.
 
         Parameters
         ----------
@@ -222,7 +224,7 @@ class Predictor:
         InputError
             If fewer than 20 images can be read, or if the predictor is not a pool.
         """
-        _require_list(images)
+        _require_list(images, self._noun)
         return self._adapted(self._chunks(images))
 
     def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
@@ -256,7 +258,7 @@ class Predictor:
         elif not self.features_only:
             remaining = islice(images, start, None) if start else images
             yield from iter_features(remaining, self.loaded(), columns, self._batch_size())
-        elif not self.encoders and getattr(images, "ndim", None) == 2:
+        elif not self.encoders and is_feature_array(images):
             yield from iter_given(checked_features(images, self.models), columns, start)
         else:
             require_every_encoder(self.encoders, self.models)
@@ -301,7 +303,8 @@ class Predictor:
         Raises
         ------
         InputError
-            If an image cannot be read; :meth:`stream` continues with the others.
+            If an image cannot be read, or a text is blank; :meth:`stream` continues with the
+            others.
         """
         labels = [prediction.label for prediction in self._predictions(images)]
         return outcome_array(self.head.kind, labels, self.classes_)
@@ -401,7 +404,7 @@ class Predictor:
         return cast("tuple[PredictorModel, ...]", self.models)
 
     def _predictions(self, images: Inputs) -> Iterator[Prediction]:
-        _require_list(images)
+        _require_list(images, self._noun)
         for found in self.stream(images):
             if isinstance(found, Unreadable):
                 name = f"number {found.position}" if found.path is None else repr(found.path)
@@ -496,9 +499,10 @@ def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Ite
         yield chunk
 
 
-def _require_list(images: Inputs) -> None:
+def _require_list(images: Inputs, noun: str) -> None:
     if isinstance(images, str | os.PathLike):
+        folder = ", or list a folder with oodzoo.predictor.images.image_files"
         raise InputError(
-            f"images must be a list, got {os.fspath(images)!r}; put it in a list, or list a "
-            "folder with oodzoo.predictor.images.image_files"
+            f"{noun}s must be a list, got {os.fspath(images)!r}; put it in a list"
+            + (folder if noun == "image" else "")
         )

@@ -25,7 +25,10 @@ def iter_texts(
     batch_size: int,
     start: int = 0,
 ) -> Iterator[FeatureChunk]:
-    """Compute the given columns of the models' features for any number of texts."""
+    """Compute the given columns of the models' features for any number of texts.
+
+    A blank text has no features, as in a table of texts.
+    """
     for chunk in batches(texts, max(batch_size, _CHUNK_SIZE), start):
         _require_texts(chunk)
         jobs = [Job(name, [model], chunk, batch_size) for name, model in models.items()]
@@ -39,8 +42,11 @@ def iter_texts(
         problems = dict.fromkeys(
             np.flatnonzero(~finite).tolist(), "a model returns NaN or infinite features for it"
         )
+        blank = np.array([not text.strip() for text in chunk])
+        problems |= dict.fromkeys(np.flatnonzero(blank).tolist(), "the text is blank")
+        usable = finite & ~blank
         yield FeatureChunk(
-            [None] * len(chunk), np.flatnonzero(finite).tolist(), features[finite], problems
+            [None] * len(chunk), np.flatnonzero(usable).tolist(), features[usable], problems
         )
 
 

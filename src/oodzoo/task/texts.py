@@ -20,8 +20,9 @@ def kind_of_texts(texts: Sequence[str], name: str) -> Kind:
     """Return the kind of task of a column of text.
 
     Numbers are judged by :func:`~oodzoo.task.numbers.kind_of_numbers`. JSON lists of strings, such
-    as '["cat", "dog"]', are several labels. Other text is classes, unless labels such as "cat|dog" have parts that other labels have, too: these could be classes or
-    several labels, and an InputError asks for the task.
+    as '["cat", "dog"]', are several labels. Other text is classes, unless labels such as "cat|dog"
+    have parts that other labels have, too: these could be classes or several labels, and an
+    InputError asks for the task.
 
     Examples
     --------

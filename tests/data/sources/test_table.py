@@ -114,6 +114,14 @@ def test_other_separator(photos: Path, separator: str) -> None:
 def test_empty_cell(photos: Path, row: str, column: str) -> None:
     message = refusal(photos, f"{HEADER}{ROWS}{row}\n")
     assert f"line 4: no {column} in {row!r}" in message
+    assert "--task" not in message
+
+
+def test_empty_labels_beside_json_lists(photos: Path) -> None:
+    rows = 'day/cat/1.png,day,"[""cat"", ""pet""]"\nnight/dog/1.png,night,\n'
+    assert "or none, say --task multilabel" in refusal(photos, HEADER + rows)
+    found = listed(photos, HEADER + rows.replace("night,\n", "night,[]\n"))
+    assert (found.task.kind, found.task.outputs) == ("multilabel", ("cat", "pet"))
 
 
 def test_comma_without_quotes_is_not_swallowed(photos: Path) -> None:

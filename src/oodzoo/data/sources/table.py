@@ -103,7 +103,9 @@ def _rows(
                     yield _row(line, cells, positions, where)
                 line = reader.line_num + 1
             if empty:
-                several = any("|" in text or ";" in text for text in labels[named[0]])
+                several = any(
+                    "|" in text or ";" in text or text.startswith("[") for text in labels[named[0]]
+                )
                 advice = "; if images can have several labels or none, say --task multilabel"
                 raise InputError(empty + (advice if several else ""))
     except UnicodeDecodeError as error:
