@@ -138,3 +138,54 @@ def test_numbers(run: Run, tmp_path: Path) -> None:
     assert any(line.startswith("Single") and f"{single:.1f}" in line for line in lines)
     code, _, error = run("evaluate", store, "--with-target")
     assert (code, "needs classes, but the task is 'regression'" in error) == (2, True)
+
+
+def test_each_of_several_numbers(run: Run, tmp_path: Path) -> None:
+    features, y, domains = task_zoo("regression", n=15, n_domains=3)
+    y[:, 1] = np.random.default_rng(0).normal(size=len(y))  # cannot be predicted
+    arrays: Any = {"labels": y, "domains": domains} | features
+    np.savez(tmp_path / "f.npz", **arrays)
+    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="regression").path
+    code, out, _ = run("evaluate", store, "--no-baselines")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    at = lines.index(["explained", "variance", "%", "Recommended", "Pool", "Single"])
+    error = lines.index(["absolute", "error", "Recommended", "Pool", "Single"])
+    assert any(
+        "absolute error" in line and "mean over outputs" in line for line in out.splitlines()
+    )
+    document = run("evaluate", store, "--no-baselines", "--json").document
+    names = list(document["single"]["outputs"])
+    assert len(names) == 2
+    for offset, name in enumerate(names, start=2):
+        for start, measure, form in (
+            (at, "explained_variance", ".1f"),
+            (error, "absolute_error", ".4g"),
+        ):
+            pool, single = (
+                format(document[row]["outputs"][name][measure]["average"], form)
+                for row in ("pool", "single")
+            )
+            assert lines[start + offset][0] == name
+            assert lines[start + offset][2:] == [pool, single]
+    first, second = (document["pool"]["outputs"][n]["explained_variance"] for n in names)
+    assert first["average"] > 50
+    assert second["average"] < 20
+
+
+def test_the_worst_of_many_labels(run: Run, tmp_path: Path) -> None:
+    features, y, domains = task_zoo("multilabel", n=15, n_domains=3)
+    rng = np.random.default_rng(0)
+    many = np.concatenate([y[:, :1], rng.random((len(y), 20)) < 0.5], axis=1)
+    arrays: Any = {"labels": many, "domains": domains} | features
+    np.savez(tmp_path / "f.npz", **arrays)
+    store = import_features([tmp_path / "f.npz"], tmp_path / "store", task="multilabel").path
+    out = run("evaluate", store, "--no-baselines", "--top-k", "1").out
+    assert "The 20 of 21 labels that are predicted worst" in out
+    document = run("evaluate", store, "--no-baselines", "--top-k", "1", "--json").document
+    best = max(
+        document["pool"]["outputs"].items(),
+        key=lambda each: each[1]["average_precision"]["average"],
+    )[0]
+    shown = out.split("predicted worst")[1].split("cost")[0].splitlines()
+    assert best not in {line.split()[0] for line in shown if line.strip()}

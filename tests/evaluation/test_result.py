@@ -69,6 +69,7 @@ def test_an_evaluation_survives_json(top_k: Any, trials: int) -> None:
     assert document["recommended"]["average"] == result.recommended.average
     assert document["with_target"]["pool"]["average"] == result.with_target["pool"].average
     assert document["baselines"] == list(result.baselines)
+    assert "outputs" not in document["single"]
     again = Evaluation.from_dict(document)
     assert again == result
     assert again.to_dict() == result.to_dict()
@@ -194,6 +195,12 @@ def test_evaluations_of_other_tasks_survive_json(kind: Kind, words: str) -> None
         assert document[name]["average"] == result.rows[name].average
         assert document[name][second]["domains"] == result.rows[name].measure(second)
         assert "calibration_error" not in document[name]
+        averages = {
+            output: {measure: each["average"] for measure, each in measures.items()}
+            for output, measures in document[name]["outputs"].items()
+        }
+        assert averages == result.rows[name].outputs
+        assert len(averages) == 2
     again = Evaluation.from_dict(document)
     assert again == result
     assert again.to_dict() == result.to_dict()
@@ -206,3 +213,14 @@ def test_documents_without_a_task_are_of_classes() -> None:
     document = evaluation().to_dict()
     assert (document.pop("task"), document.pop("metric")) == ("classification", "accuracy")
     assert Evaluation.from_dict(document) == evaluation()
+
+
+def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
+    domains = {"d0": -86.0, "d1": 20.0}
+    bad = evaluation(task="regression", recommended=recommended(domains=domains, average=-33.0))
+    assert bad.caution.startswith("In the domain 'd0', and on average it is worse than predicting")
+    assert bad.caution in bad.findings()
+    better = recommended(domains={"d0": -2.0, "d1": 50.0}, average=24.0)
+    assert "on average" not in evaluation(task="regression", recommended=better).caution
+    assert evaluation(task="regression").caution == ""
+    assert evaluation(recommended=recommended(domains=domains)).caution == ""

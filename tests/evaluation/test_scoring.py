@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.metrics import average_precision_score, mean_absolute_error, r2_score
 from tests.combination.data import Costly
 from tests.evaluation.data import task_zoo, zoo
 
@@ -72,3 +73,48 @@ def test_the_variance_of_a_metric_is_that_of_its_contributions(groups: list[str]
         n = len(parts)
         expected = sum(part.sum() ** 2 for part in parts) * n / (n - 1) / 12**2
         assert cell.variance == pytest.approx(expected)
+
+
+def test_measures_of_each_number_equal_scikit_learn() -> None:
+    features, y, domains = task_zoo("regression", n=12)
+    found = oodzoo.evaluate(features, y, domains, task="regression", top_k=1)
+    source = ArraySource(features, y, domains, task="regression")
+    heads = predict_with_heads(source)
+    assert found.outputs == source.task.outputs
+    explained, errors = [], []
+    for test, cell in found.single.cells.items():
+        predicted = heads[test].alone[cell.models[0]].test
+        assert predicted is not None
+        labels = y[domains == test]
+        explained.append(r2_score(labels, predicted, multioutput="raw_values"))
+        errors.append(mean_absolute_error(labels, predicted, multioutput="raw_values"))
+    for column, name in enumerate(found.outputs):
+        assert found.single.outputs[name] == pytest.approx(
+            {
+                "explained_variance": 100 * np.mean(explained, axis=0)[column],
+                "absolute_error": np.mean(errors, axis=0)[column],
+            }
+        )
+    for name, row in found.rows.items():  # also of means over draws
+        values = [each["explained_variance"] for each in row.outputs.values()]
+        assert np.mean(values) == pytest.approx(row.average), name
+
+
+def test_labels_that_a_domain_lacks_are_skipped() -> None:
+    features, y, domains = task_zoo("multilabel", n=15)
+    y[domains == "d1", 0] = 0
+    found = oodzoo.evaluate(features, y, domains, task="multilabel", top_k=1, baselines=False)
+    heads = predict_with_heads(ArraySource(features, y, domains, task="multilabel"))
+    first, second = found.outputs
+    expected = {}
+    for test, cell in found.single.cells.items():
+        predicted = heads[test].alone[cell.models[0]].test
+        assert predicted is not None
+        if test != "d1":
+            labels = y[domains == test, 0]
+            expected[test] = 100 * average_precision_score(labels, predicted[:, 0])
+        assert (first in cell.outputs, second in cell.outputs) == (test != "d1", True)
+    average = found.single.outputs[first]["average_precision"]
+    assert average == pytest.approx(np.mean(list(expected.values())))
+    document = found.to_dict()["single"]["outputs"]
+    assert document[first]["average_precision"]["domains"] == pytest.approx(expected)

@@ -10,7 +10,7 @@ from typing import Any
 
 from oodzoo.data.spread import Spread
 from oodzoo.evaluation.metrics import AnyMeasures, LabelMeasures, Measures, NumberMeasures
-from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended
+from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Outputs, Recommended
 from oodzoo.evaluation.result import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
@@ -65,7 +65,7 @@ def example_run(
         ),
         ranking=ranking,
         selection=replace(_selection(rng, names[:3], classes), task=task),
-        evaluation=_evaluation(rng, names, domains, target, task),
+        evaluation=_evaluation(rng, names, domains, target, task, classes),
         testbed=_testbed(rng, ranking) if task == "classification" else None,
     )
 
@@ -192,16 +192,33 @@ def consistent_selection(models: Sequence[str], classes: Sequence[str]) -> Selec
 
 
 def evaluation_row(
-    accuracy: Mapping[str, float], models: Sequence[str], task: Kind = "classification"
+    accuracy: Mapping[str, float],
+    models: Sequence[str],
+    task: Kind = "classification",
+    outputs: Sequence[str] = (),
 ) -> EvaluationRow:
-    """A row of an evaluation with three trials."""
+    """A row of an evaluation with three trials; each output is predicted better than the next."""
     cells = {}
     for domain, value in accuracy.items():
         trials = tuple(_measures(value + off, task) for off in (-2.0, 0.0, 2.0))
         cells[domain] = Cell(
-            trials, tuple(models), 1280 * len(models), 2.5 * len(models), 3_000_000 * len(models)
+            trials,
+            tuple(models),
+            1280 * len(models),
+            2.5 * len(models),
+            3_000_000 * len(models),
+            outputs=_outputs(value, task, outputs),
         )
     return EvaluationRow(cells)
+
+
+def _outputs(value: float, task: Kind, names: Sequence[str]) -> Outputs:
+    if task == "classification" or len(names) < 2:
+        return {}
+    first = {name: value - 5 * at for at, name in enumerate(names)}
+    if task == "multilabel":
+        return {name: {"average_precision": each} for name, each in first.items()}
+    return {n: {"explained_variance": v, "absolute_error": 0.02} for n, v in first.items()}
 
 
 def _measures(value: float, task: Kind) -> AnyMeasures:
@@ -213,7 +230,12 @@ def _measures(value: float, task: Kind) -> AnyMeasures:
 
 
 def _evaluation(
-    rng: random.Random, names: Sequence[str], domains: Sequence[str], target: bool, task: Kind
+    rng: random.Random,
+    names: Sequence[str],
+    domains: Sequence[str],
+    target: bool,
+    task: Kind,
+    outputs: Sequence[str],
 ) -> Evaluation:
     """An evaluation that chooses a pool, but a selection for the last of several domains."""
     hardness = {domain: rng.uniform(-14, 14) for domain in domains}
@@ -224,7 +246,7 @@ def _evaluation(
         }
         if task == "regression" and level < 66:
             accuracy = {domain: value - 200 for domain, value in accuracy.items()}
-        return evaluation_row(accuracy, names[:k], task)
+        return evaluation_row(accuracy, names[:k], task, outputs)
 
     ratio = dict.fromkeys(domains, 0.213)
     single, pool, ensemble, selection = row(68, 1), row(75, 4), row(73, 3), row(74, len(names))

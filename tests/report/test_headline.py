@@ -270,7 +270,7 @@ def test_the_predictor_of_two_domains(ranked: Run) -> None:
 @pytest.mark.parametrize(
     ("task", "metric", "second"),
     [
-        ("regression", "explained variance", "absolute error 0.0123, in the units of the labels"),
+        ("regression", "explained variance", "absolute error 0.0123, mean over outputs"),
         ("multilabel", "average precision", "exact match "),
     ],
 )
@@ -281,6 +281,8 @@ def test_the_metrics_of_other_tasks_are_named(task: Kind, metric: str, second: s
     assert f"The {metric} is measured on each domain in turn" in " ".join(shown.remarks)
     assert shown.tiles[0].label == f"{metric} on unseen domains, measured"
     assert second in shown.tiles[0].note
+    alone = headline(example_run(task="regression", classes=["age"]))
+    assert "absolute error 0.0123, in the units of the labels" in alone.tiles[0].note
     ranked = headline(without(run, "evaluation"))
     assert f" % {metric} (" in ranked.sentence
     assert ranked.tiles[0].label == f"expected {metric} on an unseen domain"

@@ -19,7 +19,6 @@ from oodzoo.report.recommendation import (
     cost_of,
     decision_figure,
     pools_figure,
-    recommended_row,
 )
 
 
@@ -59,7 +58,7 @@ def test_the_cost_is_the_sum_over_the_models(run: Run) -> None:
 
 
 def test_the_row_has_the_choice_of_each_domain(evaluation: Evaluation) -> None:
-    row = recommended_row(evaluation)
+    row = evaluation.recommended_row
     *most, last = DOMAINS
     assert [row.cells[domain] for domain in most] == [
         evaluation.pool.cells[domain] for domain in most

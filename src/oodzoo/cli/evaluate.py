@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, Row
 
 _WIDTH = 80
+_MOST_OUTPUTS = 20
 _NARROWEST_COLUMN = len("100.0")
 
 
@@ -180,6 +181,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
                 for k, each in evaluation.ablation.items()
             ],
         )
+    _show_outputs(terminal, evaluation)
     _show_cost(terminal, rows)
     terminal.line(_other_measures(evaluation))
     if (error := evaluation.selection.error) is not None:
@@ -201,11 +203,45 @@ def _other_measures(evaluation: Evaluation) -> str:
     for name in row.measures[1:]:
         value = fmean(row.measure(name).values())
         if name == "absolute_error":
-            parts.append(f"absolute error {value:.4g}, in the units of the labels")
+            mean = "mean over outputs" if evaluation.outputs else "in the units of the labels"
+            parts.append(f"absolute error {value:.4g}, {mean}")
         else:
             words = "balanced accuracy" if name == "balanced" else name.replace("_", " ")
             parts.append(f"{words} {value:.1f} %")
     return f"{evaluation.recommended.choice.capitalize()}: {', '.join(parts)}."
+
+
+def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print a table of each measure of several numbers or labels, means over the test domains."""
+    best = evaluation.recommended_row.outputs
+    shown = sorted(best, key=lambda output: best[output][evaluation.metric])[:_MOST_OUTPUTS]
+    if len(shown) < len(best):
+        from oodzoo.task.words import WORDS
+
+        names = WORDS[evaluation.task].outputs
+        terminal.line(f"The {len(shown)} of {len(best)} {names} that are predicted worst:")
+    others = (evaluation.pool.outputs, evaluation.single.outputs)
+    for measure in best[shown[0]] if shown else ():
+        error = measure == "absolute_error"
+        terminal.table(
+            [
+                f"{measure.replace('_', ' ')}{'' if error else ' %'}",
+                "Recommended",
+                "Pool",
+                "Single",
+            ],
+            [
+                [
+                    output,
+                    *(
+                        f"{each[output][measure]:{'.4g' if error else '.1f'}}"
+                        for each in (best, *others)
+                    ),
+                ]
+                for output in best
+                if output in shown
+            ],
+        )
 
 
 def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:

@@ -61,6 +61,8 @@ class Judge:
         texts = {model: source.class_embeddings(model) for model in source.models}
         if not source.task.is_classification:
             inputs.append(source.task.kind)
+            if len(source.classes) > 1:
+                inputs.append("outputs")  # earlier versions kept no measures of each
         if known := {model: found.digest for model, found in texts.items() if found is not None}:
             inputs.append(known)
         return kept_fold(source, test, inputs, lambda: self._judge(test))

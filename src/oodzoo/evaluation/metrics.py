@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,32 @@ def measures_of(kind: Kind, values: NDArray[np.float64], labels: NDArray[Any]) -
     if kind == "regression":
         return NumberMeasures(first, second)
     return LabelMeasures(first, 100 * second)
+
+
+def by_output(
+    kind: Kind, values: NDArray[np.float64], labels: NDArray[Any], names: Sequence[str]
+) -> dict[str, dict[str, float]]:
+    """Compute the measures of each of several numbers, or of each label that a sample has.
+
+    A single number or label has none, nor have classes.
+
+    Examples
+    --------
+    >>> y = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
+    >>> by_output("regression", y + [0.5, 0.0], y, ["age", "height"])["age"]
+    {'explained_variance': 62.5, 'absolute_error': 0.5}
+    """
+    found: dict[str, dict[str, float]] = {}
+    if kind == "classification" or len(names) == 1:
+        return found
+    for column, name in enumerate(names):
+        mine, known = values[:, [column]], labels[:, [column]]
+        each = measures_of(kind, mine, known)
+        if isinstance(each, NumberMeasures):
+            found[name] = each._asdict()
+        elif known.any():
+            found[name] = {"average_precision": each[0]}
+    return found
 
 
 def measures(probabilities: NDArray[np.float64], labels: NDArray[np.int64]) -> Measures:

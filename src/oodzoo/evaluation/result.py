@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     import pandas
 
 
+Outputs = dict[str, dict[str, float]]
+"""Measures of each output of a prediction, by its name and theirs."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """Result on one test domain: measures of each trial, with the models used and their cost.
@@ -37,6 +41,9 @@ class Cell:
     variance : float, optional
         Variance of the main metric that is due to the samples; None for an accuracy, whose variance
         is binomial. It is not in JSON documents.
+    outputs : dict of str to dict of str to float
+        Of several numbers or labels: the main metric of each in percent, and the absolute error of
+        a number in its own unit, means over trials. A label that the domain lacks is left out.
     """
 
     measures: tuple[AnyMeasures, ...]
@@ -45,6 +52,7 @@ class Cell:
     milliseconds: float | None = None
     parameters: int | None = None
     variance: float | None = field(default=None, compare=False)
+    outputs: Outputs = field(default_factory=dict)
 
     @property
     def accuracy(self) -> float:
@@ -82,6 +90,17 @@ class Row:
         return {d: float(values.mean()) for d, values in self._trials(name).items()}
 
     @property
+    def outputs(self) -> Outputs:
+        """Measures of each of several numbers or labels, means over the test domains that have it.
+
+        The main metric is in percent, the absolute error of a number in its own unit.
+        """
+        return {
+            output: {name: _mean(values) for name, values in measures.items()}
+            for output, measures in self._outputs().items()
+        }
+
+    @property
     def average(self) -> float:
         """The main metric in percent, mean over test domains."""
         return _mean(self.measure(self.metric))
@@ -102,7 +121,7 @@ class Row:
     def to_dict(self) -> dict[str, Any]:
         """Convert the row to a JSON document; `average` and `domains` are of the main metric."""
         main, *others = self.measures
-        return {
+        document = {
             **_averaged(self.measure(main)),
             **{name: _averaged(self.measure(name)) for name in others},
             "error": self.error,
@@ -112,6 +131,12 @@ class Row:
             "parameters": {d: cell.parameters for d, cell in self.cells.items()},
             "trials": {d: [list(m) for m in cell.measures] for d, cell in self.cells.items()},
         }
+        if outputs := self._outputs():
+            document["outputs"] = {
+                output: {name: _averaged(values) for name, values in measures.items()}
+                for output, measures in outputs.items()
+            }
+        return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], task: Kind = "classification") -> Row:
@@ -125,7 +150,20 @@ class Row:
                 document.get("milliseconds", {}).get(domain),
                 document.get("parameters", {}).get(domain),
             )
+        for output, measures in document.get("outputs", {}).items():
+            for name, each in measures.items():
+                for domain, value in each["domains"].items():
+                    cells[domain].outputs.setdefault(output, {})[name] = value
         return cls(cells)
+
+    def _outputs(self) -> dict[str, dict[str, dict[str, float]]]:
+        """The measures of each output on each test domain."""
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for domain, cell in self.cells.items():
+            for output, measures in cell.outputs.items():
+                for name, value in measures.items():
+                    found.setdefault(output, {}).setdefault(name, {})[domain] = value
+        return found
 
     def _trials(self, name: str) -> dict[str, NDArray[np.float64]]:
         return {
@@ -284,6 +322,17 @@ class Evaluation:
         )
 
     @property
+    def recommended_row(self) -> Row:
+        """The results of what was chosen for each test domain."""
+        rows, choices = self.rows, self.recommended.choices
+        return Row({domain: rows[choices[domain]].cells[domain] for domain in self.domains})
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Names of several numbers or labels that are predicted; empty for one, and for classes."""
+        return tuple(self.single.outputs)
+
+    @property
     def oracle(self) -> Row | None:
         """The single model that is most accurate on each test domain; None without baselines."""
         return self.baselines.get("oracle")
@@ -348,6 +397,20 @@ class Evaluation:
             task=task,
         )
 
+    @property
+    def caution(self) -> str:
+        """Where what is recommended is worse than no model at all, in a sentence; empty if not."""
+        worse = [name for name, value in self.recommended.domains.items() if value < 0]
+        if self.task != "regression" or not worse:
+            return ""
+        where = "domain" if len(worse) == 1 else "domains"
+        names = ", ".join(map(repr, worse))
+        on_average = ", and on average" if self.recommended.average < 0 else ""
+        return (
+            f"In the {where} {names}{on_average} it is worse than predicting the mean of the "
+            "domain: look whether the numbers mean the same there (oodzoo data)."
+        )
+
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
         best = self.recommended
@@ -360,7 +423,7 @@ class Evaluation:
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
             f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
         )
-        lines = [main]
+        lines = [main, *([self.caution] if self.caution else [])]
         if oracle := self.oracle:
             lines.append(
                 f"That is {_compared(best.average, oracle.average)} the best single model on each "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from oodzoo.combination.pool import Limits
 from oodzoo.combination.target import pool_for_target
 from oodzoo.combination.zero_shot import pool_columns
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
-from oodzoo.evaluation.metrics import measures_of
-from oodzoo.evaluation.result import Cell
+from oodzoo.evaluation.metrics import by_output, measures_of
+from oodzoo.evaluation.result import Cell, Outputs
 from oodzoo.evaluation.training import TrainingView
 from oodzoo.features.source import FeatureSource, total_cost
 from oodzoo.heads.outputs import outputs_of
@@ -107,7 +108,18 @@ def _cell(
     milliseconds = total_cost({model: fact.milliseconds for model, fact in facts.items()})
     parameters = total_cost({model: fact.parameters for model, fact in facts.items()})
     variance = _variance(source, test, trials)
-    return Cell(found, models, n_features, milliseconds, parameters, variance)
+    outputs = _mean_outputs(
+        [by_output(source.task.kind, each.values, each.labels, source.classes) for each in trials]
+    )
+    return Cell(found, models, n_features, milliseconds, parameters, variance, outputs)
+
+
+def _mean_outputs(several: Sequence[Outputs]) -> Outputs:
+    """Average the measures of each output; all are of the same samples."""
+    return {
+        output: {name: fmean(each[output][name] for each in several) for name in measures}
+        for output, measures in several[0].items()
+    }
 
 
 def _variance(source: FeatureSource, test: str, trials: Sequence[_Rows]) -> float | None:
@@ -132,7 +144,8 @@ def _mean_cell(draws: Sequence[Cell]) -> Cell:
     models = tuple(dict.fromkeys(model for cell in draws for model in cell.models))
     kind = type(draws[0].measures[0])
     found = tuple(kind(*each) for each in means.tolist())
-    return replace(draws[0], measures=found, models=models)
+    outputs = _mean_outputs([cell.outputs for cell in draws])
+    return replace(draws[0], measures=found, models=models, outputs=outputs)
 
 
 def cell_with_target(

@@ -26,7 +26,8 @@ from oodzoo.report.chart import (
     whisker,
 )
 from oodzoo.report.numbers import number, shortened, span
-from oodzoo.report.recommendation import decision_figure, pools_figure, recommended_row
+from oodzoo.report.outputs import outputs_figure
+from oodzoo.report.recommendation import decision_figure, pools_figure
 from oodzoo.report.svg import Drawing
 from oodzoo.task.words import MEASURES, WORDS, Measure
 
@@ -91,7 +92,7 @@ class Curve:
 def methods(evaluation: Evaluation) -> list[Method]:
     """What is recommended, the ways to combine models, then baselines: scores by name."""
     rows = evaluation.rows
-    best = Method("recommended", "Recommended", "recommended", "star", recommended_row(evaluation))
+    best = Method("recommended", "Recommended", "recommended", "star", evaluation.recommended_row)
     main = [Method(key, key.capitalize(), key, MAIN[key], rows[key]) for key in MAIN]
     adapted = [
         Method(f"{key}_with_target", f"{key.capitalize()} with target", key, "wedge", row)
@@ -160,7 +161,10 @@ def combination_section(evaluation: Evaluation) -> Section:
         lead += " Zero-shot compares images with the names of the classes, without training."
     if any(key.startswith(BEST_BY) for key in evaluation.baselines):
         lead += " “Best by X”: the top model under score X."
-    blocks = [_comparison_figure(evaluation), decision_figure(evaluation), pools_figure(evaluation)]
+    blocks = [_comparison_figure(evaluation)]
+    if evaluation.outputs:
+        blocks.append(outputs_figure(evaluation))
+    blocks += [decision_figure(evaluation), pools_figure(evaluation)]
     if len(evaluation.ablation) > 1:
         blocks.append(_curve_figure(evaluation))
     return Section(
@@ -207,7 +211,10 @@ def _comparison_table(evaluation: Evaluation) -> Table:
         Column("Test domain", "domain", text=True),
         Column(main.heading, evaluation.metric, 1),
         Column("Standard error", "standard_error", 2),
-        *(Column(MEASURES[key].heading, key, MEASURES[key].digits) for key in _others(evaluation)),
+        *(
+            Column(_heading(evaluation, key), key, MEASURES[key].digits)
+            for key in _others(evaluation)
+        ),
         Column("Features", "n_features", 0),
         Column("Kept %", "kept_percent", 1),
         Column("ms / image", "milliseconds", 1),
@@ -229,6 +236,12 @@ def _others(evaluation: Evaluation) -> dict[str, str]:
 
 
 _KEYS = {"balanced": "balanced_accuracy"}
+
+
+def _heading(evaluation: Evaluation, key: str) -> str:
+    """Numbers of different units may be averaged."""
+    mean = ", mean over outputs" if key == "absolute_error" and evaluation.outputs else ""
+    return MEASURES[key].heading + mean
 
 
 def _comparison_row(evaluation: Evaluation, method: Method, domain: str | None) -> list[Any]:

@@ -15,7 +15,7 @@ from oodzoo.report.data import dimensions
 from oodzoo.report.expected import choice_is_repeated, interval_text, where
 from oodzoo.report.leaks import remark
 from oodzoo.report.numbers import listed, number, significant, span
-from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of, recommended_row
+from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
 from oodzoo.report.terms import has_target
 from oodzoo.task import Kind, Task
 from oodzoo.task.words import WORDS
@@ -64,6 +64,8 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     best = evaluation.recommended
     interval = "" if best.interval is None else f" ({span(*best.interval)} %)"
     remarks = [*_what_it_is(run, best), _compared(evaluation)]
+    if evaluation.caution:
+        remarks.append(evaluation.caution)
     if adapted := evaluation.with_target.get("pool"):
         remarks.append(
             "With unlabelled images of each test domain, the pool reaches "
@@ -151,8 +153,9 @@ def _recommended_tiles(run: Run, evaluation: Evaluation) -> list[Tile]:
 def _second(evaluation: Evaluation) -> str:
     """The second metric, averaged over the test domains."""
     second, name = WORDS[evaluation.task].second, Task(evaluation.task).second_metric
-    value = fmean(recommended_row(evaluation).measure(name).values())
-    units = second.unit or ", in the units of the labels"
+    value = fmean(evaluation.recommended_row.measure(name).values())
+    mean = ", mean over outputs" if evaluation.outputs else ", in the units of the labels"
+    units = second.unit or mean
     return f"{second.name} {significant(value)}{units}"
 
 

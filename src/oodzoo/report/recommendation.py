@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import Evaluation, Row
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table
@@ -44,12 +44,6 @@ def cost_of(models: Sequence[str], ranking: Ranking | None) -> Cost:
     )
 
 
-def recommended_row(evaluation: Evaluation) -> Row:
-    """The results of what was chosen for each test domain."""
-    rows, choices = evaluation.rows, evaluation.recommended.choices
-    return Row({domain: rows[choices[domain]].cells[domain] for domain in evaluation.domains})
-
-
 def decision_figure(evaluation: Evaluation) -> Figure:
     """Which way was chosen, on all domains and without each of them, and why."""
     best = evaluation.recommended
@@ -70,7 +64,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
             cell.milliseconds,
             None if cell.parameters is None else cell.parameters / 1e6,
         ]
-        for domain, cell in recommended_row(evaluation).cells.items()
+        for domain, cell in evaluation.recommended_row.cells.items()
     ]
     return Figure(
         title="What is chosen",
