@@ -83,8 +83,6 @@ class ImageDomains(ImageFiles):
     files : tuple of ImageFile
         Where the bytes of each sample are.
     task : Task
-    modality : {"image", "text"}
-        What the samples are.
     domains, classes : tuple of str
         Sorted. All domains share the classes, even if some have no image of a class. For other
         tasks, `classes` are the names of the numbers, in their order, or of the labels.
@@ -164,7 +162,7 @@ class ImageDomains(ImageFiles):
 
     @property
     def modality(self) -> Literal["image", "text"]:
-        """What the samples are."""
+        """What the samples are: images or texts."""
         return modality_of(self.files)
 
     @property
