@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from oodzoo.errors import InputError
 from oodzoo.zoo import load_zoo
 from oodzoo.zoo.download import Download, plan_download
+from oodzoo.zoo.listing.model import ListedModel
 from oodzoo.zoo.spec import ModelSpec
 
 
@@ -44,6 +46,21 @@ def test_what_is_not_cached(timm: Any, torchvision: Any, tmp_path: Path, monkeyp
         "unknown": ["hf-me-net"],
         "cached": 1,
     }
+
+
+def test_layers_of_a_network_are_one_download(timm: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    (whole,) = load_zoo("timm/test_vit.r160_in1k")
+    layers = load_zoo("timm/test_vit.r160_in1k@all")
+    assert len(layers) > 2
+    assert plan_download(layers) == plan_download([whole])
+    assert plan_download(layers[1:]).models == (layers[1].name,)
+    random = [replace(spec, pretrained=False) for spec in layers]
+    plan = plan_download(random)
+    assert (plan.models, plan.size, plan.n_local) == ((), 0, 1)
+    assert ListedModel(random[0]).is_local
+    assert not ListedModel(whole).is_local
 
 
 def test_lines() -> None:

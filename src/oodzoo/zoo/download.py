@@ -11,6 +11,7 @@ from typing import Any
 
 from oodzoo._text import count, file_size
 from oodzoo.errors import InputError
+from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.listing.model import ListedModel
 from oodzoo.zoo.spec import ModelSpec, local_path
 
@@ -22,13 +23,13 @@ class Download:
     Attributes
     ----------
     models : tuple of str
-        The models to download.
+        The models to download; of the layers of one network, the first.
     size : int
         Size of their weights in bytes, as far as it is known; partly an estimate.
     unknown : tuple of str
         Those of them whose size is unknown.
     n_local : int
-        Number of the other models.
+        Number of the other models; layers of one network count once.
     folders : dict of Path to int
         Bytes to download to each cache.
     """
@@ -75,7 +76,8 @@ class Download:
 def plan_download(models: Sequence[ModelSpec | ListedModel]) -> Download:
     """Find out which models must be downloaded, and how large they are.
 
-    Models whose package is not installed are left out.
+    Layers of one network are one download, and random weights need none. Models whose package is
+    not installed are left out.
 
     Examples
     --------
@@ -85,9 +87,10 @@ def plan_download(models: Sequence[ModelSpec | ListedModel]) -> Download:
     """
     folders: dict[Path, int] = defaultdict(int)
     missing, unknown, n_local = [], [], 0
-    for each in models:
-        model = each if isinstance(each, ListedModel) else ListedModel(each)
-        if local_path(model.spec) is not None:  # large files are not read only to be measured
+    listed = [each if isinstance(each, ListedModel) else ListedModel(each) for each in models]
+    for model, *_ in by_network(listed, lambda each: network_key(each.spec)):
+        # Large files are not read only to be measured.
+        if local_path(model.spec) is not None or model.spec.pretrained is False:
             n_local += 1
             continue
         weights = model.weights

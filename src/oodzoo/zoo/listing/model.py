@@ -44,7 +44,9 @@ class ListedModel:
 
     @property
     def is_local(self) -> bool | None:
-        """Whether the weights are on this machine."""
+        """Whether the weights are on this machine; random ones are drawn on it."""
+        if self.spec.pretrained is False:
+            return True
         return None if self._weights is None else self._weights.is_local
 
     @property
