@@ -223,3 +223,15 @@ print(load_model(load_zoo({f"hf/{tmp_path}"!r})[0]).info.feature_dim)
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert run.stdout == "32\n", run.stderr
+
+
+def test_a_folder_that_is_named_like_a_model_of_the_hub(
+    transformers: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = transformers.ViTModel(transformers.ViTConfig(**VIT))
+    save_checkpoint(transformers, model, tmp_path / "me" / "net", SQUASH)
+    monkeypatch.chdir(tmp_path)
+    message = r"there is a folder 'me/net' here; write hf/\./me/net for it"
+    with pytest.raises(InputError, match=message):
+        load_model(ModelSpec("model", "hf/me/net"))
+    assert load_model(ModelSpec("model", "hf/./me/net")).info.name == "model"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +110,36 @@ def test_a_folder_of_another_library(tmp_path: Path) -> None:
     save_text_model(tmp_path / "text")
     with pytest.raises(InputError, match=r"it has no modules\.json"):
         _load(tmp_path / "text.transformers")
+
+
+def test_a_folder_that_is_named_like_a_model_of_the_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save_text_model(tmp_path / "text")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError) as caught:
+        load_model(ModelSpec("mine", "sentence-transformers/text"))
+    assert str(caught.value).startswith(
+        "model 'mine': sentence-transformers/text is a name on the hub, but there is a folder "
+        "'text' here; write sentence-transformers/./text for it"
+    )
+    assert load_model(ModelSpec("mine", "sentence-transformers/./text")).info.name == "mine"
+
+
+def test_no_progress_bars(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    bars: Any = import_module("transformers.utils.logging")
+    downloads: Any = import_module("huggingface_hub.utils")
+    save_text_model(tmp_path / "text")
+    before = downloads.are_progress_bars_disabled()
+    bars.enable_progress_bar()
+    capfd.readouterr()
+    try:
+        for show in (downloads.enable_progress_bars, downloads.disable_progress_bars):
+            show()
+            state = downloads.are_progress_bars_disabled()
+            _load(tmp_path / "text")
+            assert capfd.readouterr().err == ""
+            assert bars.is_progress_bar_enabled()
+            assert downloads.are_progress_bars_disabled() == state
+    finally:
+        (downloads.disable_progress_bars if before else downloads.enable_progress_bars)()

@@ -24,7 +24,7 @@ from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.zoo.hf_preprocessing import image_preprocessing
 from oodzoo.zoo.hub import hub_access
-from oodzoo.zoo.sources import path_of, weight_files
+from oodzoo.zoo.sources import path_of, require_not_here, weight_files
 from oodzoo.zoo.spec import ModelSpec
 from oodzoo.zoo.text_tower import TextTower
 from oodzoo.zoo.torch_model import (
@@ -245,6 +245,7 @@ def _checkpoint(spec: ModelSpec) -> str:
     """Return a name on the hub, or a folder; a relative one is relative to the zoo file."""
     folder = path_of(spec, spec.identifier)
     if folder is None:
+        require_not_here(spec)
         return spec.identifier
     if not (folder / "config.json").is_file():
         raise InputError(

@@ -8,6 +8,7 @@ offline, which loads a model from the cache at once.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,12 +36,13 @@ def hub_access(spec: ModelSpec, *, needed: bool = True) -> Iterator[None]:
     """Load a model that may be on the hub; a failure is an InputError of one line.
 
     A caller who needs no file of the hub sets `needed` to False, so that it is not asked.
-    Messages that libraries log meanwhile are suppressed, and pickles are not read.
+    Messages that libraries log meanwhile are suppressed, as are progress bars of transformers;
+    those of downloads are not. Pickles are not read.
     """
     is_local = local_path(spec) is not None
     reason = None if is_local or not needed else _why_unreachable()
     try:
-        with no_unpickling(), _quiet(), _offline(reason is not None):
+        with no_unpickling(), _quiet(), _without_bars(), _offline(reason is not None):
             yield
     except InputError:
         raise
@@ -117,6 +119,29 @@ def _quiet() -> Iterator[None]:
         yield
     finally:
         logging.disable(before)
+
+
+@contextmanager
+def _without_bars() -> Iterator[None]:
+    """Switch the progress bars of transformers off, which it shows while it loads weights."""
+    if "transformers" not in sys.modules:
+        yield
+        return
+    bars = import_module("transformers.utils.logging")
+    downloads = import_module("huggingface_hub.utils")
+    if not bars.is_progress_bar_enabled():
+        yield
+        return
+    shows_downloads = not downloads.are_progress_bars_disabled()
+    bars.disable_progress_bar()  # those of downloads, too
+    if shows_downloads:
+        downloads.enable_progress_bars()
+    try:
+        yield
+    finally:
+        bars.enable_progress_bar()
+        if not shows_downloads:
+            downloads.disable_progress_bars()
 
 
 def _constants() -> Any:

@@ -22,7 +22,7 @@ from oodzoo.errors import InputError
 from oodzoo.zoo.hub import hub_access
 from oodzoo.zoo.model import Model, ModelInfo, Outputs
 from oodzoo.zoo.preprocessing import Preprocessing, TextPreprocessing
-from oodzoo.zoo.sources import ModelSource, path_of, weight_files
+from oodzoo.zoo.sources import ModelSource, path_of, require_not_here, weight_files
 from oodzoo.zoo.spec import ModelSpec, local_path
 from oodzoo.zoo.torch_model import (
     Module,
@@ -131,6 +131,8 @@ def _encoder(spec: ModelSpec) -> Module:
         import_torchvision(extra=_EXTRA, purpose=purpose)
     library = optional_package("sentence_transformers", extra=_EXTRA, purpose=purpose)
     local = local_path(spec)
+    if local is None:
+        require_not_here(spec)
     name = spec.identifier if local is None else str(local)
     if local is not None and not (local / "modules.json").is_file():
         raise InputError(

@@ -209,6 +209,16 @@ def path_of(spec: ModelSpec, text: str) -> Path | None:
         raise InputError(f"the source {spec.source!r}: no such home folder") from error
 
 
+def require_not_here(spec: ModelSpec) -> None:
+    """Reject a name on the hub that is also a folder here: libraries would load the folder."""
+    if Path(spec.identifier).is_dir():
+        raise InputError(
+            f"model {spec.name!r}: {spec.source} is a name on the hub, but there is a folder "
+            f"{spec.identifier!r} here; write {spec.kind}/./{spec.identifier} for it, or work in "
+            "another folder"
+        )
+
+
 @cache
 def _points() -> dict[str, EntryPoint]:
     """The entry points by kind. Another package cannot replace one of ours."""
