@@ -95,6 +95,7 @@ extract GOOD/data --zoo GOOD/zoo.toml --store NEW --unlabelled BAD/data
 run BAD/data --zoo GOOD/zoo.toml --out NEW
 run GOOD/data --zoo BAD/zoo.toml --out NEW
 rank BAD/store
+domains BAD/store
 select BAD/store
 evaluate BAD/store
 fit BAD/store --out NEW
