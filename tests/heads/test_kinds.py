@@ -94,11 +94,3 @@ def test_a_single_domain_is_split_into_folds_that_keep_groups_whole(
         at, _ = literal(kind, samples, folds)
         np.testing.assert_array_equal(head.weights, path.fit(samples, 2, at).weights)
     assert all(len(set(folds[row : row + 4].tolist())) == 1 for row in range(0, 48, 4))
-
-
-def test_folds_of_numbers_have_the_same_range() -> None:
-    samples = made("regression", 100, n_domains=1)
-    strata = kinds._strata("regression", samples.labels)
-    assert np.bincount(strata).tolist() == [10] * 10
-    order = np.argsort(samples.labels[:, 0])
-    assert (np.diff(strata[order]) >= 0).all()

@@ -1,27 +1,19 @@
 """Stratified, nested samples of a data set that keep groups whole.
 
-The *stratum* of a sample depends on the task:
-
-- Classes: its class.
-- Numbers: which of five quantile ranges of the first number of all samples it is in.
-- Several labels: the rarest of its labels, so that rare labels are represented; samples without a
-  label have a stratum of their own.
+The stratum of a sample is its class; for other tasks see :mod:`oodzoo.task.strata`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import heapq
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
-
-from oodzoo.data.listing import Sample, labels_of
+from oodzoo.data.listing import Sample
 from oodzoo.errors import InputError
 from oodzoo.task import CLASSIFICATION, Task
-
-QUANTILE_RANGES = 5
+from oodzoo.task.strata import strata
 
 Cell = tuple[str, str]
 """(domain, stratum)"""
@@ -42,8 +34,8 @@ def stratified_sample(
     whole, so with groups there may be more than n. Returns sorted positions.
     """
     cells: dict[Cell, list[int]] = defaultdict(list)
-    strata = strata_of(task, [sample.label for sample in samples])
-    for at, (sample, stratum) in enumerate(zip(samples, strata, strict=True)):
+    cell_of = strata_of(task, [sample.label for sample in samples])
+    for at, (sample, stratum) in enumerate(zip(samples, cell_of, strict=True)):
         cells[sample.domain, stratum].append(at)
     if n < len(cells):
         raise InputError(
@@ -64,24 +56,16 @@ def stratified_sample(
 
 
 def strata_of(task: Task, labels: Sequence[str]) -> list[str]:
-    """Return the stratum of each label; see the top of this module.
+    """Return the stratum of each label: its class, or see :mod:`oodzoo.task.strata`.
 
     Examples
     --------
     >>> strata_of(Task("regression", ("age",)), ["1.0", "2.0", "9.0", "3.0", "4.0"])
     ['0', '1', '4', '2', '3']
-    >>> strata_of(Task("multilabel", ("cat", "dog")), ['["cat", "dog"]', '["cat"]', "[]"])
-    ['dog', 'cat', '']
     """
     if task.is_classification or not labels:
         return list(labels)
-    if task.kind == "regression":
-        first = task.decode(labels)[:, 0]
-        ends = np.quantile(first, np.arange(1, QUANTILE_RANGES) / QUANTILE_RANGES)
-        return [str(at) for at in np.searchsorted(ends, first, side="left").tolist()]
-    sets = [labels_of(task, label) for label in labels]
-    sizes = Counter(name for names in sets for name in names)
-    return [min(names, key=lambda name: (sizes[name], name), default="") for names in sets]
+    return [str(stratum) for stratum in strata(task.kind, task.decode(labels)).tolist()]
 
 
 def apportion(sizes: dict[Cell, int], n: int) -> dict[Cell, int]:

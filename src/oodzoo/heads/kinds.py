@@ -18,9 +18,7 @@ from oodzoo.heads.paths import C_GRID, left_out_paths
 from oodzoo.heads.regression import fit_regression_head, left_out_regressions
 from oodzoo.heads.ridge import RIDGES
 from oodzoo.task import Kind
-
-_STRATA = 10
-"""Number of ranges of a number that folds have about equal shares of."""
+from oodzoo.task.strata import strata
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ def fit_head_of(
     folds = samples.domains
     if len(np.unique(folds)) == 1:
         numbers = group_numbers(groups, len(samples.labels))
-        folds = stratified_folds(_strata(kind, samples.labels), numbers)
+        folds = stratified_folds(strata(kind, samples.labels), numbers)
     path, parts = PATHS[kind], np.unique(folds)
     setting = 0
     if len(parts) > 1:
@@ -113,12 +111,3 @@ def left_out_metrics(kind: Kind, samples: Samples, n_outputs: int) -> list[float
         float(outputs.contributions(path[setting], y).mean())
         for path, y in zip(found, labels, strict=True)
     ]
-
-
-def _strata(kind: Kind, labels: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Ranges of the first number, or sets of labels."""
-    if kind == "regression":
-        ranks = np.argsort(np.argsort(labels[:, 0], kind="stable"), kind="stable")
-        return ranks * _STRATA // len(labels)
-    _, sets = np.unique(labels, axis=0, return_inverse=True)
-    return sets.reshape(-1).astype(np.int64)

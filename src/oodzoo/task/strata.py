@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 from oodzoo.task.kinds import Kind
 
 RANGES = 5
-"""Number of ranges, of about equal size, of a number to predict."""
+"""Number of quantile ranges of a number to predict."""
 
 
 def strata(kind: Kind, labels: NDArray[Any]) -> NDArray[np.int64]:
     """Number the stratum of each sample.
 
-    It is the class; the range of the first number, by rank; or the rarest label that the sample
-    has, the last stratum being that of samples without labels.
+    It is the class; the quantile range of the first number, equal numbers being in the same one;
+    or the rarest label that the sample has, so that rare labels are represented, the last stratum
+    being that of samples without labels.
 
     Examples
     --------
@@ -29,8 +30,9 @@ def strata(kind: Kind, labels: NDArray[Any]) -> NDArray[np.int64]:
     if kind == "classification":
         return labels.astype(np.int64)
     if kind == "regression":
-        ranks = np.argsort(np.argsort(labels[:, 0], kind="stable"), kind="stable")
-        return ranks * RANGES // max(len(labels), 1)
+        first = labels[:, 0]
+        ends = np.quantile(first, np.arange(1, RANGES) / RANGES) if len(first) else first
+        return np.searchsorted(ends, first, side="left").astype(np.int64)
     sizes = np.where(labels > 0.5, labels.sum(axis=0), np.inf)
     rarest = sizes.argmin(axis=1)
     found: NDArray[np.int64] = np.where(np.isinf(sizes.min(axis=1)), labels.shape[1], rarest)
