@@ -40,7 +40,7 @@ def test_several_layers_in_one_spec_or_in_several() -> None:
     assert listed([f"{VIT}@blocks.4", f"{VIT}@blocks.8:mean", VIT]) == expected
 
 
-def test_a_pattern_may_have_layers() -> None:
+def test_a_pattern_may_have_layers(timm: Any) -> None:
     found = listed("timm/vit_tiny_patch16_224.augreg_in21k*@blocks.2")
     assert (f"{NAME}@blocks.2", "blocks.2", None) in found
     assert len(found) == 2  # that fine-tuned on ImageNet-1k is the other
