@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from oodzoo import InputError
@@ -37,6 +36,7 @@ def test_all_inputs_in_batches() -> None:
 def test_arrays_and_tables_are_sliced(start: int) -> None:
     torch = pytest.importorskip("torch")
     array = np.arange(14).reshape(7, 2)
+    pd = pytest.importorskip("pandas")
     table = pd.DataFrame(array, columns=["x", "y"], index=np.arange(7) / 2)
     for inputs in (array, table, torch.tensor(array), table["x"]):
         found = list(batches(inputs, 3, start))

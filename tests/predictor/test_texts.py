@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 import pytest
 from tests.text_models import WORDS, save_text_model
 
@@ -18,11 +17,13 @@ from oodzoo.features.extract import run_extraction
 from oodzoo.predictor import Prediction, Unreadable
 from oodzoo.zoo import ModelSpec, load_model
 
+pd = pytest.importorskip("pandas")
+
 Run = Callable[..., Any]
 COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
 
 
-def _reviews(seed: int, n: int = 30) -> pd.DataFrame:
+def _reviews(seed: int, n: int = 30) -> Any:
     """Reviews of three sites; some words tell whether they are good."""
     rng = np.random.default_rng(seed)
     rows = []

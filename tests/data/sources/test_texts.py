@@ -6,12 +6,13 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 
 import oodzoo
 from oodzoo import InputError
 from oodzoo.data.sources.texts import read_texts
+
+pd = pytest.importorskip("pandas")
 
 COLUMNS = {"text": "review", "label": "stars", "domain": "site"}
 TABLE = pd.DataFrame(
