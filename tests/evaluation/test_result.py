@@ -206,6 +206,7 @@ def test_evaluations_of_other_tasks_survive_json(kind: Kind, words: str) -> None
     assert again.to_dict() == result.to_dict()
     assert words.format(result.recommended.average) in result.findings()[0]
     assert f"single/{Task(kind).metric}" in result.metrics
+    pytest.importorskip("pandas")
     assert {Task(kind).metric, second} <= set(result.to_frame().columns)
 
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,10 @@ def remembered(
         return compute()
     key = name if spec.input_size is None else f"{name} {spec.input_size}"
     key += spec.variant
-    path = cache_folder() / "sizes" / f"{package}-{version(package)}.jsonl"
+    try:
+        path = cache_folder() / "sizes" / f"{package}-{version(package)}.jsonl"
+    except PackageNotFoundError:
+        return compute()  # which says what to install
     known = _read(path)
     if key not in known:
         known[key] = compute()
