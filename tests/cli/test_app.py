@@ -361,10 +361,11 @@ from oodzoo.cli import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore it
 place, left = sys.argv[1], int(sys.argv[2])
+listing = "os.scandir" if sys.version_info >= (3, 13) else "os.listdir"  # of Path.iterdir
 
 def pause(event, arguments):
     global left
-    if event in ("open", "os.listdir") and place in str(arguments[0]):
+    if event in ("open", listing) and place in str(arguments[0]):
         if threading.current_thread() is threading.main_thread():
             left -= 1
             if left == 0:
