@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.evaluation.data import task_zoo, zoo
+from tests.evaluation.test_rows import row
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.evaluation import Aggregation, Cell, Evaluation, Row
-from oodzoo.evaluation.metrics import Measures
+from oodzoo.evaluation import Evaluation
 from oodzoo.evaluation.result import Recommended, described
 from oodzoo.task import Kind, Task
-
-
-def row(*accuracies: float) -> Row:
-    return Row(
-        {
-            f"d{at}": Cell((Measures(value, value - 1, 2.0),), ("m",), 4)
-            for at, value in enumerate(accuracies)
-        }
-    )
 
 
 def recommended(**changes: Any) -> Recommended:
@@ -73,25 +63,6 @@ def test_an_evaluation_survives_json(top_k: Any, trials: int) -> None:
     again = Evaluation.from_dict(document)
     assert again == result
     assert again.to_dict() == result.to_dict()
-
-
-def test_rows_and_aggregations_survive_json() -> None:
-    cells = row(80.5, 1 / 3).cells
-    cells["d1"] = dataclasses.replace(cells["d1"], milliseconds=2.5, parameters=7)
-    one = Row(cells)
-    document = json.loads(json.dumps(one.to_dict()))
-    assert document["trials"] == {"d0": [[80.5, 79.5, 2.0]], "d1": [[1 / 3, 1 / 3 - 1, 2.0]]}
-    assert document["milliseconds"] == {"d0": None, "d1": 2.5}
-    assert document["parameters"] == {"d0": None, "d1": 7}
-    assert Row.from_dict(document) == one
-    both = Aggregation(one, row(3.0, 4.0), {"d0": 0.5, "d1": 1.0})
-    assert Aggregation.from_dict(json.loads(json.dumps(both.to_dict()))) == both
-
-
-def test_a_damaged_row_is_rejected() -> None:
-    document = row(1.0).to_dict() | {"trials": {"d0": [["high", 1.0, 2.0]]}}
-    with pytest.raises(InputError, match="the evaluation"):
-        Row.from_dict(document)
 
 
 def test_a_damaged_recommendation_is_rejected() -> None:

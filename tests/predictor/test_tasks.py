@@ -69,7 +69,7 @@ def test_the_head_is_that_of_the_formula(fitted: tuple[Kind, oodzoo.Predictor]) 
     expected = outputs if kind == "regression" else 1 / (1 + np.exp(-outputs))
     given = {model.name: features[model.name] for model in predictor.models}
     for prediction, row in zip(predictor.stream(given), expected, strict=True):
-        assert isinstance(prediction, oodzoo.predictor.predictor.Prediction)
+        assert isinstance(prediction, oodzoo.predictor.Prediction)
         if kind == "regression":
             assert prediction.probabilities is None
             assert prediction.label == pytest.approx(tuple(row), rel=1e-5)

@@ -10,8 +10,9 @@ from typing import Any
 
 from oodzoo.data.spread import Spread
 from oodzoo.evaluation.metrics import AnyMeasures, LabelMeasures, Measures, NumberMeasures
-from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Outputs, Recommended
-from oodzoo.evaluation.result import Row as EvaluationRow
+from oodzoo.evaluation.result import Evaluation, Recommended
+from oodzoo.evaluation.rows import Aggregation, Cell, Outputs
+from oodzoo.evaluation.rows import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.record import DataSummary, DomainLabels, Run, Stage

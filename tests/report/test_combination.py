@@ -11,8 +11,9 @@ from tests.report.example import DOMAINS, evaluation_row, example_run
 from tests.report.reader import Reader
 
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import Cell, Evaluation
-from oodzoo.evaluation.result import Row as EvaluationRow
+from oodzoo.evaluation.result import Evaluation
+from oodzoo.evaluation.rows import Cell
+from oodzoo.evaluation.rows import Row as EvaluationRow
 from oodzoo.record import Run
 from oodzoo.report import page
 from oodzoo.report.blocks import Figure

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from oodzoo.combination.decision import Decision
 from oodzoo.evaluation.metrics import MEASURES
-from oodzoo.evaluation.result import Aggregation, Cell, Evaluation, Recommended, Row
+from oodzoo.evaluation.result import Evaluation, Recommended
+from oodzoo.evaluation.rows import Aggregation, Cell, Row
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
 from oodzoo.ranking.intervals import new_domain_interval

@@ -2,207 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.metrics import MEASURES, AnyMeasures
 from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
 
 
-Outputs = dict[str, dict[str, float]]
-"""Measures of each output of a prediction, by its name and theirs."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Result on one test domain: measures of each trial, with the models used and their cost.
-
-    Attributes
-    ----------
-    measures : tuple of Measures, NumberMeasures or LabelMeasures
-        See :mod:`oodzoo.evaluation.metrics`.
-    models : tuple of str
-    n_features : int
-    milliseconds, parameters : float and int, optional
-        Time per image and number of parameters, sums over the models; None if one is unknown.
-    variance : float, optional
-        Variance of the main metric that is due to the samples; None for an accuracy, whose variance
-        is binomial. It is not in JSON documents.
-    outputs : dict of str to dict of str to float
-        Of several numbers or labels: the main metric of each in percent, and the absolute error of
-        a number in its own unit, means over trials. A label that the domain lacks is left out.
-    """
-
-    measures: tuple[AnyMeasures, ...]
-    models: tuple[str, ...]
-    n_features: int
-    milliseconds: float | None = None
-    parameters: int | None = None
-    variance: float | None = field(default=None, compare=False)
-    outputs: Outputs = field(default_factory=dict)
-
-    @property
-    def accuracy(self) -> float:
-        """Accuracy, or the main metric of another task, in percent: mean over trials."""
-        return float(np.mean([each[0] for each in self.measures]))
-
-
-@dataclass(frozen=True)
-class Row:
-    """Results of one method on all test domains.
-
-    Attributes
-    ----------
-    cells : dict of str to Cell
-        Result by test domain.
-    """
-
-    cells: dict[str, Cell]
-
-    @property
-    def measures(self) -> tuple[str, ...]:
-        """Names of all measures, the main metric first."""
-        return next(iter(self.cells.values())).measures[0]._fields
-
-    @property
-    def metric(self) -> str:
-        """The main metric: "accuracy", "explained_variance" or "average_precision"."""
-        return self.measures[0]
-
-    def measure(self, name: str) -> dict[str, float]:
-        """Return the mean over trials of a measure by test domain.
-
-        In percent, but for an absolute error, which is in the units of the labels.
-        """
-        return {d: float(values.mean()) for d, values in self._trials(name).items()}
-
-    @property
-    def outputs(self) -> Outputs:
-        """Measures of each of several numbers or labels, means over the test domains that have it.
-
-        The main metric is in percent, the absolute error of a number in its own unit.
-        """
-        return {
-            output: {name: _mean(values) for name, values in measures.items()}
-            for output, measures in self._outputs().items()
-        }
-
-    @property
-    def average(self) -> float:
-        """The main metric in percent, mean over test domains."""
-        return _mean(self.measure(self.metric))
-
-    @property
-    def error(self) -> dict[str, Any] | None:
-        """Standard error of the main metric over trials, computed as in DomainBed."""
-        trials = self._trials(self.metric)
-        number = len(next(iter(trials.values())))
-        if number == 1:
-            return None
-        averages = np.mean(list(trials.values()), axis=0)
-        return {
-            "average": float(averages.std() / math.sqrt(number)),
-            "domains": {d: float(v.std() / math.sqrt(number)) for d, v in trials.items()},
-        }
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert the row to a JSON document; `average` and `domains` are of the main metric."""
-        main, *others = self.measures
-        document = {
-            **_averaged(self.measure(main)),
-            **{name: _averaged(self.measure(name)) for name in others},
-            "error": self.error,
-            "models": {d: list(cell.models) for d, cell in self.cells.items()},
-            "n_features": {d: cell.n_features for d, cell in self.cells.items()},
-            "milliseconds": {d: cell.milliseconds for d, cell in self.cells.items()},
-            "parameters": {d: cell.parameters for d, cell in self.cells.items()},
-            "trials": {d: [list(m) for m in cell.measures] for d, cell in self.cells.items()},
-        }
-        if outputs := self._outputs():
-            document["outputs"] = {
-                output: {name: _averaged(values) for name, values in measures.items()}
-                for output, measures in outputs.items()
-            }
-        return document
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], task: Kind = "classification") -> Row:
-        """Restore a row from :meth:`to_dict`."""
-        cells = {}
-        for domain, trials in document["trials"].items():
-            cells[domain] = Cell(
-                tuple(structured(each, MEASURES[task], "the evaluation") for each in trials),
-                tuple(document["models"][domain]),
-                document["n_features"][domain],
-                document.get("milliseconds", {}).get(domain),
-                document.get("parameters", {}).get(domain),
-            )
-        for output, measures in document.get("outputs", {}).items():
-            for name, each in measures.items():
-                for domain, value in each["domains"].items():
-                    cells[domain].outputs.setdefault(output, {})[name] = value
-        return cls(cells)
-
-    def _outputs(self) -> dict[str, dict[str, dict[str, float]]]:
-        """The measures of each output on each test domain."""
-        found: dict[str, dict[str, dict[str, float]]] = {}
-        for domain, cell in self.cells.items():
-            for output, measures in cell.outputs.items():
-                for name, value in measures.items():
-                    found.setdefault(output, {}).setdefault(name, {})[domain] = value
-        return found
-
-    def _trials(self, name: str) -> dict[str, NDArray[np.float64]]:
-        return {
-            d: np.array([getattr(each, name) for each in cell.measures])
-            for d, cell in self.cells.items()
-        }
-
-
-@dataclass(frozen=True)
-class Aggregation:
-    """Results of the best K models concatenated, with all and with selected features.
-
-    Attributes
-    ----------
-    ensemble, selection : Row
-    feature_ratio : dict of str to float
-        Share of features selected, by test domain.
-    """
-
-    ensemble: Row
-    selection: Row
-    feature_ratio: dict[str, float]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Convert the results to a JSON document."""
-        return {
-            "ensemble": self.ensemble.to_dict(),
-            "selection": self.selection.to_dict(),
-            "feature_ratio": _averaged(self.feature_ratio),
-        }
-
-    @classmethod
-    def from_dict(cls, document: Mapping[str, Any], task: Kind = "classification") -> Aggregation:
-        """Restore the results from :meth:`to_dict`."""
-        return cls(
-            Row.from_dict(document["ensemble"], task),
-            Row.from_dict(document["selection"], task),
-            dict(document["feature_ratio"]["domains"]),
-        )
+from oodzoo.evaluation.rows import Aggregation, Row, averaged, mean_of
 
 
 @dataclass(frozen=True)
@@ -341,8 +157,8 @@ class Evaluation:
     def metrics(self) -> dict[str, float]:
         """Main metric of each row in percent, on average and by domain, as a listener gets it."""
         main = self.metric
-        found = {"recommended": _averaged(self.recommended.domains)}
-        found |= {name: _averaged(row.measure(main)) for name, row in self.rows.items()}
+        found = {"recommended": averaged(self.recommended.domains)}
+        found |= {name: averaged(row.measure(main)) for name, row in self.rows.items()}
         metrics = {f"{name}/{main}": each["average"] for name, each in found.items()}
         for name, each in found.items():
             by_domain = each["domains"].items()
@@ -361,7 +177,7 @@ class Evaluation:
             "domains": list(self.domains),
             "recommended": self.recommended.to_dict(),
             **{name: getattr(self, name).to_dict() for name in CHOICES},
-            "feature_ratio": _averaged(self.feature_ratio),
+            "feature_ratio": averaged(self.feature_ratio),
             "with_target": {name: row.to_dict() for name, row in self.with_target.items()},
             **{name: row.to_dict() for name, row in self.baselines.items()},
             "baselines": list(self.baselines),
@@ -441,7 +257,7 @@ class Evaluation:
             )
         if random := self.baselines.get("random_features"):
             lines.append(
-                f"Selection keeps {100 * _mean(self.feature_ratio):.0f} % of the features, "
+                f"Selection keeps {100 * mean_of(self.feature_ratio):.0f} % of the features, "
                 f"{_compared(self.selection.average, random.average)} as many random ones "
                 f"({random.average:.1f} %)."
             )
@@ -464,7 +280,7 @@ class Evaluation:
         names = list(self.rows)
         width = max(map(len, names))
         lines = [f"{name:<{width}}  {row.average:5.1f} %" for name, row in self.rows.items()]
-        lines.append(f"{'feature ratio':<{width}}  {100 * _mean(self.feature_ratio):5.1f} %")
+        lines.append(f"{'feature ratio':<{width}}  {100 * mean_of(self.feature_ratio):5.1f} %")
         return "\n".join([*lines, *self.findings()])
 
     def to_frame(self) -> pandas.DataFrame:
@@ -507,14 +323,6 @@ def _achieves(task: Kind, value: float) -> str:
         "regression": f"explains {value:.1f} % of the variance in unseen domains",
         "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
     }[task]
-
-
-def _mean(values: Mapping[str, float]) -> float:
-    return float(np.mean(list(values.values())))
-
-
-def _averaged(values: Mapping[str, float]) -> dict[str, Any]:
-    return {"average": _mean(values), "domains": dict(values)}
 
 
 def _compared(value: float, other: float) -> str:

@@ -16,7 +16,7 @@ from oodzoo.combination.target import pool_for_target
 from oodzoo.combination.zero_shot import pool_columns
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
 from oodzoo.evaluation.metrics import by_output, measures_of
-from oodzoo.evaluation.result import Cell, Outputs
+from oodzoo.evaluation.rows import Cell, Outputs
 from oodzoo.evaluation.training import TrainingView
 from oodzoo.features.source import FeatureSource, total_cost
 from oodzoo.heads.outputs import outputs_of

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oodzoo.predictor.fitting import fit
-from oodzoo.predictor.predictor import Prediction, Predictor, Unreadable, load
+from oodzoo.predictor.prediction import Prediction, Unreadable
+from oodzoo.predictor.predictor import Predictor, load
 
 __all__ = ["Prediction", "Predictor", "Unreadable", "fit", "load"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
@@ -35,6 +35,7 @@ from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, prep
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
+from oodzoo.predictor.prediction import Prediction, Unreadable
 from oodzoo.predictor.remote import read_url, write_url
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
@@ -50,44 +51,6 @@ KEPT_BYTES = 2**30
 
 Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
 """What a predictor takes: images; features by model; or inputs of its encoders."""
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """The prediction for one sample.
-
-    Attributes
-    ----------
-    position : int
-        Position among the given samples.
-    path : str or None
-        Path of an image; None for an image in memory, and for any other sample.
-    label
-        The most probable class. For other tasks, the predicted number, or a tuple of several; or
-        the tuple of labels whose probability is above one half.
-    probabilities : array (n_classes,) or None
-        Probability of each class or label, in the order of `classes_`; None for numbers.
-    distance : float
-        Distance from the training samples; above 1 the sample is unlike them.
-    out_of_domain : bool
-        Whether the distance is above 1.
-    """
-
-    position: int
-    path: str | None
-    label: Any
-    probabilities: NDArray[np.float64] | None
-    distance: float
-    out_of_domain: bool
-
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A sample without a prediction, and the reason."""
-
-    position: int
-    path: str | None
-    reason: str
 
 
 class Predictor:

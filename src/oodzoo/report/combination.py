@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from oodzoo._text import count
-from oodzoo.evaluation.result import Evaluation, Row
+from oodzoo.evaluation.result import Evaluation
+from oodzoo.evaluation.rows import Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
     Chart,

@@ -1,0 +1,26 @@
+"""Predictions for single samples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo.predictor.prediction import Prediction, Unreadable
+
+
+def test_each_sample_has_a_prediction_or_a_reason() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 3)), np.tile(["no", "yes"], 30)
+    X[:, 0] += 3 * (y == "yes")
+    predictor = oodzoo.fit({"m": X}, y, np.repeat(["a", "b", "c"], 20), choose="single")
+    far = np.vstack([X[:2], [[-50.0, 900.0, 900.0]]])
+    first, second, last = predictor.stream({"m": far})
+    for at, found in enumerate((first, second, last)):
+        assert isinstance(found, Prediction)
+        assert found.position == at
+        assert found.out_of_domain == (found.distance > 1)
+        assert found.probabilities is not None
+        assert found.probabilities.sum() == pytest.approx(1)
+        assert found.label == predictor.classes_[found.probabilities.argmax()]
+    assert Unreadable(3, "a.jpg", "truncated").reason == "truncated"
