@@ -105,7 +105,7 @@ $(VENV)/dev: $(VENV)/core
 
 $(VENV)/adapters: $(VENV)/dev
 	@echo "Installing PyTorch, model and data libraries ..."
-	@$(PIP) -e '.[timm,torchvision,hf,open-clip,sentence-transformers,sources,mlflow,tensorboard,ray]'
+	@$(PIP) -e '.[timm,torchvision,hf,open-clip,sentence-transformers,tune,hub,sources,mlflow,tensorboard,ray]'
 	@touch $@
 
 $(VENV)/browser: $(VENV)/dev

@@ -1,0 +1,1 @@
+"""Fine-tuning: training runs that leave domains out, averages of weights, and their choice."""
