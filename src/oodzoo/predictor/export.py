@@ -36,7 +36,7 @@ from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.layers import by_network, network_key
-from oodzoo.zoo.onnx import add_layers
+from oodzoo.zoo.onnx_graph import features_graph, opset, output_rank
 
 _MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
@@ -113,74 +113,24 @@ class _PixelGraph(GraphBuilder):
 
     def _network_protos(self) -> list[Any]:
         """Each network up to the features, all with one opset and with unique names."""
-        protos = [self._pruned(models) for models in self.networks]
-        opset = max(OPSET, *(_opset(proto) for proto in protos))
+        protos = [
+            features_graph(self.onnx, [each.spec for each in models], models[0].preprocessing)
+            for models in self.networks
+        ]
+        newest = max(OPSET, *(opset(proto) for proto in protos))
         for number, proto in enumerate(protos):
             model = self.networks[number][0]
-            if _opset(proto) != opset:
+            if opset(proto) != newest:
                 try:
-                    proto = self.onnx.version_converter.convert_version(proto, opset)
+                    proto = self.onnx.version_converter.convert_version(proto, newest)
                 except Exception as error:
                     raise InputError(
-                        f"model {model.name!r} cannot be converted from opset {_opset(proto)} to "
-                        f"{opset}, which the others need: {one_line(error)}"
+                        f"model {model.name!r} cannot be converted from opset {opset(proto)} to "
+                        f"{newest}, which the others need: {one_line(error)}"
                     ) from error
             protos[number] = self.onnx.compose.add_prefix(proto, f"model{number}_")
             self._set_batch_size(model, proto)
         return protos
-
-    def _pruned(self, models: Sequence[PredictorModel]) -> Any:
-        """Load a network, without the nodes that the features of its models do not depend on.
-
-        Its outputs are the features of the models.
-        """
-        proto, outputs = self._with_layers(models)
-        graph = proto.graph
-        producers = {name: node for node in graph.node for name in node.output}
-        needed: set[str] = set()
-        pending = list(outputs)
-        while pending:
-            name = pending.pop()
-            if name in needed:
-                continue
-            needed.add(name)
-            if name in producers:
-                pending += _node_inputs(producers[name])
-        nodes = [node for node in graph.node if needed & set(node.output)]
-        by_name = {value.name: value for value in graph.output}
-        constants = [tensor for tensor in graph.initializer if tensor.name in needed]
-        sparse = [t for t in graph.sparse_initializer if t.values.name in needed]
-        known = {tensor.name for tensor in constants}
-        # before IR version 4, the weights are among the inputs
-        inputs = [value for value in graph.input if value.name not in known]
-        for field, values in (
-            (graph.node, nodes),
-            (graph.initializer, constants),
-            (graph.sparse_initializer, sparse),
-            (graph.input, inputs),
-            (graph.output, [by_name[name] for name in outputs]),
-        ):
-            copies = [type(value).FromString(value.SerializeToString()) for value in values]
-            del field[:]
-            field.extend(copies)
-        del graph.value_info[:]
-        return proto
-
-    def _with_layers(self, models: Sequence[PredictorModel]) -> tuple[Any, list[str]]:
-        """Load a file, with its layers in use among its outputs; name the output of each model."""
-        layers = [model.spec for model in models if model.spec.layer is not None]
-        file = models[0].spec.file
-        if not layers:
-            return self.onnx.load(file), [model.spec.features or "" for model in models]
-        content, taps = add_layers(layers, file, file.read_bytes(), models[0].preprocessing)
-        names = {model.spec: model.spec.features or "" for model in models}
-        for spec, tap in taps.items():
-            if isinstance(tap, InputError):
-                raise InputError(f"model {spec.name!r}: {tap}")
-            names[spec] = tap.output
-        proto = self.onnx.load_model_from_string(content)
-        self.onnx.external_data_helper.load_external_data_for_model(proto, str(file.parent))
-        return proto, list(names.values())
 
     def _set_batch_size(self, model: PredictorModel, proto: Any) -> None:
         """Adopt the batch size of a model that has a fixed one."""
@@ -230,7 +180,7 @@ class _PixelGraph(GraphBuilder):
         name = output.name
         if output.type.tensor_type.elem_type != float32:
             name = self.add("Cast", [name], f"{prefix}features32", to=float32)
-        if _output_rank(self.onnx, proto, at) == 4:
+        if output_rank(self.onnx, proto, at) == 4:
             pooled = self.add("GlobalAveragePool", [name], f"{prefix}pooled")
             name = self.add("Flatten", [pooled], f"{prefix}flat", axis=1)
         return self.add_columns(model.name, name, prefix)
@@ -258,33 +208,11 @@ def _require_equal(
     require_close(found, parts.head.values(features))
 
 
-def _opset(proto: Any) -> int:
-    return int(next(o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")))
-
-
 def _merged_opsets(helper: Any, protos: Iterable[Any]) -> list[Any]:
     """The newest opset of each domain."""
     versions: dict[str, int] = {}
     for proto in protos:
-        for opset in proto.opset_import:
-            domain = "" if opset.domain == "ai.onnx" else opset.domain
-            versions[domain] = max(versions.get(domain, 0), opset.version)
+        for entry in proto.opset_import:
+            domain = "" if entry.domain == "ai.onnx" else entry.domain
+            versions[domain] = max(versions.get(domain, 0), entry.version)
     return [helper.make_opsetid(domain, version) for domain, version in versions.items()]
-
-
-def _node_inputs(node: Any) -> list[str]:
-    """The inputs of a node, including those of its subgraphs."""
-    names = list(node.input)
-    for attribute in node.attribute:
-        for graph in [*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])]:
-            names += [name for inner in graph.node for name in _node_inputs(inner)]
-            names += [value.name for value in graph.output]
-    return names
-
-
-def _output_rank(onnx: Any, proto: Any, at: int) -> int:
-    """Number of dimensions of the features; inferred if the file does not state them."""
-    output = proto.graph.output[at].type.tensor_type
-    if not output.HasField("shape"):
-        output = onnx.shape_inference.infer_shapes(proto).graph.output[at].type.tensor_type
-    return len(output.shape.dim)
