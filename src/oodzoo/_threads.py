@@ -55,9 +55,9 @@ class Prefetch(Iterator[T], Generic[T]):
         self._start(1)
         return result
 
-    def close(self) -> None:
-        """Cancel the calls that have not started."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+    def close(self, *, wait: bool = False) -> None:
+        """Cancel the calls that have not started, and optionally wait for the others."""
+        self._pool.shutdown(wait=wait, cancel_futures=True)
         self._pending.clear()
 
     def _start(self, n: int | None) -> None:
