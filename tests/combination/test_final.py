@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from tests.evaluation.data import task_zoo
 
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
+from oodzoo.combination.heads import Head, Heads, choose_pool, predict_with_heads
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import fit_kind
+from oodzoo.combination.predictions import HeadPredictions, fit_kind
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.features.target import as_target
 from oodzoo.heads.adaptive import weighted_mean_and_std
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.linear import LinearHead, fit_head
 from oodzoo.task import Kind
 
 N = 40
@@ -169,3 +169,31 @@ def test_a_pool_for_a_target_needs_classes() -> None:
     other, _, _ = task_zoo("regression", seed=1)
     with pytest.raises(InputError, match="needs classes, but the task is 'regression'"):
         fit_pool_for_target(source, heads, as_target(source, other))
+
+
+def test_a_given_head_is_not_fitted(source: ArraySource, heads: Heads) -> None:
+    """As that of a fine-tuned model: its share is added as it is, and nothing adapts it."""
+    rng = np.random.default_rng(1)
+    tuned = Head("noise", "tuned")
+    given = LinearHead(rng.normal(size=(3, 4)), rng.normal(size=3), 1.0)
+    known = [np.log(np.eye(3)[y] * 0.97 + 0.01) for y in heads.labels]  # such a head is chosen
+    predictions = HeadPredictions(0, known)
+    more = replace(heads, candidates=heads.candidates | {tuned: predictions})
+    final = fit_pool(source, more, given={tuned: given})
+    share = final.weights["noise"]
+    assert 0 < share <= 1
+    at = [*final.columns.by_model].index("noise")
+    start = sum(len(part) for part in list(final.columns.by_model.values())[:at])
+    np.testing.assert_allclose(final.head.weights[:, start : start + 4], share * given.weights)
+    if final.adaptive is not None:
+        assert not final.adaptive.standardised.weights[:, start : start + 4].any()
+
+
+def test_a_pool_of_a_given_head_alone(source: ArraySource, heads: Heads) -> None:
+    tuned = Head("noise", "tuned")
+    given = LinearHead(np.ones((3, 4)), np.zeros(3), 1.0)
+    known = [np.log(np.eye(3)[y] * 0.97 + 0.01) for y in heads.labels]
+    alone = replace(heads, candidates={tuned: HeadPredictions(0, known)})
+    final = fit_pool(source, alone, given={tuned: given})
+    np.testing.assert_array_equal(final.head.weights, given.weights)
+    assert (final.weights, final.adaptive) == ({"noise": 1.0}, None)

@@ -56,20 +56,33 @@ def fit_columns(source: FeatureSource, columns: Columns) -> FinalHead:
 
 
 def fit_pool(
-    source: FeatureSource, heads: Heads, limits: Limits | None = None, *, device: str | None = None
+    source: FeatureSource,
+    heads: Heads,
+    limits: Limits | None = None,
+    *,
+    given: Mapping[Head, LinearHead] | None = None,
+    device: str | None = None,
 ) -> FinalHead:
-    """Fit a pool, and for classes, with the same models, one that adapts to images of a domain."""
+    """Fit a pool, and for classes, with the same models, one that adapts to images of a domain.
+
+    `given` are heads that are trained already, on all domains: those of fine-tuned models. The
+    features of such a model have seen the labels of all domains, so no other head is fitted to
+    them.
+    """
+    given = given or {}
     pool = choose_pool(heads, limits)
     columns = pool_columns(source, pool.models)
-    base = _fit_members(source, heads, pool.members, columns, None, pool.weights)
-    if not source.task.is_classification:
+    base = _fit_members(source, heads, pool.members, columns, None, pool.weights, given)
+    frozen = [model for model in pool.models if model not in {head.model for head in given}]
+    if not source.task.is_classification or not frozen:
         return FinalHead(columns, base, _weights(pool))
     weights = weigh_images([np.exp(each) for each in pool.out_of_fold], heads.labels)
     known = {head: p for head, p in heads.candidates.items() if head.model in pool.models}
     candidates = with_standardised_heads(
-        source, replace(heads, candidates=known), pool.models, weights, device=device
+        source, replace(heads, candidates=known), frozen, weights, device=device
     )
-    adaptive = _adaptive(source, candidates, choose_pool(candidates), columns, base, weights)
+    chosen = choose_pool(candidates)
+    adaptive = _adaptive(source, candidates, chosen, columns, base, weights, given)
     return FinalHead(columns, base, _weights(pool), adaptive)
 
 
@@ -122,13 +135,14 @@ def _adaptive(
     columns: Columns,
     base: LinearHead,
     weights: ImageWeights,
+    given: Mapping[Head, LinearHead] | None = None,
 ) -> AdaptiveHead:
     """The heads of a pool as one that adapts; the plain and the standardised ones add up."""
     shares = dict(zip(pool.members, pool.weights, strict=True))
     plain = {head: share for head, share in shares.items() if head.kind != STANDARDISED}
     standardised = {head: share for head, share in shares.items() if head.kind == STANDARDISED}
     return AdaptiveHead(
-        _fit_members(source, heads, list(plain), columns, None, list(plain.values())),
+        _fit_members(source, heads, list(plain), columns, None, list(plain.values()), given),
         _fit_members(
             source, heads, list(standardised), columns, weights, list(standardised.values())
         ),
@@ -144,23 +158,33 @@ def _fit_members(
     columns: Columns,
     weights: ImageWeights | None,
     shares: Sequence[float],
+    given: Mapping[Head, LinearHead] | None = None,
 ) -> LinearHead:
-    """Fit some heads of a pool on all domains, and add them up as one head, with their shares."""
+    """Fit some heads of a pool on all domains, and add them up as one head, with their shares.
+
+    Heads that are given are not fitted.
+    """
     n_outputs = len(source.classes)
     starts = _starts(columns)
     total, bias = np.zeros((n_outputs, len(columns))), np.zeros(n_outputs)
     for head, share in zip(members, shares, strict=True):
-        samples = pool_columns(source, [head.model]).samples(source, source.domains)
-        if weights is not None:
-            samples = standardise(samples, weights.labelled)
-        kind = "logistic" if head.kind == STANDARDISED else head.kind
-        setting = heads.candidates[head].setting
-        zero_shot = find_zero_shot(source, head.model)
-        fitted = fit_kind(kind, samples, n_outputs, setting, zero_shot)
+        fitted = (given or {}).get(head) or _fit_member(source, heads, head, weights)
         start = starts[head.model]
         total[:, start : start + fitted.weights.shape[1]] += share * fitted.weights
         bias += share * fitted.bias
     return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
+
+
+def _fit_member(
+    source: FeatureSource, heads: Heads, head: Head, weights: ImageWeights | None
+) -> LinearHead:
+    samples = pool_columns(source, [head.model]).samples(source, source.domains)
+    if weights is not None:
+        samples = standardise(samples, weights.labelled)
+    kind = "logistic" if head.kind == STANDARDISED else head.kind
+    setting = heads.candidates[head].setting
+    zero_shot = find_zero_shot(source, head.model)
+    return fit_kind(kind, samples, len(source.classes), setting, zero_shot)
 
 
 def _starts(columns: Columns) -> Mapping[str, int]:

@@ -36,8 +36,8 @@ class Provenance:
     threshold : float or None
         Threshold of the inclusion probability; None if all features are kept.
     choice : str
-        How the models were chosen and combined: "single", "pool", "ensemble" or "selection", or
-        "named" if the models were named.
+        How the models were chosen and combined: "single", "pool", "ensemble" or "selection",
+        "named" if the models were named, or "tuned" for one fine-tuned model.
     pool : dict
         Weight of each model in a pool; empty for any other choice.
     accuracy : float or None
@@ -50,6 +50,8 @@ class Provenance:
         The target domain that the predictor was fitted for.
     adapted : int or None
         Number of unlabelled samples that the head was adapted to, if it was.
+    tuning : dict or None
+        What was fine-tuned and how, see :func:`oodzoo.tune`; None if nothing was.
     """
 
     domains: tuple[str, ...]
@@ -64,6 +66,7 @@ class Provenance:
     accuracy_interval: tuple[float, float] | None = None
     target: str | None = None
     adapted: int | None = None
+    tuning: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
