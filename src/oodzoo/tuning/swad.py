@@ -1,0 +1,193 @@
+"""Stochastic weight averaging over the valley of the validation loss.
+
+References
+----------
+.. [1] Cha et al., "SWAD: Domain Generalization by Seeking Flat Minima", NeurIPS 2021.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
+
+from oodzoo.tuning.weights import RunningMean
+
+Tensor = Any  # torch.Tensor; torch is imported only when weights are computed
+
+
+class Segment(NamedTuple):
+    """Mean weights over some steps, and the validation loss after the last of them."""
+
+    weights: dict[str, Tensor]
+    loss: float
+    start: int
+    end: int
+
+
+class _Average:
+    """Mean of the segments included so far, with the first and the last step."""
+
+    def __init__(self, mean: RunningMean, start: int = -1, end: int = -1) -> None:
+        self.mean = mean
+        self.start = start
+        self.end = end
+
+    def include(self, segment: Segment) -> None:
+        if not self.mean.count:
+            self.start = segment.start
+        self.mean.add(segment.weights)
+        self.end = segment.end
+
+
+class LossValley:
+    """Average of the weights over the valley of the validation loss, as in SWAD [1]_.
+
+    The path of the training is divided into segments, each ending with a validation. The valley
+    begins where the loss has not improved for `n_converge` segments. It ends where the losses of
+    `n_tolerance` consecutive segments all exceed `tolerance_ratio` times the mean loss of these
+    `n_converge` segments. The result is the mean of the segments of the valley.
+
+    This follows the authors' code, which differs from Algorithm 1 of the paper in two ways: low
+    losses just before the valley also count as part of it, and segments around its beginning may
+    be counted twice.
+
+    Parameters
+    ----------
+    n_converge : int
+        N_s in the paper.
+    n_tolerance : int
+        N_e in the paper.
+    tolerance_ratio : float
+        r in the paper, greater than 1; the authors' code calls r - 1 by this name.
+
+    References
+    ----------
+    .. [1] Cha et al., "SWAD: Domain Generalization by Seeking Flat Minima", NeurIPS 2021.
+    """
+
+    def __init__(
+        self, n_converge: int = 3, n_tolerance: int = 6, tolerance_ratio: float = 1.3
+    ) -> None:
+        self.n_converge = n_converge
+        self.n_tolerance = n_tolerance
+        self.tolerance_ratio = tolerance_ratio
+        self.dead = False
+        """Whether the valley has ended; later segments are ignored."""
+        self._recent: list[Segment] = []
+        self._converged: int | None = None  # last step of the segment with the lowest loss
+        self._threshold = math.inf
+        self._average = _Average(RunningMean())
+
+    def add(
+        self, averages: dict[str, Tensor], validation_loss: float, start: int, end: int
+    ) -> None:
+        """Add the next segment of the path.
+
+        Parameters
+        ----------
+        averages : dict
+            Mean weights over the steps of the segment. They are kept, not copied.
+        validation_loss : float
+            Loss after the last step of the segment; NaN counts as infinite.
+        start, end : int
+            First and last step of the segment.
+        """
+        if self.dead:
+            return
+        loss = math.inf if math.isnan(validation_loss) else validation_loss
+        self._recent.append(Segment(averages, loss, start, end))
+        # one more than are looked at: an end just after the beginning leaves nothing else
+        del self._recent[: -max(self.n_converge + 1, self.n_tolerance)]
+        if self._converged is None:
+            self._look_for_start()
+        elif self._tolerated[0].end >= self._converged:
+            if self._exceeded(self._tolerated):
+                self.dead = True
+            else:
+                self._average.include(self._tolerated[0])
+
+    def result(self) -> tuple[dict[str, Tensor], int, int]:
+        """Return the mean weights of the valley, and its first and last step.
+
+        If no valley has begun, this is the last segment. The weights may share memory with this
+        object; copy them before changing them.
+        """
+        if not self._recent:
+            raise ValueError("a valley has no weights before the first segment is added")
+        if self._converged is None:
+            return self._recent[-1].weights, self._recent[-1].start, self._recent[-1].end
+        average = _Average(self._average.mean.copy(), self._average.start, self._average.end)
+        if not self.dead:
+            rest = self._tolerated[1:]
+            while rest and not self._exceeded(rest):
+                average.include(rest.pop(0))
+        if not average.mean.count:
+            (lowest,) = (segment for segment in self._recent if segment.end == self._converged)
+            return lowest.weights, lowest.start, lowest.end
+        return average.mean.weights, average.start, average.end
+
+    def state(self) -> dict[str, Tensor]:
+        """Return everything that `restore` needs, as tensors that share no memory."""
+        torch: Any = import_module("torch")
+        average = self._average
+        numbers = [
+            [self.dead, -1 if self._converged is None else self._converged, self._threshold],
+            [average.mean.count, average.start, average.end],
+            *([segment.loss, segment.start, segment.end] for segment in self._recent),
+        ]
+        state = {"numbers": torch.tensor(numbers, dtype=torch.float64)}
+        parts = {"mean": average.mean.weights}
+        parts |= {f"segment{at}": segment.weights for at, segment in enumerate(self._recent)}
+        for part, weights in parts.items():
+            state |= {f"{part}.{name}": value.detach().clone() for name, value in weights.items()}
+        return state
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from the result of `state` of an object with the same parameters."""
+        first, (count, start, end), *rows = state["numbers"].tolist()
+        self.dead, self._threshold = bool(first[0]), first[2]
+        self._converged = None if first[1] < 0 else int(first[1])
+        self._average = _Average(
+            RunningMean(_part(state, "mean"), int(count)), int(start), int(end)
+        )
+        self._recent = [
+            Segment(_part(state, f"segment{at}"), loss, int(start), int(end))
+            for at, (loss, start, end) in enumerate(rows)
+        ]
+
+    @property
+    def _tolerated(self) -> list[Segment]:
+        return self._recent[-self.n_tolerance :]
+
+    def _exceeded(self, segments: list[Segment]) -> bool:
+        return min(segment.loss for segment in segments) > self._threshold
+
+    def _look_for_start(self) -> None:
+        """Begin the valley if the oldest of the last `n_converge` losses is the lowest."""
+        window = self._recent[-self.n_converge :]
+        losses = [segment.loss for segment in window]
+        if len(window) < self.n_converge or not math.isfinite(losses[0]) or min(losses) < losses[0]:
+            return
+        self._converged = window[0].end
+        self._threshold = self.tolerance_ratio * sum(losses) / len(losses)
+        surplus = self.n_tolerance - self.n_converge
+        if surplus < 0:
+            included = window[1 : 1 - surplus]
+        elif surplus > 0:
+            before = self._tolerated[: surplus + 1]
+            above = [at for at, segment in enumerate(before) if segment.loss > self._threshold]
+            # The authors' code skips the first one that is low enough, too.
+            included = before[above[-1] + 2 if above else 1 :]
+        else:
+            included = []
+        for segment in included:
+            self._average.include(segment)
+
+
+def _part(state: Mapping[str, Tensor], part: str) -> dict[str, Tensor]:
+    prefix = f"{part}."
+    return {
+        name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)
+    }

@@ -1,0 +1,133 @@
+"""The valley of the validation loss, against a transcription of the authors' code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from tests.oracles import swad as oracle
+
+from oodzoo.tuning.swad import LossValley
+
+torch = pytest.importorskip("torch")
+
+LENGTH = 10
+"""Steps of a segment."""
+
+
+def path(rng: np.random.Generator, n: int) -> list[tuple[NDArray[np.float64], float]]:
+    """Weights and losses of the segments of a training that improves, then overfits."""
+    turn = rng.integers(1, n)
+    trend = np.abs(np.arange(n) - turn) / n
+    losses = 0.3 + trend * rng.uniform(0, 3) + rng.normal(size=n) * 0.05
+    weights = rng.normal(size=(n, 5))
+    return list(zip(weights, np.abs(losses).tolist(), strict=True))
+
+
+def add(valley: LossValley, at: int, weights: NDArray[np.float64], loss: float) -> None:
+    tensors = {"a": torch.from_numpy(weights[:2]), "b": torch.from_numpy(weights[2:])}
+    valley.add(tensors, loss, at * LENGTH, at * LENGTH + LENGTH - 1)
+
+
+def joined(weights: dict[str, Any]) -> NDArray[np.float64]:
+    return np.concatenate([weights["a"].numpy(), weights["b"].numpy()])
+
+
+@pytest.mark.parametrize("sizes", [(3, 6), (6, 3), (4, 4), (1, 1), (1, 2), (2, 1)])
+def test_authors_code(sizes: tuple[int, int]) -> None:
+    ends = set()
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        ratio = rng.uniform(0.02, 0.6)
+        valley, twin = LossValley(*sizes, 1 + ratio), oracle.LossValley(*sizes, ratio)
+        steps = path(rng, int(rng.integers(2, 40)))
+        for at, (weights, loss) in enumerate(steps):
+            add(valley, at, weights, loss)
+            segment = oracle.AveragedModel(weights)
+            segment.start_step, segment.end_step = at * LENGTH, at * LENGTH + LENGTH - 1
+            twin.update_and_evaluate(segment, loss)
+            assert valley.dead == twin.dead_valley
+        average, start, end = valley.result()
+        expected = twin.get_final_model()
+        np.testing.assert_allclose(joined(average), expected.module, atol=1e-12)
+        # The code has no steps where nothing was averaged, and takes the last step of a segment
+        # for its first where the average begins after the training.
+        if expected.end_step >= 0:
+            assert end == expected.end_step
+        if expected.start_step % LENGTH == 0:
+            assert start == expected.start_step
+        ends.add((twin.converge_step is None, valley.dead))
+    assert (False, False) in ends
+    assert len(ends) > 1
+
+
+def test_plateau() -> None:
+    """The segments of the plateau are averaged; those before and after are not."""
+    valley = LossValley()
+    losses = [9.0, 8.0, 7.0, 6.0, 1.0, *[1.01] * 20, *[5.0] * 6]
+    for at, loss in enumerate(losses):
+        add(valley, at, np.full(5, at, float), loss)
+    average, start, end = valley.result()
+    assert valley.dead
+    assert (start, end) == (4 * LENGTH, 25 * LENGTH - 1)
+    np.testing.assert_allclose(joined(average), np.mean(range(4, 25)))
+
+
+def test_no_valley_gives_the_last_segment() -> None:
+    valley = LossValley()
+    for at in range(8):
+        add(valley, at, np.full(5, at, float), 1 / (at + 1))
+    average, start, end = valley.result()
+    np.testing.assert_array_equal(joined(average), 7)
+    assert (start, end) == (70, 79)
+
+
+def test_nan_is_no_valley() -> None:
+    valley = LossValley()
+    for at in range(8):
+        add(valley, at, np.full(5, at, float), float("nan"))
+    assert valley.result()[1:] == (70, 79)
+
+
+def test_segments_after_the_valley_are_ignored() -> None:
+    valley = LossValley(2, 2, 1.1)
+    for at, loss in enumerate([2.0, 1.0, 1.0, 1.0, 9.0, 9.0]):
+        add(valley, at, np.full(5, at, float), loss)
+    assert valley.dead
+    before = joined(valley.result()[0]).copy()
+    add(valley, 6, np.full(5, 1e6), 0.1)
+    np.testing.assert_array_equal(joined(valley.result()[0]), before)
+
+
+def test_result_changes_nothing() -> None:
+    often, once = LossValley(), LossValley()
+    for at, (weights, loss) in enumerate(path(np.random.default_rng(3), 25)):
+        add(often, at, weights, loss)
+        add(once, at, weights, loss)
+        often.result()
+    np.testing.assert_array_equal(joined(often.result()[0]), joined(once.result()[0]))
+
+
+def test_resumes_from_a_file(tmp_path: Path) -> None:
+    files = pytest.importorskip("safetensors.torch")
+    for seed in range(10):
+        steps = path(np.random.default_rng(seed), 30)
+        whole, resumed = LossValley(), LossValley()
+        for at, (weights, loss) in enumerate(steps):
+            add(whole, at, weights, loss)
+            add(resumed, at, weights, loss)
+            files.save_file(resumed.state(), tmp_path / "valley")
+            resumed = LossValley()
+            resumed.restore(files.load_file(tmp_path / "valley"))
+            assert resumed.dead == whole.dead
+        (a, *a_steps), (b, *b_steps) = whole.result(), resumed.result()
+        np.testing.assert_array_equal(joined(a), joined(b))
+        assert a_steps == b_steps
+
+
+def test_without_segments() -> None:
+    with pytest.raises(ValueError, match="before the first segment"):
+        LossValley().result()
