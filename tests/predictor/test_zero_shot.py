@@ -14,7 +14,7 @@ from tests.small_clip import small_clip
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor.folder import SCHEMA, SECOND_SCHEMA
+from oodzoo.predictor.document import SCHEMA, SECOND_SCHEMA
 
 SPACE = joint_space()
 NEW = joint_space(seed=0, n=40)

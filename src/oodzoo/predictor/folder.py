@@ -21,93 +21,41 @@ import contextlib
 import re
 import secrets
 import shutil
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-import oodzoo
 from oodzoo._io import (
     explaining_disk_errors,
     file_digest,
     locked,
     read_json,
     remove_temporaries,
-    require_schema,
-    structured,
     write_bytes,
     write_json,
 )
 from oodzoo.errors import InputError
-from oodzoo.features.columns import Columns
-from oodzoo.heads.linear import LinearHead
-from oodzoo.predictor.adaptive import (
-    AdaptiveScalars,
-    adaptive_head,
-    adaptive_shapes,
-    adaptive_tensors,
-)
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
-from oodzoo.predictor.feature_models import FeatureModel
-from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
+from oodzoo.predictor.document import (
+    GAUSSIAN,
+    HEAD,
+    Document,
+    Tensors,
+    is_predictor,
+    named_files,
+    parse_document,
+    to_document,
+    to_parts,
+    to_tensors,
+)
 from oodzoo.predictor.models import PredictorModel
-from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.temporaries import new_folder
-from oodzoo.task import Kind
 from oodzoo.zoo.spec import local_path
 
-SCHEMA = 1
-SECOND_SCHEMA = 2
-"""Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
-_ADDED = ("features", "normalised", "texts", "task")
-_KIND = "oodzoo predictor"
-_HEAD, _GAUSSIAN = "head.safetensors", "gaussian.safetensors"
-_OWN = {_HEAD, _GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
+_OWN = {HEAD, GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
 _VERSION = re.compile(r"version-(?:[0-9a-f]{8}){1,2}")  # two in a predictor from a URL
-
-Tensors = dict[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class _HeadEntry:
-    C: float
-
-
-@dataclass(frozen=True)
-class _Document:
-    """Content of predictor.json, besides its kind, schema and version."""
-
-    classes: list[Any]
-    models: list[BundledModel]
-    head: _HeadEntry
-    out_of_domain: GaussianScalars
-    provenance: Provenance
-    files: dict[str, str]
-    adaptive: AdaptiveScalars | None = None
-    features: list[FeatureModel] = field(default_factory=list)
-    """Models that only have features; then there are no `models`."""
-    normalised: list[str] = field(default_factory=list)
-    """Models whose features are divided by their norm."""
-    texts: bool = False
-    """Whether the models take texts."""
-    task: Kind | None = None
-    """What is predicted, if it is not classes."""
-
-
-@dataclass(frozen=True)
-class _Files:
-    """The part of an entry of predictor.json that names files."""
-
-    files: dict[str, str]
-
-
-@dataclass(frozen=True)
-class _Names(_Files):
-    """The parts of predictor.json that name files."""
-
-    models: list[_Files]
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -153,35 +101,13 @@ def _replace(parts: PredictorParts, folder: Path) -> None:
 
 def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
     """Write the files of a predictor, and predictor.json last."""
-    head: Tensors = {"weights": parts.head.weights, "bias": parts.head.bias}
-    head |= {f"columns.{name}": columns for name, columns in parts.columns.by_model.items()}
-    if parts.adaptive is not None:
-        head |= adaptive_tensors(parts.adaptive)
-    tensors = {version + _HEAD: head, version + _GAUSSIAN: parts.gaussian.tensors()}
+    tensors = {version + name: group for name, group in to_tensors(parts).items()}
     for name, content in tensors.items():
         _write_tensors(folder / name, content)
     models = [model for model in parts.models if isinstance(model, PredictorModel)]
-    features = [model for model in parts.models if isinstance(model, FeatureModel)]
-    document = _Document(
-        parts.classes,
-        bundle_models(models, folder, version + FOLDER),
-        _HeadEntry(parts.head.C),
-        parts.gaussian.scalars(),
-        parts.provenance,
-        {name: file_digest(folder / name) for name in tensors},
-        None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
-        features,
-        sorted(parts.columns.normalised),
-        any(model.modality == "text" for model in models),
-        None if parts.head.kind == "classification" else parts.head.kind,
-    )
-    content = asdict(document)
-    for key in _ADDED:
-        if not content[key]:
-            del content[key]  # as earlier versions write and read it
-    schema = _schema(content)
-    header = {"kind": _KIND, "schema": schema, "oodzoo": oodzoo.__version__}
-    write_json(folder / "predictor.json", header | content)
+    bundled = bundle_models(models, folder, version + FOLDER)
+    files = {name: file_digest(folder / name) for name in tensors}
+    write_json(folder / "predictor.json", to_document(parts, bundled, files))
 
 
 def _remove_unused(folder: Path) -> None:
@@ -198,16 +124,6 @@ def _remove_unused(folder: Path) -> None:
         else:
             with contextlib.suppress(OSError):
                 entry.unlink()
-
-
-def named_files(content: dict[str, Any], what: str) -> dict[str, str]:
-    """The files that predictor.json names: path and SHA-256; `what` begins error messages."""
-    document = structured(_upgraded(content), _Names, what)
-    return {
-        name: sha256
-        for entry in (document, *document.models)
-        for name, sha256 in entry.files.items()
-    }
 
 
 def _write_tensors(path: Path, tensors: Tensors) -> None:
@@ -227,35 +143,15 @@ def read_folder(folder: Path) -> PredictorParts:
     for model in document.models:
         _require_bundled(folder, model)
     files = {Path(name).name: folder / name for name in document.files}
-    head, gaussian = _read_tensors(files[_HEAD]), _read_tensors(files[_GAUSSIAN])
-    models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...] = tuple(document.features)
-    if document.models:
-        models = tuple(entry.model(folder) for entry in document.models)
-    columns = Columns(
-        {model.name: _columns(head, model, files[_HEAD]) for model in models},
-        frozenset(document.normalised),
-    )
-    n_classes, n_features = len(document.classes), len(columns)
-    _require_shapes(files[_HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
-    _require_shapes(files[_GAUSSIAN], gaussian, TrainingGaussian.shapes(gaussian, n_features))
-    adaptive = None
-    if document.adaptive is not None:
-        _require_shapes(files[_HEAD], head, adaptive_shapes(n_classes, n_features))
-        adaptive = adaptive_head(head, document.adaptive)
-    return PredictorParts(
-        models,
-        columns,
-        document.classes,
-        LinearHead(
-            head["weights"], head["bias"], document.head.C, document.task or "classification"
-        ),
-        TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
-        document.provenance,
-        adaptive,
+    return to_parts(
+        document,
+        [entry.model(folder) for entry in document.models],
+        {name: _read_tensors(file) for name, file in files.items()},
+        {name: repr(str(file)) for name, file in files.items()},
     )
 
 
-def _read_document(folder: Path) -> _Document:
+def _read_document(folder: Path) -> Document:
     if not folder.is_dir():
         raise InputError(f"no such predictor: {str(folder)!r}; make one with oodzoo fit")
     file = folder / "predictor.json"
@@ -269,51 +165,13 @@ def _read_document(folder: Path) -> _Document:
             f"{str(folder)!r} is not a predictor: its predictor.json was not written by oodzoo"
         )
     what = f"the predictor {str(folder)!r}"
-    require_schema(content, _schema(content), what, "fit it again")
-    try:
-        document = structured(_upgraded(content), _Document, what)
-    except InputError as error:
-        raise InputError(f"{error}; fit again") from error
-    if sorted(Path(name).name for name in document.files) != [_GAUSSIAN, _HEAD]:
+    document = parse_document(content, what)
+    if sorted(Path(name).name for name in document.files) != [GAUSSIAN, HEAD]:
         raise InputError(
-            f"{what} is damaged: it must have checksums of {_HEAD} and {_GAUSSIAN}, got "
+            f"{what} is damaged: it must have checksums of {HEAD} and {GAUSSIAN}, got "
             f"{', '.join(document.files) or 'none'}; fit again"
         )
-    names = {model.name for model in document.models}
-    names |= {model.name for model in document.features}
-    if unknown := sorted(set(document.normalised) - names):
-        raise InputError(f"{what} is damaged: it has no model {unknown[0]!r}; fit again")
-    if bool(document.models) == bool(document.features):
-        raise InputError(
-            f"{what} is damaged: it must have either models or models that only have features; "
-            "fit again"
-        )
     return document
-
-
-def _schema(content: dict[str, Any]) -> int:
-    """The schema of a predictor with this content."""
-    return SECOND_SCHEMA if any(content.get(key) for key in _ADDED) else SCHEMA
-
-
-def is_predictor(content: dict[str, Any]) -> bool:
-    """Whether the content of a file predictor.json was written by oodzoo."""
-    return str(content.get("kind")).endswith(" predictor")  # the package had another name
-
-
-def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
-    """Rename the keys that version 0.1 wrote, and add what predictors did not record then."""
-    renamed = {"networks": "models", "origin": "provenance"}
-    content = {renamed.get(key, key): value for key, value in content.items()}
-    head = content.get("head")
-    if isinstance(head, dict) and "strength" in head:
-        content["head"] = {"C": head["strength"]}
-    provenance = content.get("provenance")
-    if isinstance(provenance, dict) and "choice" not in provenance:
-        combined = "ensemble" if provenance.get("threshold") is None else "selection"
-        choice = combined if provenance.get("scores") else "named"
-        content["provenance"] = provenance | {"choice": choice}
-    return content
 
 
 def _require_files(folder: Path, digests: dict[str, str]) -> None:
@@ -361,28 +219,3 @@ def _read_tensors(path: Path) -> Tensors:
     except (SafetensorError, OSError, ValueError, TypeError) as error:
         raise InputError(f"{str(path)!r} is damaged: {error}; fit again") from error
     return tensors
-
-
-def _columns(head: Tensors, model: PredictorModel | FeatureModel, path: Path) -> NDArray[np.int64]:
-    columns = head.get(f"columns.{model.name}", np.empty(0))
-    valid = columns.ndim == 1 and columns.dtype == np.int64 and len(columns) > 0
-    if not valid or columns.min() < 0 or columns.max() >= model.feature_dim:
-        raise InputError(
-            f"{str(path)!r} is damaged: the columns of model {model.name!r} are not among its "
-            f"{model.feature_dim} features; fit again"
-        )
-    return columns
-
-
-def _require_shapes(path: Path, tensors: Tensors, shapes: dict[str, tuple[int, ...]]) -> None:
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise InputError(f"{str(path)!r} is damaged: it has no {name!r}; fit again")
-        found = tensors[name].shape
-        if found != shape:
-            raise InputError(
-                f"{str(path)!r} is damaged: the shape of {name!r} must be {shape}, got {found}; "
-                "fit again"
-            )
-        if np.isnan(tensors[name]).any():
-            raise InputError(f"{str(path)!r} is damaged: {name!r} contains NaN; fit again")

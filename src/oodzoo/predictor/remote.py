@@ -31,13 +31,8 @@ from oodzoo._io import (
     temporary_name,
 )
 from oodzoo.errors import InputError
-from oodzoo.predictor.folder import (
-    is_predictor,
-    named_files,
-    read_folder,
-    require_free,
-    write_files,
-)
+from oodzoo.predictor.document import is_predictor, named_files
+from oodzoo.predictor.folder import read_folder, require_free, write_files
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.remote.cache import cache_folder, cached_file, drop_cached
 from oodzoo.remote.failures import RemoteError

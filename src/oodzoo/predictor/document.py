@@ -1,0 +1,233 @@
+"""A predictor as a JSON document and arrays, without the files of its models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import oodzoo
+from oodzoo._io import require_schema, structured
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
+from oodzoo.heads.linear import LinearHead
+from oodzoo.predictor.adaptive import (
+    AdaptiveScalars,
+    adaptive_head,
+    adaptive_shapes,
+    adaptive_tensors,
+)
+from oodzoo.predictor.bundle import BundledModel
+from oodzoo.predictor.feature_models import FeatureModel
+from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
+from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.parts import PredictorParts, Provenance
+from oodzoo.task import Kind
+
+SCHEMA = 1
+SECOND_SCHEMA = 2
+"""Of a predictor with one of the keys `_ADDED`, which earlier versions cannot read."""
+_ADDED = ("features", "normalised", "texts", "task")
+_KIND = "oodzoo predictor"
+HEAD, GAUSSIAN = "head.safetensors", "gaussian.safetensors"
+"""Names of the groups of arrays, which are files of a saved predictor."""
+
+Tensors = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class _HeadEntry:
+    C: float
+
+
+@dataclass(frozen=True)
+class Document:
+    """Content of predictor.json, besides its kind, schema and version."""
+
+    classes: list[Any]
+    models: list[BundledModel]
+    head: _HeadEntry
+    out_of_domain: GaussianScalars
+    provenance: Provenance
+    files: dict[str, str]
+    adaptive: AdaptiveScalars | None = None
+    features: list[FeatureModel] = field(default_factory=list)
+    """Models that only have features; then there are no `models`."""
+    normalised: list[str] = field(default_factory=list)
+    """Models whose features are divided by their norm."""
+    texts: bool = False
+    """Whether the models take texts."""
+    task: Kind | None = None
+    """What is predicted, if it is not classes."""
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The part of an entry of predictor.json that names files."""
+
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class _Names(_Files):
+    """The parts of predictor.json that name files."""
+
+    models: list[_Files]
+
+
+# --- from parts ---------------------------------------------------------------------------------
+
+
+def to_tensors(parts: PredictorParts) -> dict[str, Tensors]:
+    """The arrays of a predictor, in two groups."""
+    head: Tensors = {"weights": parts.head.weights, "bias": parts.head.bias}
+    head |= {f"columns.{name}": columns for name, columns in parts.columns.by_model.items()}
+    if parts.adaptive is not None:
+        head |= adaptive_tensors(parts.adaptive)
+    return {HEAD: head, GAUSSIAN: parts.gaussian.tensors()}
+
+
+def to_document(
+    parts: PredictorParts, models: Sequence[BundledModel], files: Mapping[str, str]
+) -> dict[str, Any]:
+    """Everything else, for JSON; `files` are the checksums of the arrays."""
+    document = Document(
+        parts.classes,
+        list(models),
+        _HeadEntry(parts.head.C),
+        parts.gaussian.scalars(),
+        parts.provenance,
+        dict(files),
+        None if parts.adaptive is None else AdaptiveScalars.of(parts.adaptive),
+        [model for model in parts.models if isinstance(model, FeatureModel)],
+        sorted(parts.columns.normalised),
+        any(isinstance(each, PredictorModel) and each.modality == "text" for each in parts.models),
+        None if parts.head.kind == "classification" else parts.head.kind,
+    )
+    content = asdict(document)
+    for key in _ADDED:
+        if not content[key]:
+            del content[key]  # as earlier versions write and read it
+    return {"kind": _KIND, "schema": _schema(content), "oodzoo": oodzoo.__version__} | content
+
+
+# --- to parts -----------------------------------------------------------------------------------
+
+
+def parse_document(content: dict[str, Any], what: str) -> Document:
+    """Check a document; `what` begins error messages."""
+    require_schema(content, _schema(content), what, "fit it again")
+    try:
+        document = structured(_upgraded(content), Document, what)
+    except InputError as error:
+        raise InputError(f"{error}; fit again") from error
+    names = {model.name for model in document.models}
+    names |= {model.name for model in document.features}
+    if unknown := sorted(set(document.normalised) - names):
+        raise InputError(f"{what} is damaged: it has no model {unknown[0]!r}; fit again")
+    if bool(document.models) == bool(document.features):
+        raise InputError(
+            f"{what} is damaged: it must have either models or models that only have features; "
+            "fit again"
+        )
+    return document
+
+
+def to_parts(
+    document: Document,
+    models: Sequence[PredictorModel],
+    tensors: Mapping[str, Tensors],
+    names: Mapping[str, str],
+) -> PredictorParts:
+    """Check the arrays, and put the parts together.
+
+    `models` are those of `document.models`; `names` are those of the two groups of arrays in error
+    messages.
+    """
+    head, gaussian = tensors[HEAD], tensors[GAUSSIAN]
+    known: tuple[PredictorModel, ...] | tuple[FeatureModel, ...]
+    known = tuple(models) if models else tuple(document.features)
+    columns = Columns(
+        {model.name: _columns(head, model, names[HEAD]) for model in known},
+        frozenset(document.normalised),
+    )
+    n_classes, n_features = len(document.classes), len(columns)
+    _require_shapes(names[HEAD], head, {"weights": (n_classes, n_features), "bias": (n_classes,)})
+    _require_shapes(names[GAUSSIAN], gaussian, TrainingGaussian.shapes(gaussian, n_features))
+    adaptive = None
+    if document.adaptive is not None:
+        _require_shapes(names[HEAD], head, adaptive_shapes(n_classes, n_features))
+        adaptive = adaptive_head(head, document.adaptive)
+    return PredictorParts(
+        known,
+        columns,
+        document.classes,
+        LinearHead(
+            head["weights"], head["bias"], document.head.C, document.task or "classification"
+        ),
+        TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
+        document.provenance,
+        adaptive,
+    )
+
+
+def named_files(content: dict[str, Any], what: str) -> dict[str, str]:
+    """The files that predictor.json names: path and SHA-256; `what` begins error messages."""
+    document = structured(_upgraded(content), _Names, what)
+    return {
+        name: sha256
+        for entry in (document, *document.models)
+        for name, sha256 in entry.files.items()
+    }
+
+
+def is_predictor(content: dict[str, Any]) -> bool:
+    """Whether the content of a file predictor.json was written by oodzoo."""
+    return str(content.get("kind")).endswith(" predictor")  # the package had another name
+
+
+def _schema(content: dict[str, Any]) -> int:
+    """The schema of a predictor with this content."""
+    return SECOND_SCHEMA if any(content.get(key) for key in _ADDED) else SCHEMA
+
+
+def _upgraded(content: dict[str, Any]) -> dict[str, Any]:
+    """Rename the keys that version 0.1 wrote, and add what predictors did not record then."""
+    renamed = {"networks": "models", "origin": "provenance"}
+    content = {renamed.get(key, key): value for key, value in content.items()}
+    head = content.get("head")
+    if isinstance(head, dict) and "strength" in head:
+        content["head"] = {"C": head["strength"]}
+    provenance = content.get("provenance")
+    if isinstance(provenance, dict) and "choice" not in provenance:
+        combined = "ensemble" if provenance.get("threshold") is None else "selection"
+        choice = combined if provenance.get("scores") else "named"
+        content["provenance"] = provenance | {"choice": choice}
+    return content
+
+
+def _columns(head: Tensors, model: PredictorModel | FeatureModel, where: str) -> NDArray[np.int64]:
+    columns = head.get(f"columns.{model.name}", np.empty(0))
+    valid = columns.ndim == 1 and columns.dtype == np.int64 and len(columns) > 0
+    if not valid or columns.min() < 0 or columns.max() >= model.feature_dim:
+        raise InputError(
+            f"{where} is damaged: the columns of model {model.name!r} are not among its "
+            f"{model.feature_dim} features; fit again"
+        )
+    return columns
+
+
+def _require_shapes(where: str, tensors: Tensors, shapes: dict[str, tuple[int, ...]]) -> None:
+    for name, shape in shapes.items():
+        if name not in tensors:
+            raise InputError(f"{where} is damaged: it has no {name!r}; fit again")
+        found = tensors[name].shape
+        if found != shape:
+            raise InputError(
+                f"{where} is damaged: the shape of {name!r} must be {shape}, got {found}; fit again"
+            )
+        if np.isnan(tensors[name]).any():
+            raise InputError(f"{where} is damaged: {name!r} contains NaN; fit again")
