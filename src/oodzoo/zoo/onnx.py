@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +26,7 @@ from oodzoo.zoo.preprocessing import Preprocessing, square
 from oodzoo.zoo.protobuf import fields, values, varints
 from oodzoo.zoo.sources import ModelSource
 from oodzoo.zoo.spec import ModelSpec, verified_file
+from oodzoo.zoo.trainable_model import Module, Trainable
 
 MOST_LAYERS = 12
 """Most tensors that `@all` stands for."""
@@ -135,11 +137,22 @@ class OnnxSource(ModelSource):
     ) -> list[Model | InputError]:
         return [*load_layers(specs, device=device, precision=precision)]
 
+    def trainable(self, spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
+        trainable: Trainable = _converter().trainable(spec, preprocessing)
+        return trainable
+
+    def trainable_network(self, specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
+        return _converter().trainable_network(specs, preprocessing)
+
     def local_path(self, spec: ModelSpec) -> Path | None:
         return spec.file
 
     def is_model(self, path: Path) -> bool:
         return path.is_file()
+
+
+def _converter() -> Any:
+    return import_module("oodzoo.zoo.onnx_to_torch")  # it imports this module
 
 
 def load(spec: ModelSpec, *, device: str = "cpu", precision: str = "float32") -> OnnxModel:
@@ -188,7 +201,7 @@ def load_layers(
             if isinstance(tap, InputError):
                 raise InputError(f"model {spec.name!r}: {tap}")
             if tap is None:
-                outputs = _output_names(spec, session)
+                outputs = output_names(spec, session)
                 identity = fingerprint(digests, outputs)
                 info = replace(info, fingerprint=identity, outputs=tuple(outputs))
                 model = OnnxModel(network, info, outputs)
@@ -369,7 +382,8 @@ def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
     return square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
 
 
-def _output_names(spec: ModelSpec, session: Any) -> list[str]:
+def output_names(spec: ModelSpec, session: Any) -> list[str]:
+    """Name the outputs of a session in use: the features and, if there are any, the logits."""
     known = [output.name for output in session.get_outputs()]
     features = spec.features or ("features" if "features" in known else None)
     if features is None and len(known) == 1:

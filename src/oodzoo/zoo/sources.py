@@ -19,7 +19,9 @@ from oodzoo._text import did_you_mean, one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.text_tower import TextTower
+from oodzoo.zoo.trainable_model import Module, Trainable
 
 GROUP = "oodzoo.sources"
 """Entry-point group of sources of models."""
@@ -86,6 +88,14 @@ class ModelSource(ABC):
                 models.append(error)
         return models
 
+    def trainable(self, spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
+        """Load a model as a module of PyTorch that can be trained; by default, it cannot."""
+        raise _cannot_be_trained(spec)
+
+    def trainable_network(self, specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
+        """Load models that are layers of one network as one module, which returns a tuple."""
+        raise _cannot_be_trained(specs[0])
+
     def text_tower(self, spec: ModelSpec, *, device: str) -> TextTower | None:
         """Load the text tower of a CLIP-like model, for zero-shot predictions; None without one."""
         return None
@@ -110,6 +120,13 @@ class ModelSource(ABC):
     def moved(self, spec: ModelSpec, path: str) -> str:
         """The identifier of a local model if it were at another path."""
         return path
+
+
+def _cannot_be_trained(spec: ModelSpec) -> InputError:
+    return InputError(
+        f"model {spec.name!r}: a model of the kind {spec.kind} cannot be trained; only ONNX files "
+        "and image models of PyTorch can"
+    )
 
 
 def weight_files(path: Path) -> list[Path]:

@@ -11,8 +11,11 @@ from typing import ClassVar
 from oodzoo.errors import InputError
 from oodzoo.zoo.model import Model
 from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.sources import ModelSource
-from oodzoo.zoo.torch_model import Built, assemble, assemble_layers
+from oodzoo.zoo.torch_model import Built, Module, assemble, assemble_layers
+from oodzoo.zoo.torch_trainable import trainable, trainable_network
+from oodzoo.zoo.trainable_model import Trainable
 
 
 class TorchSource(ModelSource):
@@ -32,6 +35,12 @@ class TorchSource(ModelSource):
     ) -> list[Model | InputError]:
         built = self.build(specs[0])
         return [*assemble_layers(built, specs, device=device, precision=precision)]
+
+    def trainable(self, spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
+        return trainable(self.build(spec), spec, preprocessing)
+
+    def trainable_network(self, specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
+        return trainable_network(self.build(specs[0]), specs)
 
 
 def repeatable(spec: ModelSpec) -> AbstractContextManager[None]:
