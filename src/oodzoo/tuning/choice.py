@@ -1,0 +1,117 @@
+"""Which weights to take: of the candidates that training runs lead to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.task import Kind
+
+MIXINGS = (0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Weights that a training run leads to.
+
+    Attributes
+    ----------
+    weights : {"start", "last", "average"}
+        Those before the training; after the last step; or SWAD's average along the path.
+    mixing : float
+        Share of these weights; the rest are those of the start (WiSE-FT).
+    """
+
+    weights: Literal["start", "last", "average"]
+    mixing: float
+
+
+CANDIDATES = (
+    Candidate("start", 0.0),
+    *(Candidate(weights, mixing) for weights in ("average", "last") for mixing in MIXINGS),
+)
+"""All candidates of a run; the first is the linear head on the frozen network."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What was chosen.
+
+    Attributes
+    ----------
+    learning_rate : float
+    candidate : Candidate
+    metrics : dict of str to dict
+        For each candidate of the chosen learning rate (such as "average 0.5"), the main metric in
+        percent in each domain that it was chosen on.
+    """
+
+    learning_rate: float
+    candidate: Candidate
+    metrics: dict[str, dict[str, float]]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The choice, for JSON."""
+        return {
+            "learning_rate": self.learning_rate,
+            **asdict(self.candidate),
+            "metrics": self.metrics,
+        }
+
+
+def choose(
+    outputs: Mapping[float, Mapping[str, NDArray[Any]]],
+    labels: Mapping[str, NDArray[Any]],
+    kind: Kind,
+) -> Choice:
+    """Choose a learning rate and a candidate; all domains weigh alike.
+
+    Parameters
+    ----------
+    outputs : dict
+        For each learning rate and domain, the outputs (candidates, n, C) of the head, see
+        :mod:`oodzoo.heads.outputs`.
+    labels : dict
+        For each domain, (n,) or (n, C).
+    kind : {"classification", "regression", "multilabel"}
+    """
+    domains = list(labels)
+    truth = [labels[domain] for domain in domains]
+    quality = {
+        rate: outputs_of(kind).quality([found[d] for d in domains], truth).mean(axis=0)
+        for rate, found in outputs.items()
+    }
+    rate = max(quality, key=lambda each: float(quality[each].max()))
+    metrics = {
+        str_of(candidate): {
+            domain: 100 * metric(kind, outputs[rate][domain][at], labels[domain])
+            for domain in domains
+        }
+        for at, candidate in enumerate(CANDIDATES)
+    }
+    return Choice(rate, CANDIDATES[int(np.argmax(quality[rate]))], metrics)
+
+
+def metric(kind: Kind, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
+    """The main metric of outputs (n, C), as a fraction."""
+    return float(outputs_of(kind).contributions(outputs, labels).mean())
+
+
+def str_of(candidate: Candidate) -> str:
+    """Name a candidate.
+
+    Examples
+    --------
+    >>> [str_of(candidate) for candidate in CANDIDATES[:3]]
+    ['linear head', 'average 0.25', 'average 0.5']
+    """
+    if candidate.mixing == 0:
+        return "linear head"
+    return f"{candidate.weights} {candidate.mixing:g}"
+
+

@@ -1,0 +1,297 @@
+"""Training runs that leave domains out, and the predictions of all candidates that they lead to."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo._io import explaining_disk_errors, json_bytes, read_json, write_json
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.heads.kinds import fit_head_of
+from oodzoo.tuning.checkpoint import read_tensors, write_tensors
+from oodzoo.tuning.choice import CANDIDATES, Candidate
+from oodzoo.tuning.lora import add_adapters, merge_adapters
+from oodzoo.tuning.network import Network, Weights, head_weights
+from oodzoo.tuning.problem import Problem, Rows
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.training import Events, Training
+from oodzoo.tuning.weights import mixed
+from oodzoo.zoo.device import default_batch_size
+
+Outputs = dict[str, NDArray[Any]]
+"""Outputs by domain (:mod:`oodzoo.heads.outputs`): (candidates, n, C), or (n, C) of one of them."""
+
+Key = tuple[frozenset[str], float]
+"""A run: the domains that it leaves out, and its learning rate."""
+
+Ends = dict[str, Weights]
+"""Weights of a run by name: "start", "last" and "average"."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished training run.
+
+    Attributes
+    ----------
+    outputs : dict
+        Outputs of all candidates for the images of each domain that was left out.
+    held_out : dict
+        The same for the held-out images of each training domain.
+    window : tuple of int
+        First and last step of the average.
+    seconds : float
+        Time of the training.
+    """
+
+    outputs: Outputs
+    held_out: Outputs
+    window: tuple[int, int]
+    seconds: float
+
+
+class Runs:
+    """Does training runs, one at a time, and keeps their results.
+
+    Parameters
+    ----------
+    network : Network
+        With the weights of the frozen model.
+    problem : Problem
+    settings : TuneSettings
+    folder : path, optional
+        Where results and checkpoints are kept.
+    identity : str
+        Identifies network, images and settings. A folder with another identity is an error.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        problem: Problem,
+        settings: TuneSettings,
+        folder: Path | None,
+        identity: str,
+    ) -> None:
+        self.network = network
+        self._problem = problem
+        self._settings = settings
+        self._folder = folder
+        self._frozen = network.weights()
+        self._features: NDArray[np.float32] | None = None
+        self._found: dict[Key, Run] = {}
+        self._ends: dict[Key, Ends] = {}
+        if folder is not None:
+            _require_own_folder(folder, identity)
+
+    def get(self, key: Key) -> Run | None:
+        """A finished run; None if it has not been done."""
+        if key not in self._found and self._folder is not None:
+            file = self._file(key, "run")
+            if file.is_file():
+                self._found[key] = _read_run(file)
+        return self._found.get(key)
+
+    def ends(self, key: Key, events: Events) -> Ends:
+        """The weights before and after a run, and its average; does the run if they are not kept.
+
+        They are on the CPU.
+        """
+        if key not in self._ends and self._folder is not None:
+            file = self._file(key, "weights")
+            if file.is_file():
+                self._ends[key] = _read_ends(file)
+        if key not in self._ends:
+            self.do(key, events, keep_weights=True)
+        return self._ends[key]
+
+    def do(self, key: Key, events: Events, *, keep_weights: bool = False) -> Run:
+        """Train without some domains, and predict these domains and the held-out images."""
+        left_out, rate = key
+        training = self._problem.left(tuple(left_out))
+        start = self._start(training)
+        checkpoints = None if self._folder is None else self._file(key, "run").with_suffix("")
+        trajectory = self.training(training, rate).run(checkpoints, events)
+        ends: Ends = {"start": start}
+        for name, weights in (("average", trajectory.average), ("last", trajectory.last)):
+            self.network.load(weights)
+            ends[name] = {each: self.network.weight(each).detach().clone() for each in start}
+        self.reset()
+        run = Run(
+            self._predict_all(sorted(left_out), self._problem.rows, ends),
+            self._predict_all(training, self._held_out, ends),
+            trajectory.window,
+            trajectory.seconds,
+        )
+        self._found[key] = run
+        if keep_weights:
+            self._ends[key] = {
+                end: {name: each.cpu() for name, each in weights.items()}
+                for end, weights in ends.items()
+            }
+        if self._folder is not None and checkpoints is not None:
+            if keep_weights:
+                _write_ends(self._file(key, "weights"), ends)
+            _write_run(self._file(key, "run"), run)
+            shutil.rmtree(checkpoints, ignore_errors=True)
+        return run
+
+    def training(self, domains: Iterable[str], learning_rate: float) -> Training:
+        """A training run from the current weights."""
+        seed = self._settings.seed
+        parts = [self._problem.split(domain, seed) for domain in domains]
+        if self._settings.lora is not None:
+            add_adapters(self.network.parts["features"], self._settings.lora, seed=seed)
+        return Training(
+            self.network,
+            self._problem,
+            [inside for inside, _ in parts],
+            np.concatenate([outside for _, outside in parts]),
+            self._settings,
+            learning_rate,
+        )
+
+    def reset(self) -> None:
+        """Return to the weights of the frozen model, without adapters."""
+        if self._settings.lora is not None:
+            merge_adapters(self.network.parts["features"])
+            self.network.parts.requires_grad_(True)
+        self.network.load(self._frozen)
+
+    def load(self, key: Key, candidate: Candidate, events: Events) -> None:
+        """Load the weights of a candidate of a run into the network."""
+        ends = self.ends(key, events)
+        self.network.load(mixed(ends["start"], ends[candidate.weights], candidate.mixing))
+
+    def _start(self, domains: Iterable[str]) -> Weights:
+        """Load and return the weights before a run: a linear probe of the training images."""
+        import torch
+
+        self.network.load(self._frozen)
+        if self._settings.start == "random":
+            head = self.network.parts["head"]
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed_hash(self._settings.seed, "head"))
+                fresh = torch.nn.Linear(head.in_features, head.out_features)
+            self.network.load({f"head.{k}": v for k, v in fresh.named_parameters()})
+            return self.network.weights()
+        rows = [self._problem.split(domain, self._settings.seed)[0] for domain in domains]
+        together = np.concatenate(rows)
+        samples = Samples(
+            self._all_features()[together],
+            self._problem.labels[together],
+            np.repeat(np.arange(len(rows)), [len(each) for each in rows]),
+        )
+        groups = [self._problem.groups[row] for row in together]
+        problem = self._problem
+        found = fit_head_of(problem.kind, samples, problem.n_outputs, groups=groups)
+        self.network.load(head_weights(found))
+        return self.network.weights()
+
+    def _all_features(self) -> NDArray[np.float32]:
+        """Features of all images by the frozen model, computed once."""
+        if self._features is None:
+            rows = np.arange(len(self._problem.labels))
+            self._features = self._computed(rows, self.network.features)
+        return self._features
+
+    def _held_out(self, domain: str) -> Rows:
+        return self._problem.split(domain, self._settings.seed)[1]
+
+    def _predict_all(
+        self, domains: Iterable[str], rows: Callable[[str], Rows], ends: Ends
+    ) -> Outputs:
+        """Outputs of all candidates for some images of each domain."""
+        images = {domain: rows(domain) for domain in domains}
+        found: dict[str, list[NDArray[Any]]] = {domain: [] for domain in images}
+        for candidate in CANDIDATES:
+            end = ends[candidate.weights]
+            self.network.load(mixed(ends["start"], end, candidate.mixing))
+            for domain, here in images.items():
+                found[domain].append(self._computed(here, self._outputs))
+        self.network.load(self._frozen)
+        return {domain: np.stack(outputs) for domain, outputs in found.items()}
+
+    def _outputs(self, batch: Any) -> Any:
+        outputs = self.network.outputs(batch)
+        return outputs.log_softmax(1) if self._problem.kind == "classification" else outputs
+
+    def _computed(self, rows: Rows, function: Callable[[Any], Any]) -> NDArray[np.float32]:
+        """Apply a function to images as in inference, in float32."""
+        import torch
+
+        size = default_batch_size(self.network.device.type)
+        parts = []
+        with torch.inference_mode():
+            for top in range(0, len(rows), size):
+                batch = self.network.images(self._problem.images.prepared(rows[top : top + size]))
+                parts.append(function(batch).float().cpu().numpy())
+        return np.concatenate(parts)
+
+    def _file(self, key: Key, what: str) -> Path:
+        assert self._folder is not None
+        name = hashlib.sha256(json_bytes([sorted(key[0]), key[1]])).hexdigest()[:16]
+        return self._folder / f"{name}-{what}.safetensors"
+
+
+def _require_own_folder(folder: Path, identity: str) -> None:
+    """Use a folder that is empty, or that the same work was begun in."""
+    file = folder / "tuning.json"
+    with explaining_disk_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            if any(folder.iterdir()):
+                raise InputError(
+                    f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
+                    "another folder"
+                )
+            write_json(file, {"identity": identity})
+    if read_json(file, "the checkpoints").get("identity") != identity:
+        raise InputError(
+            f"{str(folder)!r} has checkpoints of another model, of other images or settings; "
+            "remove it, or choose another folder"
+        )
+
+
+def _write_run(file: Path, run: Run) -> None:
+    import torch
+
+    tensors = {
+        f"{part}/{domain}": torch.from_numpy(array)
+        for part in ("outputs", "held_out")
+        for domain, array in getattr(run, part).items()
+    }
+    facts = {"start": run.window[0], "end": run.window[1], "seconds": run.seconds}
+    write_tensors(file, tensors, {name: repr(value) for name, value in facts.items()})
+
+
+def _read_run(file: Path) -> Run:
+    tensors, facts = read_tensors(file)
+    parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
+    for name, tensor in tensors.items():
+        part, _, domain = name.partition("/")
+        parts[part][domain] = tensor.numpy()
+    window = int(facts["start"]), int(facts["end"])
+    return Run(**parts, window=window, seconds=float(facts["seconds"]))
+
+
+def _write_ends(file: Path, ends: Mapping[str, Weights]) -> None:
+    tensors = {f"{end}/{name}": each for end, found in ends.items() for name, each in found.items()}
+    write_tensors(file, tensors, {})
+
+
+def _read_ends(file: Path) -> Ends:
+    ends: Ends = {}
+    for key, tensor in read_tensors(file)[0].items():
+        end, _, name = key.partition("/")
+        ends.setdefault(end, {})[name] = tensor
+    return ends

@@ -1,0 +1,320 @@
+"""One training run: AdamW, an average along its path, and checkpoints.
+
+Each step draws its images and their augmentation from the seed and its own number, so that a run
+that continues from a checkpoint takes the same steps as one that was never stopped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oodzoo.errors import InputError
+from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.tuning.augmentation import augmented
+from oodzoo.tuning.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from oodzoo.tuning.images import prefetched
+from oodzoo.tuning.memory import find_batch_size
+from oodzoo.tuning.network import Network, Weights, loss
+from oodzoo.tuning.problem import Problem, Rows
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.swad import LossValley
+from oodzoo.tuning.weights import RunningMean
+
+EVALUATIONS = 20
+"""Number of segments of a run; after each of them, the held-out images are classified."""
+
+CHECKPOINT_SECONDS = 30.0
+"""Least time between two checkpoints."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """Where a training run led.
+
+    Attributes
+    ----------
+    last : dict of str to Tensor
+        Weights after the last step.
+    average : dict of str to Tensor
+        SWAD's average along the path.
+    window : tuple of int
+        First and last step of the average.
+    seconds : float
+        Time of all steps, without that of a run before it that was stopped.
+    """
+
+    last: Weights
+    average: Weights
+    window: tuple[int, int]
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Events:
+    """What a run reports: every step; and the loss in each segment, by name."""
+
+    step: Callable[[], None] = lambda: None
+    metric: Callable[[str, float, int], None] = lambda name, value, step: None
+
+
+class Training:
+    """Trains a network on some images and validates it on others.
+
+    Parameters
+    ----------
+    network : Network
+        With the weights to start from.
+    problem : Problem
+    training : sequence of arrays
+        Rows of the training images, one array for each domain.
+    held_out : array
+        Rows of the images whose loss guides the average.
+    settings : TuneSettings
+    learning_rate : float
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        problem: Problem,
+        training: Sequence[Rows],
+        held_out: Rows,
+        settings: TuneSettings,
+        learning_rate: float,
+    ) -> None:
+        import torch
+
+        self.network = network
+        self._problem = problem
+        self._training = training
+        self._held_out = held_out
+        self._settings = settings
+        self._rate = learning_rate
+        labels = torch.from_numpy(problem.labels).to(network.device)
+        self._labels = labels if problem.kind == "classification" else labels.float()
+        self._scale: Any = None
+        if problem.kind == "regression":
+            std = problem.labels[np.concatenate(training)].std(axis=0)
+            scale = np.where(std > 0, std, 1).astype(np.float32)
+            self._scale = torch.from_numpy(scale).to(network.device)
+        parameters = [each for each in network.parts.parameters() if each.requires_grad]
+        self._optimiser = torch.optim.AdamW(
+            parameters,
+            lr=learning_rate,
+            weight_decay=settings.weight_decay,
+            fused=network.device.type == "cuda",
+        )
+        self._images_per_pass = 0
+
+    def run(self, folder: Path | None = None, events: Events | None = None) -> Trajectory:
+        """Take all steps; with a folder, continue from the checkpoint in it, and write there."""
+        events = events or Events()
+        steps, every = self._settings.steps, self.segment
+        valley = LossValley()
+        first = self._restore(folder, valley, events)
+        self._find_images_per_pass()
+        mean, saved = RunningMean(), time.monotonic()
+        total: Any = 0.0
+        begun = time.perf_counter()
+        for step, pixels in zip(
+            range(first, steps), prefetched(self._pixels, range(first, steps)), strict=True
+        ):
+            total = total + self._step(step, pixels)
+            mean.add(self.network.trained())
+            events.step()
+            if (step + 1) % every and step + 1 < steps:
+                continue
+            validation = self._validate()
+            valley.add(mean.weights, validation, step + 1 - mean.count, step)
+            events.metric("loss", float(total) / mean.count, step)
+            events.metric("validation_loss", validation, step)
+            mean, total = RunningMean(), 0.0
+            due = time.monotonic() - saved >= CHECKPOINT_SECONDS
+            if folder is not None and due and step + 1 < steps:
+                self._save(folder, valley, step + 1)
+                saved = time.monotonic()
+        average, start, end = valley.result()
+        self._synchronise()
+        seconds = time.perf_counter() - begun
+        last = {name: each.clone() for name, each in self.network.trained().items()}
+        return Trajectory(last, average, (start, end), seconds)
+
+    @property
+    def segment(self) -> int:
+        """Number of steps between two validations."""
+        return max(1, self._settings.steps // EVALUATIONS)
+
+    def seconds_per_step(self) -> float:
+        """Time a step; the second, if the first was quick. The weights change."""
+        self._find_images_per_pass()
+        for number in range(2):
+            pixels = self._pixels(number)
+            begun = time.perf_counter()
+            self._step(number, pixels)
+            self._synchronise()
+            seconds = time.perf_counter() - begun
+            if seconds > 1:
+                break
+        return seconds
+
+    def _rows(self, step: int) -> Rows:
+        """Draw the images of a step: as many of each domain, with replacement."""
+        rng = np.random.default_rng(seed_hash(self._settings.seed, step, "images"))
+        drawn = [rng.choice(rows, self._settings.batch_size) for rows in self._training]
+        return np.concatenate(drawn)
+
+    def _pixels(self, step: int) -> Any:
+        rows, images = self._rows(step), self._problem.images
+        if not self._settings.augment:
+            return images.prepared(rows)
+        return images.cropped(rows, seed_hash(self._settings.seed, step, "crops"))
+
+    def _step(self, step: int, pixels: Any) -> Any:
+        """Update the weights once; return the loss before, still on the device."""
+        batch = self.network.images(pixels)
+        if self._settings.augment:
+            batch = augmented(batch, seed_hash(self._settings.seed, step, "colours"))
+        labels = self._labels[self._rows(step)]
+        for group in self._optimiser.param_groups:
+            group["lr"] = self._settings.rate(self._rate, step)
+        while True:
+            try:
+                total = self._gradients(batch, labels)
+                break
+            except RuntimeError as error:
+                self._halve(error)
+        self._optimiser.step()
+        return total
+
+    def _gradients(self, batch: Any, labels: Any) -> Any:
+        """Compute the gradients of the mean loss, in several passes if memory is short."""
+        self._optimiser.zero_grad()
+        total: Any = 0.0
+        for top in range(0, len(batch), self._images_per_pass):
+            part = batch[top : top + self._images_per_pass]
+            with self._autocast():
+                outputs = self.network.outputs(part)
+            here = labels[top : top + self._images_per_pass]
+            value = loss(self._problem.kind, outputs.float(), here, self._scale)
+            value = value * (len(part) / len(batch))
+            value.backward()
+            total = total + value.detach()
+        return total
+
+    def _halve(self, error: RuntimeError) -> None:
+        """After an error for lack of memory, divide the passes; raise any other error."""
+        import torch
+
+        if not isinstance(error, torch.cuda.OutOfMemoryError):
+            raise error
+        if self._images_per_pass == 1:
+            raise InputError(
+                "out of memory: the network and one image do not fit on "
+                f"{self.network.device}; free memory there, train adapters only (--lora 8), or "
+                "choose a smaller model"
+            ) from error
+        self._images_per_pass = -(-self._images_per_pass // 2)
+        torch.cuda.empty_cache()
+
+    def _find_images_per_pass(self) -> None:
+        if self._images_per_pass:
+            return
+        wanted = self._settings.batch_size * len(self._training)
+        pixels = self._problem.images.prepared(self._training[0][:1])
+
+        def attempt(n: int) -> None:
+            self._images_per_pass = n
+            batch = self.network.images(np.repeat(pixels, n, axis=0))
+            self._gradients(batch, self._labels[np.repeat(self._training[0][:1], n)])
+
+        self._images_per_pass = find_batch_size(attempt, wanted, self.network.device)
+        self._optimiser.zero_grad()
+
+    def _validate(self) -> float:
+        """Loss of the held-out images."""
+        import torch
+
+        total: Any = 0.0
+        with torch.inference_mode():
+            for top in range(0, len(self._held_out), self._images_per_pass):
+                rows = self._held_out[top : top + self._images_per_pass]
+                batch = self.network.images(self._problem.images.prepared(rows))
+                with self._autocast():
+                    outputs = self.network.outputs(batch)
+                here = self._labels[rows]
+                value = loss(self._problem.kind, outputs.float(), here, self._scale)
+                total = total + value * (len(rows) / len(self._held_out))
+        return float(total)
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        import torch
+
+        if self.network.precision == torch.float32:
+            return nullcontext()
+        cast: AbstractContextManager[Any] = torch.autocast(
+            self.network.device.type, self.network.precision
+        )
+        return cast
+
+    def _synchronise(self) -> None:
+        if self.network.device.type == "cuda":
+            import torch
+
+            torch.cuda.synchronize(self.network.device)
+
+    # --- checkpoints ---------------------------------------------------------------------------
+
+    def _save(self, folder: Path, valley: LossValley, step: int) -> None:
+        named = [n for n, each in self.network.parts.named_parameters() if each.requires_grad]
+        state = self._optimiser.state_dict()["state"]
+        moments = {
+            f"{kind}.{name}": state[number][kind]
+            for number, name in enumerate(named)
+            for kind in ("exp_avg", "exp_avg_sq")
+        }
+        write_checkpoint(
+            folder,
+            Checkpoint(
+                step,
+                self._images_per_pass,
+                self.network.trained(),
+                moments,
+                valley.state(),
+            ),
+        )
+
+    def _restore(self, folder: Path | None, valley: LossValley, events: Events) -> int:
+        """Continue from a checkpoint; return the number of the next step."""
+        import torch
+
+        found = None if folder is None else read_checkpoint(folder)
+        if found is None:
+            return 0
+        self.network.load(found.weights)
+        named = [
+            (name, each) for name, each in self.network.parts.named_parameters() if each.requires_grad
+        ]
+        for name, parameter in named:
+            self._optimiser.state[parameter] = {
+                "step": torch.tensor(float(found.step), device=self._step_device()),
+                **{
+                    kind: found.moments[f"{kind}.{name}"].to(parameter.device)
+                    for kind in ("exp_avg", "exp_avg_sq")
+                },
+            }
+        valley.restore({k: each.to(self.network.device) for k, each in found.valley.items()})
+        self._images_per_pass = found.images_per_pass
+        for _ in range(found.step):
+            events.step()
+        return found.step
+
+    def _step_device(self) -> Any:
+        """Where AdamW counts its steps: on the device if its kernels are fused."""
+        return self.network.device if self.network.device.type == "cuda" else "cpu"
