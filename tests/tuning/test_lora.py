@@ -115,6 +115,23 @@ def test_merged_weights_are_plain() -> None:
     torch.testing.assert_close(plain(IMAGES), expected, rtol=0, atol=0)
 
 
+def test_attention() -> None:
+    """Its matrices are not those of linear layers."""
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).eval()
+    tokens = torch.randn(2, 5, 8)
+    before, names = layer(tokens), set(layer.state_dict())
+    adapters = add_adapters(layer, 2)
+    assert len(adapters) == 8
+    torch.testing.assert_close(layer(tokens), before)
+    for each in adapters:
+        nn.init.normal_(each, std=0.1)
+    changed = layer(tokens)
+    assert not torch.allclose(changed, before)
+    merge_adapters(layer)
+    assert set(layer.state_dict()) == names
+    torch.testing.assert_close(layer(tokens), changed)
+
+
 def test_seed() -> None:
     first, again, other = (add_adapters(network(), 2, seed=seed) for seed in (1, 1, 2))
     torch.testing.assert_close(first, again, rtol=0, atol=0)
@@ -122,5 +139,5 @@ def test_seed() -> None:
 
 
 def test_no_layer() -> None:
-    with pytest.raises(InputError, match="no linear or convolutional layer"):
+    with pytest.raises(InputError, match="no matrix or convolution"):
         add_adapters(nn.Sequential(nn.ReLU()), 2)

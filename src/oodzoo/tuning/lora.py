@@ -21,12 +21,15 @@ Parameter = Any  # torch.nn.Parameter
 def add_adapters(
     module: Module, rank: int, alpha: float | None = None, *, seed: int = 0
 ) -> list[Parameter]:
-    """Add an adapter to every linear and convolutional layer, and freeze everything else.
+    """Add an adapter to every matrix and two-dimensional convolution, and freeze everything else.
 
-    The weight W of a layer becomes W + (alpha / rank) B A [1]_, where B has `rank` columns and A
-    as many rows. Kernels of a convolution are flattened to the rows of W. B is zero at the start,
-    so the outputs stay the same; A is random. A layer whose W has a lower rank than `rank` gets an
+    A weight W becomes W + (alpha / rank) B A [1]_, where B has `rank` columns and A as many rows.
+    The kernels of a convolution are flattened to the rows of W. B is zero at the start, so the
+    outputs stay the same; A is random. A weight with fewer than `rank` rows or columns gets an
     adapter of that lower rank.
+
+    Matrices are the weights of linear layers, and also those of attention layers and of ONNX's
+    MatMul, which are no linear layers in PyTorch.
 
     Parameters
     ----------
@@ -41,7 +44,7 @@ def add_adapters(
     Returns
     -------
     list of torch.nn.Parameter
-        A and B of all layers, the only parameters that require gradients afterwards.
+        A and B of each weight, the only parameters that require gradients afterwards.
 
     References
     ----------
@@ -49,20 +52,24 @@ def add_adapters(
     """
     torch: Any = import_module("torch")
     parametrize: Any = import_module("torch.nn.utils.parametrize")
-    kinds = (torch.nn.Linear, torch.nn.Conv2d)
-    layers = [layer for layer in module.modules() if isinstance(layer, kinds)]
-    if not layers:
+    found = [
+        (layer, name, weight)
+        for layer in module.modules()
+        for name, weight in layer.named_parameters(recurse=False)
+        if weight.ndim == 2 or (name == "weight" and isinstance(layer, torch.nn.Conv2d))
+    ]
+    if not found:
         raise InputError(
-            "the model has no linear or convolutional layer that an adapter could be added to; "
+            "the model has no matrix or convolution that an adapter could be added to; "
             "train all its weights instead"
         )
     module.requires_grad_(False)
     generator = torch.Generator().manual_seed(seed)
     scale = (rank if alpha is None else alpha) / rank
     adapters = []
-    for layer in layers:
-        adapter = _adapter_class()(layer.weight, rank, scale, generator)
-        parametrize.register_parametrization(layer, "weight", adapter)
+    for layer, name, weight in found:
+        adapter = _adapter_class()(weight, rank, scale, generator)
+        parametrize.register_parametrization(layer, name, adapter)
         adapters += [adapter.A, adapter.B]
     return adapters
 
@@ -71,8 +78,9 @@ def merge_adapters(module: Module) -> None:
     """Replace each weight with an adapter by its current value; all weights require gradients."""
     parametrize: Any = import_module("torch.nn.utils.parametrize")
     for layer in list(module.modules()):
-        if parametrize.is_parametrized(layer, "weight"):
-            parametrize.remove_parametrizations(layer, "weight", leave_parametrized=True)
+        if parametrize.is_parametrized(layer):
+            for name in list(layer.parametrizations):
+                parametrize.remove_parametrizations(layer, name, leave_parametrized=True)
     module.requires_grad_(True)
 
 
