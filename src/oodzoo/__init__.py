@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oodzoo.features.extract import extract
     from oodzoo.pipeline import RunConfig, run
     from oodzoo.predictor import Predictor, fit, load
+    from oodzoo.predictor.tuning import tune
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
     from oodzoo.selection.selector import SpikeSlabSelector
@@ -42,6 +43,7 @@ __all__ = [
     "run",
     "scores",
     "testbed",
+    "tune",
     "use_domains",
 ]
 
@@ -64,6 +66,7 @@ _HOME = {
     "propose_domains": "oodzoo.domains",
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
+    "tune": "oodzoo.predictor.tuning",
     "use_domains": "oodzoo.domains",
 }
 _MODULES = ("report", "scores", "testbed")

@@ -19,12 +19,13 @@ from oodzoo.cli import (
     select,
     store,
     testbed,
+    tune,
 )
 from oodzoo.cli.app import app, main
 
 _ORDER = (
     *("demo", "run", "data", "models", "extract", "domains", "rank", "select", "evaluate", "fit"),
-    *("predict", "export", "report", "testbed", "import"),
+    *("tune", "predict", "export", "report", "testbed", "import"),
 )
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 

@@ -275,10 +275,16 @@ class ImageDomains(ImageFiles):
         Numbers are stratified by quantiles, several labels by the rarest one of each image. A
         larger n gives a superset; groups are kept whole, so with groups there may be more.
         """
+        part = self.only(stratified_sample(self.samples, n, seed, self.task))
+        part.domains = self.domains
+        return part
+
+    def only(self, rows: Sequence[int]) -> ImageDomains:
+        """Return some of the samples, by position; the classes stay, domains without any go."""
         part = copy.copy(self)
-        chosen = stratified_sample(self.samples, n, seed, self.task)
-        part.samples = tuple(self.samples[at] for at in chosen)
-        part.files = tuple(self.files[at] for at in chosen)
+        part.samples = tuple(self.samples[at] for at in rows)
+        part.files = tuple(self.files[at] for at in rows)
+        part.domains = tuple(sorted({s.domain for s in part.samples}))
         part._forget_hashes()
         return part
 

@@ -1,0 +1,114 @@
+"""A fine-tuned network as a model of a predictor: an ONNX file, whatever source it came from."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from oodzoo._io import explaining_disk_errors
+from oodzoo.predictor.models import PredictorModel, file_digests
+from oodzoo.zoo import ModelSpec
+from oodzoo.zoo.onnx import fingerprint
+from oodzoo.zoo.preprocessing import square
+
+FEATURES = "features"
+"""The output of the file."""
+
+
+def tuned_model(
+    original: PredictorModel,
+    name: str,
+    write_onnx: Callable[[Path], None],
+    domains: Sequence[str],
+    folder: Path | None = None,
+) -> PredictorModel:
+    """Write a fine-tuned network, and describe it as a model of a predictor.
+
+    Parameters
+    ----------
+    original : PredictorModel
+        The model before: preprocessing, number of features, licence and cost are the same.
+    name : str
+        Name of the fine-tuned model.
+    write_onnx : callable
+        Writes the network to a file, see :class:`oodzoo.zoo.trainable.Trainable`.
+    domains : sequence of str
+        The domains that it was tuned on.
+    folder : Path, optional
+        Where to write the file; by default a folder that is removed when the process ends.
+    """
+    folder = _process_folder(os.getpid()) if folder is None else folder
+    folder = Path(tempfile.mkdtemp(dir=folder))
+    file = folder / f"{name}.onnx"
+    with explaining_disk_errors(file):
+        write_onnx(file)
+    before, preprocessing = original.spec, original.preprocessing
+    pretraining = before.pretraining or "pre-trained"
+    height, width = preprocessing.geometry.crop
+    stated: dict[str, Any] = {}
+    if preprocessing != square(height, preprocessing.mean, preprocessing.std):
+        stated["geometry"] = asdict(preprocessing.geometry)
+    spec = ModelSpec(
+        name=name,
+        source=f"onnx/{file.name}",
+        input_size=height if height == width else None,
+        mean=preprocessing.mean,
+        std=preprocessing.std,
+        features=FEATURES,
+        feature_dim=original.feature_dim,
+        parameters=original.parameters,
+        pretraining=f"{pretraining}, fine-tuned on {', '.join(domains)}",
+        architecture=before.architecture,
+        licence=before.licence,
+        origin=before.origin,
+        folder=folder,
+        **stated,
+    )
+    digests = list(file_digests(spec).values())
+    return PredictorModel(
+        ModelSpec(**{**vars(spec), "sha256": digests[0]}),
+        preprocessing,
+        original.feature_dim,
+        "float32",
+        fingerprint(digests, [FEATURES]),
+        parameters=original.parameters,
+        milliseconds=original.milliseconds,
+    )
+
+
+def tuned_name(name: str, taken: Collection[str]) -> str:
+    """Name a fine-tuned model; a tuned layer is not a layer of the network that it comes from.
+
+    Examples
+    --------
+    >>> tuned_name("vit", ["vit", "resnet"]), tuned_name("vit", ["vit", "vit-tuned"])
+    ('vit-tuned', 'vit-tuned-2')
+    >>> tuned_name("vit@blocks.8", [])
+    'vit-blocks.8-tuned'
+    """
+    first = f"{name.replace('@', '-')}-tuned"
+    found, number = first, 1
+    while found in taken:
+        number += 1
+        found = f"{first}-{number}"
+    return found
+
+
+@functools.cache
+def _process_folder(process: int) -> Path:
+    """A temporary folder of this process, removed at its end."""
+    folder = Path(tempfile.mkdtemp(prefix="oodzoo-tuned-"))
+
+    def remove() -> None:
+        if os.getpid() == process:  # not in a process that was forked
+            shutil.rmtree(folder, ignore_errors=True)
+
+    atexit.register(remove)
+    return folder

@@ -1,0 +1,288 @@
+"""Fine-tune a model of a predictor on images, and return the predictor with it.
+
+The tuned model is an ONNX file, whatever the source of the original, so that the predictor needs
+PyTorch no more than before. What is trained and how its settings are chosen is described in
+:mod:`oodzoo.tuning.tuner`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from oodzoo._io import explaining_disk_errors
+from oodzoo._text import did_you_mean, duration
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.events import Listeners, Stage
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import StoreSource
+from oodzoo.predictor.gaussian import fit_gaussian
+from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.parts import Provenance
+from oodzoo.predictor.predictor import Predictor, load
+from oodzoo.predictor.tuned_model import tuned_model, tuned_name
+from oodzoo.predictor.tuned_pool import extract_models, fit_tuned_pool, require_left_out
+from oodzoo.predictor.tuning_data import data_to_tune, model_to_tune
+from oodzoo.tuning.choice import str_of
+from oodzoo.tuning.network import import_torch
+from oodzoo.tuning.problem import opened
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.tuner import Tuned, Tuner
+from oodzoo.zoo.trainable import load_trainable
+
+CPU_HOURS = 3.0
+"""Longest fine-tuning on the CPU, unless a limit is given."""
+
+_RUNS, _FEATURES = "runs", "features"
+
+
+def tune(
+    predictor: Predictor | str | os.PathLike[str],
+    data: Any,
+    *,
+    model: str | None = None,
+    device: str = "auto",
+    folder: str | os.PathLike[str] | None = None,
+    max_hours: float | None = None,
+    listener: Listeners | None = None,
+    **settings: Any,
+) -> Predictor:
+    """Fine-tune a model of a predictor, and return a predictor with the tuned model.
+
+    The weights after the training, their average along the path, and mixtures of both with the
+    weights before are compared on domains that are left out in turn, together with the linear head
+    on the model as it was. If that head is best, the predictor is returned as it was. Needs the
+    extra `tune`.
+
+    Parameters
+    ----------
+    predictor : Predictor or path
+        Of images; with one model, or with several, of which one is tuned.
+    data : ImageDomains, path, URL or object
+        Images with the classes (or numbers, or labels) of the predictor, of two or more domains:
+        best those that the predictor was trained on. With two domains, the runs that choose the
+        weights train on one domain each, and the choice is less reliable.
+    model : str, optional
+        The model to tune; by default the one with the largest weight in a pool, or else the highest
+        score.
+    device : str, default "auto"
+        "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available.
+    folder : path, optional
+        Folder for checkpoints: the same call with the same folder resumes a call that was
+        interrupted. It is not removed. By default nothing is kept.
+    max_hours : float, optional
+        Raise an InputError if the training would take longer. By default there is a limit on the
+        CPU only, of 3 hours.
+    listener : Listener or sequence of Listener, optional
+        Receives the events of the stage "tuning".
+    **settings
+        See :class:`oodzoo.tuning.settings.TuneSettings`: learning_rates, steps, batch_size,
+        weight_decay, schedule, lora, augment, choose_by, seed.
+
+    Returns
+    -------
+    Predictor
+        Of one model, the tuned one with its head. Of several, a pool of which the tuned model is a
+        candidate besides the others; it may get no weight. `provenance.tuning` records what was
+        done, and the metrics on left-out domains that the weights were chosen by.
+    """
+    before = predictor if isinstance(predictor, Predictor) else load(predictor)
+    chosen = tune_settings(**settings)
+    if max_hours is not None and not max_hours > 0:
+        raise InputError(f"max_hours must be positive, got {max_hours}")
+    original = model_to_tune(before, model)
+    import_torch()
+    if len(before.models) > 1:
+        require_left_out(chosen)
+    facts = {"model": original.name, **chosen.to_dict()}
+    with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
+        images = data_to_tune(data, before, stage.progress)
+        _warn_of_two_domains(images, chosen)
+        with opened(images, original.preprocessing.geometry) as problem:
+            tuner = Tuner(
+                lambda: load_trainable(original.spec, original.preprocessing),
+                problem,
+                chosen,
+                device=device,
+                folder=work / _RUNS,
+                stage=stage,
+            )
+            _require_time(tuner, original.name, max_hours)
+            if len(before.models) > 1:  # first, because it may fail
+                models = before.loadable_models
+                extract_models(images, models, work / _FEATURES, before.device, stage.events)
+            tuned = tuner.tuned()
+        record = {
+            "model": original.name,
+            "tuned": None,
+            "weight": None,
+            "choice": {
+                "name": str_of(tuned.choice.candidate),
+                "learning_rate": tuned.choice.learning_rate,
+                **dataclasses.asdict(tuned.choice.candidate),
+            },
+            "settings": chosen.to_dict(),
+            "left_out": tuned.choice.metrics,
+            "seconds": round(tuned.seconds, 3),
+            "device": tuner.device,
+        }
+        if tuned.choice.candidate.mixing == 0:  # the linear head on the model as it was
+            after = _with_record(before, record)
+        else:
+            after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
+        stage.finish(after, _means(after))
+    return after
+
+
+def tune_settings(**settings: Any) -> TuneSettings:
+    """Check settings by name; a single learning rate may be a number."""
+    known = [field.name for field in dataclasses.fields(TuneSettings)]
+    for name in settings:
+        if name not in known:
+            hint = did_you_mean(name, known) or f"expected one of {', '.join(known)}"
+            raise InputError(f"unknown setting {name!r}; {hint}")
+    rates = settings.get("learning_rates")
+    if isinstance(rates, int | float):
+        settings["learning_rates"] = (float(rates),)
+    elif rates is not None:
+        settings["learning_rates"] = tuple(map(float, rates))
+    return TuneSettings(**settings)
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove what :func:`tune` has written into a folder, and the folder if it is empty then."""
+    for name in (_RUNS, _FEATURES):
+        shutil.rmtree(folder / name, ignore_errors=True)
+    with contextlib.suppress(OSError):  # it has other files
+        folder.rmdir()
+
+
+def require_checkpoint_folder(folder: Path) -> None:
+    """Raise InputError if a folder has files of others."""
+    if not folder.exists():
+        return
+    if not folder.is_dir() or {each.name for each in folder.iterdir()} - {_RUNS, _FEATURES}:
+        raise InputError(
+            f"{str(folder)!r} exists and is not a folder of checkpoints; choose another folder"
+        )
+
+
+@contextlib.contextmanager
+def _work_folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="oodzoo-") as temporary:
+            yield Path(temporary)
+        return
+    path = Path(folder)
+    require_checkpoint_folder(path)
+    with explaining_disk_errors(path):
+        path.mkdir(parents=True, exist_ok=True)
+    yield path
+
+
+def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings) -> None:
+    if len(images.domains) == 2 and settings.choose_by == "leave-one-domain-out":
+        warnings.warn(
+            f"{images.name!r} has two domains, so that the runs that choose the weights train on "
+            "one domain each; three or more domains make the choice more reliable",
+            stacklevel=3,
+        )
+
+
+def _require_time(tuner: Tuner, name: str, max_hours: float | None) -> None:
+    """Raise InputError if the training would take too long."""
+    on_cpu = tuner.device == "cpu"
+    if max_hours is None and not on_cpu:
+        return
+    limit = CPU_HOURS if max_hours is None else max_hours
+    seconds = tuner.estimated_seconds()
+    if seconds > 3600 * limit:
+        gpu = "use a GPU (--device cuda), " if on_cpu else ""
+        raise InputError(
+            f"fine-tuning {name!r} would take about {duration(seconds)} on {tuner.device}, with "
+            f"{tuner.settings.steps} steps per run; {gpu}train adapters only (--lora 8), take "
+            f"fewer --steps, or allow it with --max-hours {seconds / 3600 * 1.2:.0f}"
+        )
+
+
+def _assembled(
+    before: Predictor,
+    original: PredictorModel,
+    images: ImageDomains,
+    tuned: Tuned,
+    record: dict[str, Any],
+    store: Path,
+    stage: Stage,
+) -> Predictor:
+    """The predictor with the tuned model; of several models, a pool."""
+    name = tuned_name(original.name, [each.name for each in before.models])
+    model = tuned_model(original, name, tuned.trainable.write_onnx, images.domains)
+    features = extract_models(images, [model], store, before.device, stage.events)
+    models = (*before.loadable_models, model) if len(before.models) > 1 else (model,)
+    source = StoreSource(features, [each.name for each in models])
+    pool: dict[str, float] = {}
+    adaptive = None
+    if len(models) == 1:
+        columns, head = Columns.all_of(source, [name]), tuned.head
+    else:
+        final = fit_tuned_pool(source, images, name, tuned)
+        columns, head, pool, adaptive = final.columns, final.head, final.weights, final.adaptive
+    samples = columns.samples(source, source.domains)
+    groups = [source.groups(domain) for domain in source.domains]
+    by_name = {each.name: each for each in models}
+    return Predictor(
+        [by_name[each] for each in columns.models],
+        columns,
+        source.classes,
+        head,
+        fit_gaussian(samples, groups, source.task.kind),
+        Provenance(
+            domains=source.domains,
+            n_images=len(images),
+            data=images.fingerprint,
+            scores=before.provenance.scores,
+            n_features=len(Columns.all_of(source, source.models)),
+            threshold=None,
+            choice="pool" if pool else "tuned",
+            pool=pool,
+            tuning=record | {"tuned": name, "weight": pool.get(name, 0.0) if pool else 1.0},
+            name=images.short_name,
+            score=before.provenance.score,
+        ),
+        adaptive,
+        device=before.device,
+        batch_size=before.batch_size,
+    )
+
+
+def _with_record(predictor: Predictor, record: dict[str, Any]) -> Predictor:
+    """The predictor as it was, with a record of the fine-tuning."""
+    return Predictor(
+        predictor.models,
+        predictor.columns,
+        predictor.classes_.tolist(),
+        predictor.head,
+        predictor.gaussian,
+        dataclasses.replace(predictor.provenance, tuning=record),
+        predictor.adaptive,
+        device=predictor.device,
+        batch_size=predictor.batch_size,
+    )
+
+
+def _means(predictor: Predictor) -> dict[str, float]:
+    """Mean over the domains of the metric of the linear head, and of what was chosen."""
+    record = predictor.provenance.tuning or {}
+    metric, left_out = predictor.task.metric, record["left_out"]
+    return {
+        f"{metric}_of_{what}": sum(left_out[name].values()) / len(left_out[name])
+        for what, name in (("linear_head", "linear head"), ("tuned", record["choice"]["name"]))
+    }

@@ -1,0 +1,110 @@
+"""What a predictor can be fine-tuned on: images with its classes, of two or more domains."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from oodzoo._text import count, did_you_mean
+from oodzoo.data.dataset import ImageDomains
+from oodzoo.errors import InputError
+from oodzoo.events import Progress
+from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.predictor import Predictor
+
+
+def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
+    """Find the model to fine-tune: the named one, or the best one of the predictor.
+
+    The best one has the largest weight in a pool, then the highest score of the ranking.
+    """
+    if predictor.features_only:
+        raise InputError(
+            "the models of the predictor have features only; fine-tuning needs models that can be "
+            f"loaded, got {', '.join(model.name for model in predictor.models)}"
+        )
+    if predictor.modality == "text":
+        raise InputError(
+            "the models of the predictor take texts; only models of images can be fine-tuned"
+        )
+    models = {model.name: model for model in predictor.loadable_models}
+    if name is not None:
+        if name not in models:
+            hint = did_you_mean(name, models) or f"it has {', '.join(models)}"
+            raise InputError(f"the predictor has no model {name!r}; {hint}")
+        return models[name]
+    provenance = predictor.provenance
+
+    def merit(model: PredictorModel) -> tuple[float, float]:
+        return (
+            provenance.pool.get(model.name, 0.0),
+            provenance.scores.get(model.name, float("-inf")),
+        )
+
+    return max(models.values(), key=merit)
+
+
+def data_to_tune(data: Any, predictor: Predictor, progress: Progress | None = None) -> ImageDomains:
+    """Open and check the data; images that cannot be read are left out, with a warning.
+
+    Warns if they are not the images that the predictor was trained on.
+    """
+    found = _opened(data, predictor)
+    _require_same_task(found, predictor)
+    found = _readable(found, progress)
+    if found.fingerprint != predictor.provenance.data:
+        warnings.warn(
+            f"{found.name!r} is not the data that the predictor was trained on; its models were "
+            "chosen on other images",
+            stacklevel=3,
+        )
+    return found
+
+
+def _opened(data: Any, predictor: Predictor) -> ImageDomains:
+    is_open = isinstance(data, ImageDomains)
+    found: ImageDomains = data if is_open else ImageDomains(data, task=predictor.task.kind)
+    if found.modality != "image":
+        raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
+    return found
+
+
+def _require_same_task(data: ImageDomains, predictor: Predictor) -> None:
+    kind = predictor.task.kind
+    if data.task.kind != kind:
+        raise InputError(
+            f"{data.name!r} has labels for {data.task.kind!r}, but the predictor is for {kind!r}"
+        )
+    known = [str(label) for label in predictor.classes_.tolist()]
+    what = {"classification": "class", "regression": "number", "multilabel": "label"}[kind]
+    for names, others, text in (
+        (data.classes, known, f"{data.name!r} has the {what} {{}}, which the predictor has not"),
+        (known, data.classes, f"{data.name!r} has no {what} {{}}, which the predictor has"),
+    ):
+        if extra := [name for name in names if name not in others]:
+            more = f" and {count(len(extra) - 1, 'more', 'more')}" if len(extra) > 1 else ""
+            raise InputError(
+                f"{text.format(repr(extra[0]) + more)}; give images of the same "
+                f"{'classes' if what == 'class' else what + 's'}, or fit a new predictor"
+            )
+
+
+def _readable(data: ImageDomains, progress: Progress | None) -> ImageDomains:
+    """The images that can be read, of domains that have any."""
+    unreadable = data.summary(progress).unreadable or {}
+    if unreadable:
+        first, reason = next(iter(unreadable.items()))
+        warnings.warn(
+            f"left out {count(len(unreadable), 'image')} that cannot be read; the first is "
+            f"{first!r}: {reason}",
+            stacklevel=4,
+        )
+        rows = [at for at, each in enumerate(data.samples) if each.path not in unreadable]
+        data = data.only(rows)
+    if len(data.domains) < 2:
+        names = ", ".join(map(repr, data.domains)) or "no domain"
+        raise InputError(
+            f"{data.name!r} has images of one domain, {names}; fine-tuning needs two or more, "
+            "because its settings are chosen by leaving one domain out"
+        )
+    return data
