@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import numpy as np
 from joblib import cpu_count
@@ -33,15 +33,20 @@ _IMAGES_PER_CALL = 4
 """Images per call of a thread, to reduce the overhead of dispatching."""
 
 Pixels = NDArray[np.uint8]
+Rows = Sequence[int] | NDArray[np.integer]
+Box = tuple[int, int, int, int]
+"""Top, left, height and width."""
+Form = Literal["whole", "reduced", "prepared"]
 T = TypeVar("T")
 
 
 class TrainingImages:
     """Images by row, as a model takes them: as in extraction, or cropped at random.
 
-    Images are read and decoded in background threads. They are kept in memory, 3 bytes per pixel,
-    as long as all of them together have at most `memory_bytes`; the others are decoded again each
-    time. May be used by several threads. Use it as a context manager, or call :meth:`close`.
+    Images are read and decoded in background threads. Decoded and prepared images are kept, with
+    3 bytes per pixel, until they have `memory_bytes` together; the others are decoded each time.
+    What is kept changes no result. Several threads may use it at the same time. Use it as a
+    context manager, or call :meth:`close`.
 
     Parameters
     ----------
@@ -49,7 +54,7 @@ class TrainingImages:
     geometry : Geometry
         Of the model.
     memory_bytes : int
-        Most bytes of images that are kept.
+        Most bytes of images to keep.
     """
 
     def __init__(
@@ -59,7 +64,7 @@ class TrainingImages:
         self._geometry = geometry
         is_remote = any(file.remote is not None for file in files)
         self._pool = ThreadPoolExecutor(REMOTE_READERS if is_remote else cpu_count())
-        self._kept: dict[tuple[str, int], Pixels] = {}
+        self._kept: dict[tuple[Form, int], Pixels] = {}
         self._free = memory_bytes
         self._lock = Lock()
 
@@ -74,7 +79,7 @@ class TrainingImages:
         self._pool.shutdown(cancel_futures=True)
         self._kept.clear()
 
-    def prepared(self, rows: Sequence[int] | NDArray[np.integer]) -> Pixels:
+    def prepared(self, rows: Rows) -> Pixels:
         """Return images (n, height, width, 3) resized and cropped exactly as in extraction.
 
         Raises
@@ -84,13 +89,16 @@ class TrainingImages:
         """
         return self._filled(rows, lambda row, _: self._prepared(row))
 
-    def cropped(self, rows: Sequence[int] | NDArray[np.integer], seed: int) -> Pixels:
+    def cropped(self, rows: Rows, seed: int) -> Pixels:
         """Return a random crop of each image, resized to (n, height, width, 3), as in DomainBed.
 
-        The crop has 0.7 to 1 of the area of the image and an aspect ratio of 3/4 to 4/3; it is
+        The crop has 0.7 to 1 of the area of the image and an aspect ratio of 3/4 to 4/3. It is
         drawn by the algorithm of torchvision's RandomResizedCrop, and resized by Pillow with
-        bilinear interpolation and antialiasing. Of an image that is larger in both directions than
-        1.5 times the size of the result, a copy reduced to that size is cropped.
+        bilinear interpolation and antialiasing.
+
+        An image whose height and width are more than 1.5 times those of the result is reduced to
+        that size first, and the crop is one of the reduced image. On photographs this changes the
+        result by 0.5 of 255 levels on average; it needs less memory, and less time per crop.
 
         Parameters
         ----------
@@ -106,9 +114,7 @@ class TrainingImages:
         draws = np.random.default_rng(seed).random((len(rows), _N_DRAWS))
         return self._filled(rows, lambda row, at: self._cropped(row, draws[at]))
 
-    def _filled(
-        self, rows: Sequence[int] | NDArray[np.integer], make: Callable[[int, int], Pixels]
-    ) -> Pixels:
+    def _filled(self, rows: Rows, make: Callable[[int, int], Pixels]) -> Pixels:
         """Make the image of each row, in threads; `make` takes the row and its position."""
         pixels = np.empty((len(rows), *self._geometry.crop, 3), np.uint8)
 
@@ -126,31 +132,34 @@ class TrainingImages:
         return pixels
 
     def _prepared(self, row: int) -> Pixels:
-        if (found := self._kept.get(("prepared", row))) is not None:
-            return found
+        if (prepared := self._kept.get(("prepared", row))) is not None:
+            return prepared
+        if (whole := self._kept.get(("whole", row))) is not None:
+            return self._geometry.apply(Image.fromarray(whole))
         with reading(self._files[row]) as content, decoding(content) as image:
             prepared = self._geometry.apply(image)
-        self._keep(("prepared", row), prepared)
+        self._keep("prepared", row, prepared)
         return prepared
 
     def _cropped(self, row: int, draws: NDArray[np.float64]) -> Pixels:
-        pixels = self._kept.get(("decoded", row))
-        if pixels is None:
-            with (
-                reading(self._files[row]) as content,
-                decoding(content) as image,
-                explaining_errors(),
-            ):
-                pixels = np.asarray(_reduced(image, self._geometry.crop))
-            self._keep(("decoded", row), pixels)
+        pixels = self._kept.get(("whole", row), self._kept.get(("reduced", row)))
         with explaining_errors():
+            if pixels is None:
+                pixels = self._decoded(row)
             return _resized_crop(pixels, crop_box(pixels.shape[:2], draws), self._geometry.crop)
 
-    def _keep(self, key: tuple[str, int], pixels: Pixels) -> None:
+    def _decoded(self, row: int) -> Pixels:
+        with reading(self._files[row]) as content, decoding(content) as image:
+            reduced = _reduced(image, self._geometry.crop)
+            pixels = np.asarray(reduced)
+        self._keep("whole" if reduced is image else "reduced", row, pixels)
+        return pixels
+
+    def _keep(self, form: Form, row: int, pixels: Pixels) -> None:
         with self._lock:
-            if key not in self._kept and pixels.nbytes <= self._free:
+            if (form, row) not in self._kept and pixels.nbytes <= self._free:
                 self._free -= pixels.nbytes
-                self._kept[key] = pixels
+                self._kept[form, row] = pixels
 
 
 def crop_box(size: tuple[int, ...], draws: Sequence[float] | NDArray[np.float64]) -> Box:
@@ -181,9 +190,6 @@ def crop_box(size: tuple[int, ...], draws: Sequence[float] | NDArray[np.float64]
     return (height - h) // 2, (width - w) // 2, h, w
 
 
-Box = tuple[int, int, int, int]
-
-
 def _resized_crop(pixels: Pixels, box: Box, size: tuple[int, int]) -> Pixels:
     top, left, height, width = box
     crop = Image.fromarray(np.ascontiguousarray(pixels[top : top + height, left : left + width]))
@@ -196,10 +202,13 @@ def _reduced(image: Image.Image, crop: tuple[int, int]) -> Image.Image:
     if scale >= 1:
         return image
     size = (math.ceil(scale * image.width), math.ceil(scale * image.height))
-    return image.resize(size, Image.Resampling.BILINEAR)
+    # bilinear interpolation, applied twice, would blur
+    return image.resize(size, Image.Resampling.LANCZOS)
 
 
-def prefetched(make: Callable[[int], T], numbers: Iterable[int], depth: int = 4) -> Iterator[T]:
+def prefetched(
+    make: Callable[[int], T], numbers: Iterable[int], depth: int = 4
+) -> Generator[T, None, None]:
     """Call a function with each number ahead of time, in threads; results come in order.
 
     An exception is raised where its result would have come. When the iterator is closed, calls

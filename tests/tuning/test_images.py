@@ -1,0 +1,319 @@
+"""Images for training: prepared as in extraction, cropped as in torchvision, made ahead."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from tests.oracles.crops import random_resized_crop
+
+from oodzoo.data.files import ImageFile, LocalFile
+from oodzoo.errors import InputError
+from oodzoo.predictor.images import preprocess_images
+from oodzoo.tuning.images import TrainingImages, crop_box, prefetched
+from oodzoo.zoo.preprocessing import Geometry
+from oodzoo.zoo.torchvision_import import import_torchvision, torchvision_installed
+
+SMALL = Geometry((8, 8), (8, 8))
+SCALE, RATIO = (0.7, 1.0), (3 / 4, 4 / 3)
+SIZES = [(12, 10), (12, 12), (40, 30), (5, 60), (60, 5), (7, 9), (64, 64), (1, 1)]
+"""Width and height; the third and the seventh are large enough to be reduced to 12 pixels."""
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[ImageFile]:
+    rng = np.random.default_rng(0)
+    for number, (width, height) in enumerate(SIZES):
+        pixels = rng.integers(0, 256, (height, width, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(tmp_path / f"{number}.png")
+    return [LocalFile(str(tmp_path / f"{number}.png")) for number in range(len(SIZES))]
+
+
+def open_image(file: ImageFile) -> Image.Image:
+    return Image.open(str(file)).convert("RGB")
+
+
+def reduced(image: Image.Image, side: int = 12) -> Image.Image:
+    """What is cropped instead of an image that is larger than this side in both directions."""
+    scale = side / min(image.size)
+    if scale >= 1:
+        return image
+    size = (math.ceil(scale * image.width), math.ceil(scale * image.height))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def draws_of(seed: int, n: int) -> NDArray[np.float64]:
+    return np.random.default_rng(seed).random((n, 22))
+
+
+def expected_box(height: int, width: int, draws: NDArray[np.float64]) -> tuple[int, ...]:
+    numbers: Iterator[float] = iter(draws.tolist())
+    return random_resized_crop(
+        height,
+        width,
+        SCALE,
+        RATIO,
+        lambda low, high: low + next(numbers) * (high - low),
+        lambda n: int(next(numbers) * n),
+    )
+
+
+@pytest.mark.parametrize("size", [(224, 224), (100, 140), (140, 90), (30, 400), (400, 30), (1, 1)])
+def test_boxes_are_those_of_the_twin(size: tuple[int, int]) -> None:
+    for draws in draws_of(0, 300):
+        assert crop_box(size, draws) == expected_box(*size, draws)
+
+
+@pytest.mark.parametrize("size", [(224, 224), (100, 140), (60, 90), (30, 400), (400, 30), (1, 1)])
+def test_boxes_are_within_the_limits(size: tuple[int, int]) -> None:
+    for draws in draws_of(1, 300):
+        top, left, height, width = crop_box(size, draws)
+        assert 0 <= top <= size[0] - height
+        assert 0 <= left <= size[1] - width
+        assert (width - 1) / (height + 1) <= 4 / 3
+        assert (height - 1) / (width + 1) <= 4 / 3
+        if max(size) / min(size) < 4 / 3 and size[0] > 1:
+            assert 0.69 <= height * width / (size[0] * size[1]) <= 1
+
+
+@pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
+def test_twin_is_torchvisions() -> None:
+    import_torchvision(extra="tune", purpose="this test")
+    torch: Any = import_module("torch")
+    transforms: Any = import_module("torchvision.transforms")
+    for seed in range(100):
+        for width, height in [(224, 224), (200, 150), (150, 300), (300, 100)]:
+            image = Image.new("RGB", (width, height))
+            with torch.random.fork_rng():
+                torch.manual_seed(seed)
+                expected = transforms.RandomResizedCrop.get_params(image, SCALE, RATIO)
+                torch.manual_seed(seed)
+                box = random_resized_crop(
+                    height,
+                    width,
+                    SCALE,
+                    RATIO,
+                    lambda low, high: torch.empty(1).uniform_(low, high).item(),
+                    lambda n: torch.randint(0, n, size=(1,)).item(),
+                )
+            assert box == expected
+
+
+def test_crops_are_cropped_and_then_resized(files: list[ImageFile]) -> None:
+    """Pillow's own box would mix pixels from outside of it into the margin."""
+    with TrainingImages(files, SMALL) as images:
+        for seed in range(20):
+            found = images.cropped(range(len(files)), seed)
+            assert found.shape == (len(files), 8, 8, 3)
+            assert found.dtype == np.uint8
+            for file, pixels, draws in zip(files, found, draws_of(seed, len(files)), strict=True):
+                image = reduced(open_image(file))
+                top, left, height, width = expected_box(image.height, image.width, draws)
+                crop = image.crop((left, top, left + width, top + height))
+                expected = crop.resize((8, 8), Image.Resampling.BILINEAR)
+                np.testing.assert_array_equal(pixels, np.asarray(expected))
+
+
+@pytest.mark.skipif(not torchvision_installed(), reason="needs torchvision")
+def test_crops_are_torchvisions(files: list[ImageFile]) -> None:
+    import_torchvision(extra="tune", purpose="this test")
+    functional: Any = import_module("torchvision.transforms.functional")
+    geometry = Geometry((48, 40), (48, 40))
+    with TrainingImages(files, geometry) as images:
+        found = images.cropped(range(len(files)), 3)
+    for file, pixels, draws in zip(files, found, draws_of(3, len(files)), strict=True):
+        image = open_image(file)
+        box = crop_box((image.height, image.width), draws)
+        expected = functional.resized_crop(image, *box, [48, 40], antialias=True)
+        np.testing.assert_array_equal(pixels, np.asarray(expected))
+
+
+@pytest.mark.parametrize("memory_bytes", [0, 1000, 1 << 20])
+@pytest.mark.parametrize(
+    "geometry",
+    [
+        SMALL,
+        Geometry((10, 10), (8, 6), fit="cover", interpolation="bicubic"),
+        Geometry((9, 12), (9, 12), fit="contain", fill=7),
+    ],
+    ids=["squash", "cover", "contain"],
+)
+def test_prepared_as_in_extraction(
+    files: list[ImageFile], geometry: Geometry, memory_bytes: int
+) -> None:
+    expected = preprocess_images([str(file) for file in files], geometry)
+    rows = [3, 0, 0, 7, 2, 1, 6]
+    with TrainingImages(files, geometry, memory_bytes=memory_bytes) as images:
+        for _ in range(2):
+            np.testing.assert_array_equal(images.prepared(rows), expected[rows])
+    with TrainingImages(files, geometry, memory_bytes=memory_bytes) as images:
+        images.cropped(rows, 0)  # keeps the decoded images, some of them reduced
+        np.testing.assert_array_equal(images.prepared(np.array(rows)), expected[rows])
+
+
+def test_crops_do_not_depend_on_memory(files: list[ImageFile]) -> None:
+    rows = [*range(len(files)), 2, 2]
+    with TrainingImages(files, SMALL) as images:
+        expected = [images.cropped(rows, seed) for seed in range(5)]
+    for memory_bytes in (0, 500, 1000):
+        with TrainingImages(files, SMALL, memory_bytes=memory_bytes) as images:
+            images.prepared(rows[:3])
+            for seed in range(5):
+                np.testing.assert_array_equal(images.cropped(rows, seed), expected[seed])
+
+
+def test_draws_depend_on_seed_and_position(files: list[ImageFile]) -> None:
+    with TrainingImages(files, SMALL) as images:
+        whole = images.cropped([2, 6, 1, 2], 5)
+        np.testing.assert_array_equal(images.cropped([2, 6], 5), whole[:2])
+        np.testing.assert_array_equal(images.cropped([6, 3, 0, 2, 1], 5)[3], whole[3])
+        assert (whole[0] != whole[3]).any()
+        assert (images.cropped([2, 6, 1, 2], 6) != whole).any(axis=(1, 2, 3)).all()
+
+
+def test_no_rows(files: list[ImageFile]) -> None:
+    with TrainingImages(files, Geometry((8, 9), (8, 9))) as images:
+        assert images.prepared([]).shape == images.cropped([], 0).shape == (0, 8, 9, 3)
+
+
+def readable(images: TrainingImages, n: int, *, cropped: bool) -> list[int]:
+    rows = []
+    for row in range(n):
+        try:
+            images.cropped([row], 0) if cropped else images.prepared([row])
+        except InputError:
+            continue
+        rows.append(row)
+    return rows
+
+
+def test_decoded_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
+    """The third image is kept reduced to 16 x 12 pixels, and so only for crops."""
+    memory_bytes = 3 * (12 * 10 + 12 * 12 + 16 * 12 + 7 * 9)
+    with TrainingImages(files, SMALL, memory_bytes=memory_bytes) as images:
+        for _ in range(2):
+            for row in range(6):
+                images.cropped([row], 0)
+        for file in files:
+            Path(str(file)).unlink()
+        assert readable(images, len(files), cropped=True) == [0, 1, 2, 5]
+        assert readable(images, len(files), cropped=False) == [0, 1, 5]
+
+
+def test_prepared_images_are_kept_as_long_as_they_fit(files: list[ImageFile]) -> None:
+    with TrainingImages(files, SMALL, memory_bytes=3 * 8 * 8 * 3 + 191) as images:
+        for _ in range(2):
+            for row in (4, 2, 6, 0, 1):
+                images.prepared([row])
+        for file in files:
+            Path(str(file)).unlink()
+        assert readable(images, len(files), cropped=False) == [2, 4, 6]
+        assert readable(images, len(files), cropped=True) == []
+
+
+def test_unreadable_images_are_named(files: list[ImageFile]) -> None:
+    Path(str(files[4])).write_bytes(b"no image")
+    Path(str(files[6])).unlink()
+    with TrainingImages(files, SMALL) as images:
+        for row, reason in ((4, "not an image that Pillow can identify"), (6, "No such file")):
+            message = f"cannot read the image {str(files[row])!r}: {reason}"
+            with pytest.raises(InputError) as prepared:
+                images.prepared([0, row, 1])
+            with pytest.raises(InputError) as cropped:
+                images.cropped([0, row, 1], 0)
+            for error in (prepared, cropped):
+                assert str(error.value).startswith(message)
+        with pytest.raises(InputError, match=r"4\.png"):
+            images.cropped([0, 1, 2, 3, 5, 4, 7, 0, 6], 0)
+        assert len(images.cropped([0, 1, 2, 3, 5, 7], 0)) == 6
+
+
+def test_several_threads_at_the_same_time(files: list[ImageFile]) -> None:
+    rows = list(range(len(files)))
+    with TrainingImages(files, SMALL) as images:
+        expected = [images.cropped(rows, seed) for seed in range(40)]
+    with (
+        TrainingImages(files, SMALL, memory_bytes=1500) as images,
+        ThreadPoolExecutor(8) as threads,
+    ):
+        found = threads.map(lambda seed: images.cropped(rows, seed), range(40))
+        for a, b in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_closing_ends_the_threads(files: list[ImageFile]) -> None:
+    before = set(threading.enumerate())
+    with TrainingImages(files, SMALL) as images:
+        images.prepared(range(len(files)))
+        assert set(threading.enumerate()) != before
+    assert set(threading.enumerate()) == before
+
+
+def test_prefetched_in_order() -> None:
+    """The first call ends after the second, which waits for nothing."""
+    second_done = threading.Event()
+
+    def make(number: int) -> int:
+        if number == 0:
+            assert second_done.wait(60)
+        if number == 1:
+            second_done.set()
+        return number * number
+
+    assert list(prefetched(make, range(20), depth=2)) == [number**2 for number in range(20)]
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_prefetched_no_further_than_the_depth(depth: int) -> None:
+    started: list[int] = []
+    results = prefetched(started.append, count(), depth)
+    for taken, _ in enumerate(islice(results, 10), start=1):
+        assert taken <= len(started) <= taken + depth
+    results.close()
+    assert len(started) <= 10 + depth
+
+
+def test_prefetched_exceptions_at_their_place() -> None:
+    before = set(threading.enumerate())
+
+    def make(number: int) -> float:
+        return 1 / (3 - number)
+
+    results = prefetched(make, count())
+    assert list(islice(results, 3)) == [1 / 3, 1 / 2, 1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
+    assert set(threading.enumerate()) == before
+
+
+@pytest.mark.parametrize("taken", [0, 1, 5])
+def test_prefetched_leaves_no_thread(taken: int) -> None:
+    """Also if a call is still running when the caller stops."""
+    before = set(threading.enumerate())
+    release = threading.Event()
+    ended: list[int] = []
+
+    def make(number: int) -> int:
+        if number >= taken:
+            assert release.wait(60)
+            ended.append(number)
+        return number
+
+    results = prefetched(make, count(), depth=2)
+    assert list(islice(results, taken)) == list(range(taken))
+    timer = threading.Timer(0.05, release.set)
+    timer.start()
+    results.close()
+    timer.join()
+    assert set(threading.enumerate()) == before
+    assert len(ended) <= 2
