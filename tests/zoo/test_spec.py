@@ -56,6 +56,7 @@ def test_every_key(tmp_path: Path) -> None:
             "origin": '"https://example.org"',
             "feature_dim": "2048",
             "parameters": "25_000_000",
+            "geometry": '{ resize = [256, 256], crop = [224, 224], fit = "cover" }',
         },
         MINIMAL
         | {
@@ -72,6 +73,8 @@ def test_every_key(tmp_path: Path) -> None:
     assert (spec.input_size, spec.feature_dim, spec.parameters) == (224, 2048, 25_000_000)
     assert (spec.mean, spec.std) == ((0.485, 0.456, 0.0), (0.229, 1.0, 0.225))
     assert (spec.features, spec.logits) == ("pool", "fc")
+    assert spec.geometry == {"resize": [256, 256], "crop": [224, 224], "fit": "cover"}
+    hash(spec)
     # the test covers every key of the format
     in_source = {"layer", "pooling"}
     given = {field.name for field in dataclasses.fields(spec)} - {"folder"} - in_source
@@ -172,6 +175,17 @@ def test_the_embedded_zoo() -> None:
         ({"arguments": "3"}, "arguments must be a table of strings, numbers, booleans and lists"),
         ({"arguments": "{ a = 1979-05-27 }"}, "arguments must be a table of strings, numbers"),
         ({"arguments": "{ a = [inf] }"}, "arguments must be a table of strings, numbers"),
+        ({"geometry": "224"}, "geometry must be a table of strings, numbers, booleans and lists"),
+        ({"geometry": "{ resize = [8, 8] }"}, "is wrong: Object missing required field `crop`"),
+        ({"geometry": "{ resize = [8, 8], crop = [8] }"}, "is wrong: Expected `array` of length 2"),
+        ({"geometry": "{ resize = [8, 8], crop = [8, 0] }"}, "resize and crop must be positive"),
+        ({"geometry": "{ resize = [8, 8], crop = [8, 8], fit = 'fit' }"}, "Invalid enum value"),
+        ({"geometry": "{ resize = [8, 8], crop = [8, 8], fill = 256 }"}, "fill of geometry must"),
+        ({"geometry": "{ size = 8 }"}, "unknown key 'size' of geometry; expected one of resize, c"),
+        (
+            {"source": '"timm/resnet50"', "geometry": "{ resize = [8, 8], crop = [8, 8] }"},
+            "the source 'timm/resnet50' takes no geometry",
+        ),
         ({"source": '"net.onnx"'}, "the source 'net.onnx' is not <kind>/<name>"),
         ({"source": '"onnx/"'}, "the source 'onnx/' is not <kind>/<name>"),
         (

@@ -124,7 +124,9 @@ def find_spec(store: FeatureStore, stored: StoredModel, zoo: Sequence[ModelSpec]
         return spec
     spec = spec or _recorded_location(store, stored.name)
     # Not recorded means not set; a model of that name in the zoo may be built in another way.
-    stated = replace(spec, pretrained=None, arguments=None, layer=None, pooling=None).to_dict()
+    stated = replace(
+        spec, pretrained=None, arguments=None, geometry=None, layer=None, pooling=None
+    ).to_dict()
     recorded = {**stated, **stored.spec}
     what = f"the manifest of the store {store.location!r}"
     return replace(structured(recorded, ModelSpec, what), folder=spec.folder)
@@ -158,6 +160,7 @@ def _resolved_spec(spec: ModelSpec, info: ModelInfo) -> dict[str, Any]:
     built = {
         "pretrained": spec.pretrained,
         "arguments": spec.arguments,
+        "geometry": spec.geometry,
         "layer": info.layer,
         "pooling": info.pooling,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -17,7 +17,7 @@ from oodzoo.zoo import Model, ModelInfo, ModelSpec, Preprocessing, load_model
 from oodzoo.zoo.device import resolve_device
 from oodzoo.zoo.layers import by_network, network_key
 from oodzoo.zoo.onnx import external_files, fingerprint, layer_fingerprint
-from oodzoo.zoo.preprocessing import TextPreprocessing
+from oodzoo.zoo.preprocessing import TextPreprocessing, square
 from oodzoo.zoo.sources import get_source, load_network
 from oodzoo.zoo.spec import local_path
 
@@ -144,6 +144,11 @@ def find_model(store: FeatureStore, name: str, zoo: Sequence[ModelSpec] = ()) ->
             "with --models (or models=)"
         )
     spec = find_spec(store, stored, zoo)
+    spec = replace(
+        spec,
+        pretraining=spec.pretraining or stored.pretraining,
+        licence=spec.licence or stored.licence,
+    )
     what = f"the preprocessing of model {name!r} in the store"
     preprocessing = as_preprocessing(stored.preprocessing, what)
     if spec.kind == "onnx":
@@ -177,9 +182,13 @@ def _verified_onnx(spec: ModelSpec, stored: StoredModel, preprocessing: Preproce
             f"model {spec.name!r}: {str(spec.file)!r} is not the file that the store's features "
             "were computed with; give the zoo with that file (--zoo, or zoo=), or extract again"
         )
+    geometry = preprocessing.geometry
+    height, width = geometry.crop
+    is_square = geometry == square(height, preprocessing.mean, preprocessing.std).geometry
     return replace(
         spec,
-        input_size=preprocessing.geometry.crop[0],
+        input_size=height if height == width else None,
+        geometry=None if is_square else asdict(geometry),
         mean=preprocessing.mean,
         std=preprocessing.std,
         features=outputs[0] if spec.layer is None else None,

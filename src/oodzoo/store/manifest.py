@@ -47,8 +47,9 @@ class ModelRecord(msgspec.Struct, frozen=True, kw_only=True):
         loads again from any location: `input_size` (int), `mean` and `std` (lists of three floats)
         as stated in the zoo, and for an ONNX file the output names in use, `features` and `logits`,
         and its `sha256`. All six keys are present; a value is None where it was not stated or does
-        not apply. `pretrained` and `arguments` are present only if they were stated. None instead
-        of a dict: a Python model, imported features, or a store written before this field existed.
+        not apply. `pretrained`, `arguments` and `geometry` are present only if they were stated.
+        None instead of a dict: a Python model, imported features, or a store written before this
+        field existed.
     versions : dict of str to str
         Versions of the packages that computed the features.
     """

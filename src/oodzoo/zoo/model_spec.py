@@ -23,7 +23,8 @@ class ModelSpec:
 
     With `pretrained` False, the weights are random: drawn with a seed that is the name of the
     model, so that it can be loaded again. `arguments` are keyword arguments of the function that
-    builds the model.
+    builds the model. `geometry` has the fields of a :class:`oodzoo.zoo.Geometry`, for an ONNX file
+    whose images are not squashed to a square.
     """
 
     name: str
@@ -42,6 +43,7 @@ class ModelSpec:
     origin: str | None = None
     pretrained: bool | None = None
     arguments: dict[str, Any] | None = dataclasses.field(default=None, hash=False)
+    geometry: dict[str, Any] | None = dataclasses.field(default=None, hash=False)
     layer: str | None = None
     """A module or tensor of the network whose output are the features; `@layer` in a source."""
     pooling: Pooling | None = None

@@ -22,10 +22,10 @@ from oodzoo.errors import InputError
 from oodzoo.zoo.layers_onnx import FLOATS, Graph, cut_tensors, read_graph, with_outputs, with_pooled
 from oodzoo.zoo.layers_pooling import Pool, choose_pool
 from oodzoo.zoo.model import Collected, Model, ModelInfo, Network, NetworkModel, Outputs, Pixels
-from oodzoo.zoo.preprocessing import Preprocessing, square
+from oodzoo.zoo.preprocessing import Geometry, Preprocessing
 from oodzoo.zoo.protobuf import fields, values, varints
 from oodzoo.zoo.sources import ModelSource
-from oodzoo.zoo.spec import ModelSpec, verified_file
+from oodzoo.zoo.spec import ModelSpec, read_geometry, verified_file
 from oodzoo.zoo.trainable_model import Module, Trainable
 
 MOST_LAYERS = 12
@@ -127,6 +127,7 @@ class OnnxSource(ModelSource):
     kind = "onnx"
     packages = ("onnxruntime",)
     precision = "float32"  # of inputs and outputs; the precision inside is that of the file
+    takes_geometry = True
     listing = "oodzoo.zoo.listing.onnx"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:
@@ -366,20 +367,35 @@ def _preprocessing(spec: ModelSpec, session: Any) -> Preprocessing:
             f"model {spec.name!r} must take one float tensor (n, 3, height, width); "
             f"it takes {described}"
         )
-    size = spec.input_size or (shape[2] if isinstance(shape[2], int) else 224)
-    wrong = [side for side in shape[2:] if isinstance(side, int) and side != size]
-    if wrong:
-        raise InputError(
-            f"model {spec.name!r} takes images of {shape[2]}×{shape[3]} pixels, "
-            f"but its zoo file sets input_size = {size}"
-        )
+    geometry = _geometry(spec, shape[2:])
     if spec.mean is None or spec.std is None:
         warnings.warn(
             f"model {spec.name!r}: ONNX files do not contain mean and std; using ImageNet's. Set "
             "them in a zoo file if they differ",
             stacklevel=2,
         )
-    return square(size, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
+    return Preprocessing(geometry, spec.mean or IMAGENET_MEAN, spec.std or IMAGENET_STD)
+
+
+def _geometry(spec: ModelSpec, sides: Sequence[int | str]) -> Geometry:
+    """The geometry of a zoo file, or a squashed square; `sides` are those that the file takes."""
+    if spec.geometry is None:
+        size = spec.input_size or (sides[0] if isinstance(sides[0], int) else 224)
+        geometry, stated = Geometry((size, size), (size, size)), f"input_size = {size}"
+    else:
+        geometry = read_geometry(spec.geometry, f"model {spec.name!r}")
+        stated = f"crop = {list(geometry.crop)} in geometry"
+        if spec.input_size not in (None, *geometry.crop):
+            raise InputError(
+                f"model {spec.name!r}: its zoo file sets input_size = {spec.input_size}, but "
+                f"{stated}; remove input_size"
+            )
+    if any(isinstance(a, int) and a != b for a, b in zip(sides, geometry.crop, strict=True)):
+        raise InputError(
+            f"model {spec.name!r} takes images of {sides[0]}×{sides[1]} pixels, "
+            f"but its zoo file sets {stated}"
+        )
+    return geometry
 
 
 def output_names(spec: ModelSpec, session: Any) -> list[str]:

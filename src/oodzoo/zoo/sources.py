@@ -45,6 +45,8 @@ class ModelSource(ABC):
         Whether `load` uses `spec.arguments`.
     takes_untrained : bool
         Whether `load` uses `spec.pretrained`.
+    takes_geometry : bool
+        Whether `load` uses `spec.geometry`.
     listing : str, optional
         A module with the functions of :mod:`oodzoo.zoo.listing`. Without one, specs cannot have
         wildcards, and licence, parameters and size of a model are unknown before it is loaded.
@@ -55,6 +57,7 @@ class ModelSource(ABC):
     precision: ClassVar[str | None] = None
     takes_arguments: ClassVar[bool] = False
     takes_untrained: ClassVar[bool] = False
+    takes_geometry: ClassVar[bool] = False
     listing: ClassVar[str | None] = None
 
     @abstractmethod

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from oodzoo._io import file_digest, require_folder_name
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model_spec import ModelSpec
+from oodzoo.zoo.preprocessing import Geometry
 from oodzoo.zoo.sources import get_source, source_kinds
 from oodzoo.zoo.wildcards import has_wildcard
 
@@ -20,6 +24,7 @@ __all__ = [
     "check_spec",
     "local_path",
     "portable_source",
+    "read_geometry",
     "read_zoo_file",
     "require_unique_names",
     "verified_file",
@@ -33,7 +38,7 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "a positive integer": ("input_size", "feature_dim", "parameters"),
     "a list of three numbers": ("mean", "std"),
     "true or false": ("pretrained",),
-    "a table of strings, numbers, booleans and lists": ("arguments",),
+    "a table of strings, numbers, booleans and lists": ("arguments", "geometry"),
 }  # fmt: skip
 _LARGEST = 1e6
 """Largest mean or std of a channel."""
@@ -111,7 +116,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
-    """Reject an unknown source, a name that cannot be a folder, or a std that is not positive."""
+    """Reject an unknown source, a name that cannot be a folder, or a wrong std or geometry."""
     if spec.kind not in source_kinds() or not spec.identifier:
         raise InputError(
             f"{context}: the source {spec.source!r} is not <kind>/<name> with a kind of "
@@ -121,16 +126,41 @@ def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
     for key, taken in (
         ("arguments", source.takes_arguments),
         ("pretrained", source.takes_untrained),
+        ("geometry", source.takes_geometry),
     ):
         if getattr(spec, key) is not None and not taken:
             raise InputError(
                 f"{context}: the source {spec.source!r} takes no {key}: a model of the kind "
                 f"{spec.kind} is loaded as it was saved; remove the key"
             )
+    if spec.geometry is not None:
+        read_geometry(spec.geometry, context)
     require_folder_name(spec.name, context)
     if spec.std is not None and min(spec.std) <= 0:
         raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
     return spec
+
+
+def read_geometry(table: dict[str, Any], context: str) -> Geometry:
+    """Read the table `geometry` of a zoo file; `context` begins the message of an error.
+
+    Examples
+    --------
+    >>> read_geometry({"resize": [256, 256], "crop": [224, 224], "fit": "cover"}, "zoo").crop
+    (224, 224)
+    """
+    known = [field.name for field in dataclasses.fields(Geometry)]
+    if unknown := sorted(set(table) - set(known)):
+        raise InputError(
+            f"{context}: unknown key {unknown[0]!r} of geometry; expected one of {', '.join(known)}"
+        )
+    try:
+        geometry = msgspec.convert(table, Geometry)
+    except msgspec.ValidationError as error:
+        raise InputError(f"{context}: the geometry {table} is wrong: {one_line(error)}") from error
+    if not 0 <= geometry.fill <= 255:
+        raise InputError(f"{context}: fill of geometry must be from 0 to 255, got {geometry.fill}")
+    return geometry
 
 
 def require_unique_names(

@@ -46,10 +46,12 @@ def _network(built: Built, specs: Sequence[ModelSpec], *, single: bool) -> tuple
 
         def forward(self, batch: Tensor) -> Tensor | tuple[Tensor, ...]:
             tapped = [tap for tap in self.taps if tap is not None]
+            # export and tracing cannot stop in the middle of a forward pass
+            recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
             outputs, pooled, _ = run_tapped(
                 lambda: built.forward(self.network, batch),
                 tapped,
-                whole=len(tapped) < len(self.taps),
+                whole=recorded or len(tapped) < len(self.taps),
             )
             layers = iter(pooled)
             features = tuple(
