@@ -80,7 +80,7 @@ def bundle_models(
     for together in by_network(models, lambda model: network_key(model.spec)):
         first = bundle_model(together[0], folder, within)
         for model in together:
-            bundled[model.name] = _bundled(model, first.source, first.files)
+            bundled[model.name] = bundle_entry(model, first.source, first.files)
     return [bundled[model.name] for model in models]
 
 
@@ -99,10 +99,11 @@ def bundle_model(model: PredictorModel, folder: Path, within: str = FOLDER) -> B
         files[path] = file_digest(target)
     if spec.kind == "onnx" and list(files.values()) != list(file_digests(spec).values()):
         raise InputError(f"model {spec.name!r}: {str(spec.file)!r} changed while it was copied")
-    return _bundled(model, source, files)
+    return bundle_entry(model, source, files)
 
 
-def _bundled(model: PredictorModel, source: str, files: dict[str, str]) -> BundledModel:
+def bundle_entry(model: PredictorModel, source: str, files: dict[str, str]) -> BundledModel:
+    """The entry of a model whose files are at `files`, with their SHA-256."""
     spec = model.spec
     return BundledModel(
         spec.name,

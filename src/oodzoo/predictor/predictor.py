@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,7 @@ from oodzoo.predictor.arrays import (
     require_every_encoder,
 )
 from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
+from oodzoo.predictor.estimator import FittedEstimator, check_params
 from oodzoo.predictor.export import export_onnx, input_names
 from oodzoo.predictor.export_head import export_head, feature_inputs
 from oodzoo.predictor.feature_models import FeatureModel
@@ -35,16 +37,14 @@ from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, prep
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
+from oodzoo.predictor.pickling import Picklable, require_files
 from oodzoo.predictor.prediction import Prediction, Unreadable
 from oodzoo.predictor.remote import read_url, write_url
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.task import Task
 from oodzoo.zoo import Model
-from oodzoo.zoo.device import default_batch_size, require_device, resolve_device
-
-if TYPE_CHECKING:
-    from sklearn.utils import Tags
+from oodzoo.zoo.device import default_batch_size, resolve_device
 
 KEPT_BYTES = 2**30
 """Size of the features that are kept while a predictor adapts to the images it classifies."""
@@ -53,7 +53,7 @@ Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
 """What a predictor takes: images; features by model; or inputs of its encoders."""
 
 
-class Predictor:
+class Predictor(Picklable, FittedEstimator):
     """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
@@ -62,9 +62,10 @@ class Predictor:
     has one model. With `encoders`, it takes the inputs of these functions: texts, waveforms, rows
     of a table.
 
-    For scikit-learn it is a fitted classifier or regressor of such samples: `predict`,
-    `predict_proba`, `score` and `classes_` work with its scorers, metrics and displays. It has no
-    `fit`, so it cannot be used in a grid search or cross-validation; `clone` returns it unchanged.
+    For scikit-learn it is a fitted classifier or regressor of such samples, which works with its
+    scorers, metrics and displays; as FrozenEstimator(predictor) also in pipelines and with
+    CalibratedClassifierCV. `clone` returns it unchanged. It can be pickled: a pickle refers to the
+    files of the models by path, and models are loaded again when they are first used.
 
     Attributes
     ----------
@@ -101,9 +102,7 @@ class Predictor:
         device: str = "auto",
         batch_size: int | None = None,
     ) -> None:
-        require_device(device)
-        if batch_size is not None and batch_size < 1:
-            raise InputError(f"the batch size must be 1 or more, got {batch_size}")
+        check_params(device, batch_size)
         self.models = cast("tuple[PredictorModel, ...] | tuple[FeatureModel, ...]", tuple(models))
         self.columns = columns
         self.classes_ = label_array(classes)
@@ -199,15 +198,9 @@ class Predictor:
         domain = AdaptingDomain(self.adaptive)
         for chunk in chunks:
             domain.add(chunk.features)
-        adapted = Predictor(
-            **vars(self._parts()),
-            encoders=self.encoders,
-            device=self.device,
-            batch_size=self.batch_size,
-        )
+        adapted = copy(self)
         adapted.head = domain.head()
         adapted.provenance = replace(self.provenance, adapted=domain.n)
-        adapted._loaded = self._loaded
         return adapted
 
     def _chunks(self, images: Inputs, start: int = 0) -> Iterator[FeatureChunk]:
@@ -349,6 +342,8 @@ class Predictor:
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""
         missing = [each for each in self.loadable_models if each.name not in self._loaded]
+        if self._unpickled:
+            require_files(missing)
         self._loaded |= load_models(missing, self.device)
         return self._loaded
 
@@ -396,31 +391,6 @@ class Predictor:
             for model in self.loadable_models
         )
 
-    # --- scikit-learn --------------------------------------------------------------------------
-
-    def __sklearn_tags__(self) -> Tags:
-        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
-
-        kind, several = self.head.kind, len(self.classes_) > 1
-        multilabel = kind == "multilabel"
-        return Tags(
-            estimator_type="regressor" if kind == "regression" else "classifier",
-            target_tags=TargetTags(
-                required=True, multi_output=multilabel or (kind == "regression" and several)
-            ),
-            classifier_tags=None
-            if kind == "regression"
-            else ClassifierTags(multi_label=multilabel),
-            regressor_tags=RegressorTags() if kind == "regression" else None,
-            input_tags=InputTags(two_d_array=False),
-        )
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return True
-
-    def __sklearn_clone__(self) -> Predictor:
-        return self
-
 
 def load(
     folder: str | os.PathLike[str],
@@ -449,7 +419,9 @@ def load(
     """
     location = parse_location(folder)
     parts = read_url(location) if isinstance(location, Url) else read_folder(location)
-    return Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
+    found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
+    found._url = location if isinstance(location, Url) else None
+    return found
 
 
 def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
