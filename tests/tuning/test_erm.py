@@ -1,0 +1,114 @@
+"""The update of DomainBed's ERM, against a transcription of its code."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from oodzoo.heads.domainbed.protocol import Hyperparameters
+from oodzoo.tuning.erm import Erm, erm_update
+from oodzoo.tuning.network import Network
+from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.trainable import Trainable
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+SIZE, CLASSES, DIM = 8, 3, 6
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+
+
+def features() -> Any:
+    """A network with batch norms whose statistics differ from those of the images."""
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(),
+        nn.Conv2d(5, DIM, 3), nn.BatchNorm2d(DIM), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+    for layer in module:
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+    return module.eval()
+
+
+def network(module: Any) -> Network:
+    preprocessing = square(SIZE, MEAN, STD)
+    trainable = Trainable("small", module, preprocessing, DIM, lambda file: None)
+    return Network(trainable, CLASSES, "cpu")
+
+
+def minibatches(step: int, n_domains: int = 3, size: int = 4) -> list[tuple[Any, Any]]:
+    generator = torch.Generator().manual_seed(step)
+    return [
+        (
+            torch.rand(size, 3, SIZE, SIZE, generator=generator),
+            torch.randint(CLASSES, (size,), generator=generator),
+        )
+        for _ in range(n_domains)
+    ]
+
+
+def normalised(images: Any) -> Any:
+    return (images - torch.tensor(MEAN).view(3, 1, 1)) / torch.tensor(STD).view(3, 1, 1)
+
+
+@pytest.mark.parametrize("weight_decay", [0.0, 1e-2])
+@pytest.mark.parametrize("dropout", [0.0, 0.1, 0.5])
+def test_updates_of_domainbed(weight_decay: float, dropout: float) -> None:
+    oracle = pytest.importorskip("tests.oracles.domainbed_erm")
+    hparams = {"lr": 1e-2, "weight_decay": weight_decay, "resnet_dropout": dropout}
+    module = features()
+    twin = oracle.ERM(oracle.Featurizer(copy.deepcopy(module), DIM, hparams), CLASSES, hparams)
+    ours = network(module)
+    ours.load({f"head.{name}": each for name, each in twin.classifier.named_parameters()})
+    erm = Erm(ours, Hyperparameters(1e-2, weight_decay, 4, dropout))
+    erm.train()
+    twin.train()
+    losses = []
+    for step in range(20):
+        batches = minibatches(step)
+        torch.manual_seed(step)
+        loss = erm_update(erm, batches)
+        torch.manual_seed(step)
+        expected = twin.update([(normalised(x), y) for x, y in batches])
+        losses.append(float(loss))
+        assert losses[-1] == pytest.approx(expected["loss"], abs=1e-6)
+        if step % 5 == 0:  # accuracies are computed in between
+            erm.eval()
+            found = [erm.outputs(x).argmax(1).eq(y).float().mean() for x, y in batches]
+            erm.train()
+            for (x, y), accuracy in zip(batches, found, strict=True):
+                assert oracle.accuracy(twin, [(normalised(x), y)]) == pytest.approx(float(accuracy))
+    state = {name: each.detach() for name, each in ours.parts.state_dict().items()}
+    for name, each in twin.featurizer.network.state_dict().items():
+        torch.testing.assert_close(state[f"features.{name}"], each, rtol=0, atol=1e-6)
+    for name, each in twin.classifier.state_dict().items():
+        torch.testing.assert_close(state[f"head.{name}"], each, rtol=0, atol=1e-6)
+    assert losses[-1] != losses[0]
+
+
+def test_passes_have_the_gradients_of_one() -> None:
+    whole, parts = network(features()), network(features())
+    parts.load(whole.weights())
+    for size, each in ((None, whole), (5, parts)):
+        erm = Erm(each, Hyperparameters(lr=1e-2))
+        erm.train()
+        losses = [float(erm_update(erm, minibatches(step), size)) for step in range(5)]
+        if size is None:
+            expected = losses
+    assert losses == pytest.approx(expected, abs=1e-5)
+    torch.testing.assert_close(parts.weights(), whole.weights(), rtol=0, atol=1e-4)
+
+
+def test_statistics_of_batch_norms_stay() -> None:
+    ours = network(features())
+    before = {name: each.clone() for name, each in ours.parts.named_buffers()}
+    scale = ours.parts["features"][1].weight.detach().clone()
+    erm = Erm(ours, Hyperparameters(lr=1e-2))
+    erm.train()
+    erm_update(erm, minibatches(0))
+    torch.testing.assert_close(dict(ours.parts.named_buffers()), before, rtol=0, atol=0)
+    assert not torch.equal(ours.parts["features"][1].weight, scale)
