@@ -2,8 +2,7 @@
 
 The operator is Resize with antialiasing, on uint8. ONNX Runtime computes it with Pillow's weights,
 in two passes that each round and clip to 8 bits, first along the rows. Pillow takes the columns
-first for some images; apart from these, nearly all pixels are equal. With "nearest", of two pixels
-that are equally near it may be the other one.
+first for some images; apart from these, nearly all pixels are equal.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ _SCALED: dict[str, Any] = {"antialias": 1, "exclude_outside": 1}
 _MODES: dict[str, dict[str, Any]] = {
     "bilinear": {"mode": "linear", **_SCALED},
     "bicubic": {"mode": "cubic", "cubic_coeff_a": -0.5, **_SCALED},
-    "nearest": {"mode": "nearest", "nearest_mode": "round_prefer_ceil"},
 }
 
 
 def require_resizable(geometry: Geometry, name: str) -> None:
     """Raise InputError if ONNX has no operator for the interpolation of a model."""
-    if geometry.interpolation not in _MODES:
+    if geometry.interpolation not in ("nearest", *_MODES):
         raise InputError(
             f"model {name!r} resizes images with {geometry.interpolation!r}, which ONNX does not "
-            f"have; only {', '.join(_MODES)} can be part of the file: export without --raw (raw=)"
+            f"have; only nearest, {', '.join(_MODES)} can be part of the file: export without "
+            "--raw (raw=)"
         )
 
 
@@ -90,11 +89,36 @@ class _Resizing:
     def add_geometry(self, geometry: Geometry, output: str) -> None:
         """Add the nodes of :meth:`Geometry.apply <oodzoo.zoo.Geometry.apply>`."""
         size = self._size(geometry)
-        sizes = self.add("Concat", [self.constant([1, 3]), size], axis=0)
-        resized = self.add("Resize", [self.planes, "", "", sizes], **_MODES[geometry.interpolation])
+        if geometry.interpolation == "nearest":
+            resized = self._nearest(size)
+        else:
+            mode = _MODES[geometry.interpolation]
+            sizes = self.add("Concat", [self.constant([1, 3]), size], axis=0)
+            resized = self.add("Resize", [self.planes, "", "", sizes], **mode)
         if geometry.fit != "squash" or geometry.resize != geometry.crop:
             resized = self._centre(resized, size, geometry)
         self.add("Transpose", [resized], output, perm=[0, 2, 3, 1])
+
+    def _nearest(self, size: str) -> str:
+        """Take the pixels below the centres, whose positions Pillow adds up in double precision.
+
+        Resize computes them in single precision, so that pixels would differ at each tie.
+        """
+        planes, types = self.planes, self.onnx.TensorProto
+        one, half = self.constant([1]), self.constant([0.5], np.float64)
+        for axis in (0, 1):
+            side, length = (
+                self.add("Gather", [sides, self.constant([axis])]) for sides in (self.sides, size)
+            )
+            exact = [self.add("Cast", [each], to=types.DOUBLE) for each in (side, length)]
+            step = self.add("Div", exact)
+            others = self.add("Expand", [step, self.add("Sub", [length, one])])
+            steps = self.add("Concat", [self.add("Mul", [step, half]), others], axis=0)
+            positions = self.add("CumSum", [steps, self.constant(0)])
+            index = self.add("Cast", [self.add("Floor", [positions])], to=types.INT64)
+            inside = self.add("Min", [index, self.add("Sub", [side, one])])
+            planes = self.add("Gather", [planes, inside], axis=axis + 2)
+        return planes
 
     def _size(self, geometry: Geometry) -> str:
         """Height and width of the resized image."""
