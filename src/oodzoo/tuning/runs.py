@@ -91,7 +91,7 @@ class Runs:
         self._found: dict[Key, Run] = {}
         self._ends: dict[Key, Ends] = {}
         if folder is not None:
-            _require_own_folder(folder, identity)
+            require_own_folder(folder, identity)
 
     def get(self, key: Key) -> Run | None:
         """A finished run; None if it has not been done."""
@@ -243,7 +243,7 @@ class Runs:
         return self._folder / f"{name}-{what}.safetensors"
 
 
-def _require_own_folder(folder: Path, identity: str) -> None:
+def require_own_folder(folder: Path, identity: str) -> None:
     """Use a folder that is empty, or that the same work was begun in."""
     file = folder / "tuning.json"
     with explaining_disk_errors(folder):
