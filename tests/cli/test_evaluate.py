@@ -189,3 +189,21 @@ def test_the_worst_of_many_labels(run: Run, tmp_path: Path) -> None:
     )[0]
     shown = out.split("predicted worst")[1].split("cost")[0].splitlines()
     assert best not in {line.split()[0] for line in shown if line.strip()}
+
+
+def test_the_results_among_published_ones(run: Run, tmp_path: Path) -> None:
+    store = stored(tmp_path, *zoo(n=12))
+    code, out, _ = run("evaluate", store, "--no-baselines", "--published", "PACS")
+    assert code == 0
+    lines = [line.split() for line in out.splitlines()]
+    at = lines.index(["PACS", "from", "accuracy", "%"])
+    assert ["SWAD", "SWAD", "88.1"] in lines[at:]
+    assert sum(words[1:2] == ["yours"] for words in lines[at:]) == 5
+    tail = out.splitlines()[at:]
+    assert max(map(len, tail)) <= 80
+    assert "GPU hours in the paper: 0.27" in out
+    assert "Your cost is not known." in " ".join(out.split())
+    document = run("evaluate", store, "--no-baselines", "--published", "PACS", "--json").document
+    assert document["published"]["dataset"] == "PACS"
+    complaint = run("evaluate", store, "--published", "Pacs").complaint
+    assert "did you mean PACS?" in complaint

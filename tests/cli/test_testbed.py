@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.testbed.data import store
 
-from oodzoo.testbed.published import read
+from oodzoo.evaluation.published import read_table
 
 Run = Callable[..., Any]
 
@@ -182,7 +182,7 @@ def test_help_names_the_registered_scores(run: Run) -> None:
 def test_the_published_values(run: Run) -> None:
     document = run("testbed", "paper", "--json").document
     for name, table in PUBLISHED.items():
-        for row in read(table):
+        for row in read_table(table):
             dataset = row.pop("dataset")
             for score, value in row.items():
                 assert f"{document[name][dataset][score]:.2f}" == value, (name, dataset, score)
@@ -207,3 +207,18 @@ def test_the_published_tables_fit_80_columns(run: Run) -> None:
     lines = outcome.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert any(line.split() == ["PACS", "0.57", "0.76~", "0.88~", "0.91"] for line in lines)
+
+
+def test_the_published_accuracies_and_costs(run: Run) -> None:
+    document = run("testbed", "paper", "--json").document
+    assert document["accuracy"]["PACS"]["SWAD"] == 88.1
+    assert document["accuracy"]["average"]["F. Selection"] == 71.0
+    assert len(document["accuracy"]["VLCS"]) == 19
+    assert document["feature_ratio"]["PACS"] == 0.243
+    assert document["gpu_hours"]["PACS"] == {
+        "zood": 0.27, "fine_tuning": 2662.27, "speed_up": 9859,
+    }  # fmt: skip
+    lines = [line.split() for line in run("testbed", "paper").out.splitlines()]
+    swad = ["SWAD", "SWAD", "88.1", "79.1", "70.6", "50.0", "46.5", "66.9"]
+    assert swad in lines
+    assert ["PACS", "0.27", "2,662.27", "9,859", "x"] in lines

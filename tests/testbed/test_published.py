@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import scipy.stats
 
+from oodzoo.evaluation.published import read_table
 from oodzoo.testbed import compare, paper
-from oodzoo.testbed.published import read
 
 
 @pytest.mark.parametrize(
@@ -15,7 +15,7 @@ from oodzoo.testbed.published import read
 )
 def test_every_published_cell(with_head: bool, table: str, cells: int) -> None:
     beds = paper(with_head=with_head, resamples=10)
-    for row in read(table):
+    for row in read_table(table):
         dataset = row.pop("dataset")
         for score, value in row.items():
             assert f"{beds[dataset].scores[score].weighted_tau:.2f}" == value, (dataset, score)
@@ -43,7 +43,7 @@ def test_the_same_seed_gives_the_same_intervals() -> None:
 
 def test_the_mean_of_the_paper() -> None:
     together = compare(paper(resamples=100))
-    rows = read("weighted_tau_feature_based")
+    rows = read_table("weighted_tau_feature_based")
     for score, means in together.means.items():
         printed = sum(float(row[score]) for row in rows) / 7
         assert means.weighted_tau == pytest.approx(printed, abs=0.005)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -18,6 +19,7 @@ from oodzoo.cli.options import (
     MaxModelsOption,
     MLflowOption,
     ProtocolOption,
+    PublishedOption,
     ScoreOption,
     StoreArgument,
     TensorBoardOption,
@@ -84,6 +86,7 @@ def evaluate(
     ] = False,
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
+    published: PublishedOption = None,
     device: ComputeDevicesOption = "cpu",
     engine: EngineOption = "local",
     address: AddressOption = None,
@@ -119,6 +122,7 @@ def evaluate(
             with_target=with_target,
             max_models=max_models,
             max_ms=max_ms,
+            published=published,
             device=compute_device(device),
             engine=engine,
             address=address,
@@ -194,6 +198,21 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         terminal.line(f"Number of models chosen for each test domain: {chosen}.")
     for line in evaluation.findings():
         terminal.line(line)
+    show_published(terminal, evaluation)
+
+
+def show_published(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print the rows among published accuracies, if a data set was named."""
+    table = evaluation.beside_published()
+    if table is None:
+        return
+    terminal.table(
+        [table.dataset, "from", "accuracy %"],
+        [[each.method, each.source, f"{each.accuracy:.1f}"] for each in table.figures],
+        left=2,
+    )
+    for text in (table.caveat, table.cost):
+        terminal.lines(fill(text, _WIDTH))
 
 
 def _other_measures(evaluation: Evaluation) -> str:

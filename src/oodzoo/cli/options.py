@@ -170,6 +170,14 @@ TotalMsOption = Annotated[
         "--max-ms", help="Combine models that together take at most this many ms per image."
     ),
 ]
+PublishedOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DATASET",
+        help="Which data set this is (PACS, VLCS, OfficeHome, TerraIncognita or DomainNet), to "
+        "show the results among published ones.",
+    ),
+]
 MethodOption = Annotated[
     str,
     typer.Option(

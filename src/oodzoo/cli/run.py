@@ -40,6 +40,7 @@ from oodzoo.cli.options import (
     PromptOption,
     PromptsOption,
     ProtocolOption,
+    PublishedOption,
     RaceOption,
     RootOption,
     ScoreOption,
@@ -94,6 +95,7 @@ def run(
     ] = True,
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
+    published: PublishedOption = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "local",
     address: AddressOption = None,
@@ -127,6 +129,7 @@ def run(
         seed=seed,
         max_models=max_models,
         max_ms=max_ms,
+        published=published,
         engine=engine,
         address=address,
         extraction=ExtractionConfig(

@@ -30,6 +30,53 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
         "~: statistically tied with the best of the row (weighted tau only), corrected\n"
         "for the number of scores."
     )
+    _show_published(terminal)
+
+
+def _show_published(terminal: Terminal) -> None:
+    """Print the paper's accuracies and costs."""
+    from oodzoo.evaluation import published
+
+    names = [*published.N_DOMAINS, "average"]
+    ratios = published.feature_ratios()
+    terminal.table(
+        ["method", "from", *names],
+        [
+            *(
+                [method, published.source_of(method), *(_number(row.get(n), 1) for n in names)]
+                for method, row in published.accuracies().items()
+            ),
+            [
+                "F. Ratio",
+                "ZooD",
+                *(f"{100 * ratios[n]:.1f}" if n in ratios else "-" for n in names),
+            ],
+        ],
+        title="Accuracy on unseen domains, %",
+        left=2,
+    )
+    terminal.lines(
+        "DomainBed, SWAD: a ResNet-50, trained as a whole. ZooD: a head of the top model\n"
+        "(Single), of all features of the top models (Ensemble), of selected ones\n"
+        "(F. Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top\n"
+        "model, trained as a whole."
+    )
+    terminal.table(
+        ["data set", "ZooD", "fine-tuning", "speed-up"],
+        [
+            [dataset, *(f"{row[key]:,.2f}" for key in ("zood", "fine_tuning")), _times(row)]
+            for dataset, row in published.gpu_hours().items()
+        ],
+        title="GPU hours for 35 models",
+    )
+    terminal.lines(
+        "ZooD: ranking the models. fine-tuning: training a head of each in DomainBed's\n"
+        "search (10 draws of hyper-parameters, 5 for DomainNet; 3 trials)."
+    )
+
+
+def _times(row: Mapping[str, float]) -> str:
+    return f"{row['speed_up']:,.0f} x"
 
 
 def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
@@ -51,7 +98,16 @@ def paper_document(tables: Mapping[str, Comparison]) -> dict[str, Any]:
         }
         pairs["mean" + suffix] = comparison.indistinguishable
     some = next(iter(tables[""].beds.values()))
+    from oodzoo.evaluation import published
+
+    accuracy: dict[str, dict[str, float]] = {}
+    for method, row in published.accuracies().items():
+        for dataset, value in row.items():
+            accuracy.setdefault(dataset, {})[method] = value
     return taus | {
+        "accuracy": accuracy,
+        "feature_ratio": published.feature_ratios(),
+        "gpu_hours": published.gpu_hours(),
         "means": means,
         "intervals": intervals | {"means": mean_intervals},
         "indistinguishable": pairs,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from oodzoo._text import count
@@ -23,11 +24,12 @@ from oodzoo.evaluation.options import (
     require_usable,
     resolve_trials,
 )
+from oodzoo.evaluation.published import require_published
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.work import compute_folds
 from oodzoo.events import Listeners, Progress, Stage, extent
-from oodzoo.features.source import Features, FeatureSource, as_source
+from oodzoo.features.source import Features, FeatureSource, as_source, total_cost
 from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
@@ -53,6 +55,7 @@ def evaluate(
     with_target: bool = False,
     max_models: int | None = None,
     max_ms: float | None = None,
+    published: str | None = None,
     device: str | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -107,6 +110,9 @@ def evaluate(
     max_models, max_ms : int and float, optional
         Largest number of models, and time per image in milliseconds (the sum over the models), of
         what is recommended.
+    published : {"PACS", "VLCS", "OfficeHome", "TerraIncognita", "DomainNet"}, optional
+        Which of these data sets the samples are of, to show the results among published ones:
+        :meth:`oodzoo.evaluation.Evaluation.beside_published`. It is never guessed.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
         process each. Logistic regressions of several labels always use NumPy.
@@ -147,6 +153,8 @@ def evaluate(
     require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
     if with_target:
         require_target_images(source)
+    if published is not None:
+        require_published(published, source.task)
     if numbers is not None:
         numbers = limited_top_k(numbers, len(source.models))
     settings = Settings(
@@ -170,6 +178,10 @@ def evaluate(
         Stage(listener, "evaluation", **facts) as stage,
     ):
         result = _evaluate(source, settings, opened, here, stage)
+        if published is not None:
+            result = replace(
+                result, published=published, extraction_hours=_extraction_hours(source)
+            )
         stage.finish(result, result.metrics)
     return result
 
@@ -202,6 +214,13 @@ def _evaluate(
     final = judge.final()
     steps.end()
     return put_together(source, folds, final, settings)
+
+
+def _extraction_hours(source: FeatureSource) -> float | None:
+    """Time to extract the features of all models, by their time per image; None if unknown."""
+    each = total_cost({model: source.facts(model).milliseconds for model in source.models})
+    n = sum(len(source.labels(domain)) for domain in source.domains)
+    return None if each is None else each * n / 3.6e6
 
 
 class _Steps:

@@ -12,13 +12,12 @@ from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.published import Published, published
+from oodzoo.evaluation.rows import Aggregation, Row, averaged, mean_of
 from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
-
-
-from oodzoo.evaluation.rows import Aggregation, Row, averaged, mean_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +102,10 @@ class Evaluation:
     unseen : dict
         Classes or labels that occur in the test domain only; these classes are never predicted.
     task : {"classification", "regression", "multilabel"}
+    published : str, optional
+        Name of a data set, to show the results among published ones, see :meth:`beside_published`.
+    extraction_hours : float, optional
+        Time to extract the features of all models, by the time per image in the store.
     """
 
     protocol: str
@@ -121,6 +124,8 @@ class Evaluation:
     ablation: dict[int, Aggregation] = field(default_factory=dict)
     unseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
     task: Kind = "classification"
+    published: str | None = None
+    extraction_hours: float | None = None
 
     @property
     def metric(self) -> str:
@@ -165,6 +170,15 @@ class Evaluation:
             metrics |= {f"{name}/{main}_by_domain/{domain}": value for domain, value in by_domain}
         return metrics
 
+    def beside_published(self) -> Published | None:
+        """Put the rows among the accuracies published for a data set; None if none was named."""
+        if self.published is None:
+            return None
+        rows = {"Recommended": self.recommended.average}
+        rows |= {name.capitalize(): getattr(self, name).average for name in CHOICES}
+        hours = {"extraction": self.extraction_hours, "fine_tuned": None}
+        return published(self.published, rows, len(self.domains), hours)
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the evaluation to a JSON document; metrics in percent, ratios from 0 to 1."""
         document: dict[str, Any] = {
@@ -188,12 +202,15 @@ class Evaluation:
             document["ablation"] = [
                 {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
             ]
+        if (table := self.beside_published()) is not None:
+            document["published"] = table.to_dict()
         return document
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Evaluation:
         """Restore an evaluation from :meth:`to_dict`."""
         task = require_kind(document.get("task", "classification"))
+        beside = document.get("published") or {"dataset": None, "hours": {"extraction": None}}
         return cls(
             protocol=document["protocol"],
             score=document["score"],
@@ -211,6 +228,8 @@ class Evaluation:
             },
             unseen={domain: tuple(classes) for domain, classes in document["unseen"].items()},
             task=task,
+            published=beside["dataset"],
+            extraction_hours=beside["hours"]["extraction"],
         )
 
     @property

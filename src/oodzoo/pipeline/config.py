@@ -9,6 +9,7 @@ from typing import Literal
 from oodzoo.combination.pool import Limits
 from oodzoo.engine.choice import array_device, require_engine
 from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
+from oodzoo.evaluation.published import require_published
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.heads.classes import require_classes_for
 from oodzoo.racing.budget import parse_budget
@@ -22,7 +23,7 @@ class RunConfig:
 
     Attributes
     ----------
-    top_k, score, protocol, baselines, seed, max_models, max_ms
+    top_k, score, protocol, baselines, seed, max_models, max_ms, published
         See :func:`oodzoo.evaluate`.
     engine, address
         Where models run, heads are trained and test domains are judged.
@@ -41,6 +42,7 @@ class RunConfig:
     seed: int = 0
     max_models: int | None = None
     max_ms: float | None = None
+    published: str | None = None
     engine: str = "local"
     address: str | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
@@ -64,6 +66,8 @@ class RunConfig:
             require_classes_for(task, "the protocol 'domainbed'")
         if target:
             require_classes_for(task, "a target")
+        if self.published is not None:
+            require_published(self.published, task)
 
     @property
     def is_race(self) -> bool:

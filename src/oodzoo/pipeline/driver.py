@@ -39,6 +39,7 @@ from oodzoo.pipeline.examples import choose_examples, example_files, leak_files
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
+from oodzoo.predictor.card import CARD
 from oodzoo.racing import Dropped, parse_budget, run_race
 from oodzoo.ranking.ranker import rank
 from oodzoo.record import (
@@ -168,7 +169,7 @@ def _compute(
             name: getattr(config, name)
             for name in (
                 *("top_k", "protocol", "score", "baselines", "seed"),
-                *("max_models", "max_ms"),
+                *("max_models", "max_ms", "published"),
             )
         }
         sizes = [len(source.labels(domain)) for domain in source.domains]
@@ -218,6 +219,7 @@ def _compute(
                 **fit_options,
             ),
             folder / "model",
+            dataset.short_name,
         ),
         valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         artifact=folder / "model",
@@ -365,7 +367,8 @@ def _reason(spec: ModelSpec, done: Extraction) -> str:
     return without_folders(reason if local is None else reason.replace(str(local), local.name))
 
 
-def _fit(predictor: Predictor, folder: Path) -> PredictorSummary:
+def _fit(predictor: Predictor, folder: Path, data: str) -> PredictorSummary:
+    predictor.provenance = dataclasses.replace(predictor.provenance, name=data)
     predictor.save(folder)
     used = tuple(model.name for model in predictor.models)
     return PredictorSummary(folder.name, used, _folder_digest(folder), predictor.provenance.choice)
@@ -411,9 +414,9 @@ def _is_unchanged(folder: Path, digest: str) -> bool:
 
 
 def _folder_digest(folder: Path) -> str:
-    """SHA-256 of the names and contents of all files in a folder."""
+    """SHA-256 of the names and contents of the files in the folder of a predictor, but its card."""
     total = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
-        if path.is_file():
+        if path.is_file() and path != folder / CARD:
             total.update(f"{path.relative_to(folder).as_posix()} {file_digest(path)}\n".encode())
     return total.hexdigest()

@@ -28,6 +28,7 @@ from oodzoo.report.chart import (
 )
 from oodzoo.report.numbers import number, shortened, span
 from oodzoo.report.outputs import outputs_figure
+from oodzoo.report.published import published_figure
 from oodzoo.report.recommendation import decision_figure, pools_figure
 from oodzoo.report.svg import Drawing
 from oodzoo.task.words import MEASURES, WORDS, Measure
@@ -168,6 +169,8 @@ def combination_section(evaluation: Evaluation) -> Section:
     blocks += [decision_figure(evaluation), pools_figure(evaluation)]
     if len(evaluation.ablation) > 1:
         blocks.append(_curve_figure(evaluation))
+    if (beside := evaluation.beside_published()) is not None:
+        blocks.append(published_figure(beside))
     return Section(
         "combination", "Single models and combinations", lead, blocks, short="Combination"
     )

@@ -6,9 +6,7 @@ for Out-of-Distribution Generalization, NeurIPS 2022, tables of the appendix.
 
 from __future__ import annotations
 
-import csv
-from importlib.resources import files
-
+from oodzoo.evaluation.published import read_table
 from oodzoo.testbed.bed import RESAMPLES, SEED, Column, TestBed
 from oodzoo.testbed.judging import judge
 
@@ -22,12 +20,6 @@ TITLES = {
 }
 HEAD_SCORES = ("leep", "nce")
 """Scores that 10 of the 35 models lack: they were pre-trained without a classifier head."""
-
-
-def read(table: str) -> list[dict[str, str]]:
-    """Read the rows of one of the paper's tables, given the name of its file."""
-    text = (files("oodzoo.testbed") / "paper" / f"{table}.csv").read_text(encoding="utf-8")
-    return list(csv.DictReader(text.splitlines()))
 
 
 def paper(
@@ -53,9 +45,9 @@ def paper(
     """
     names = {
         row["model"]: f"{row['model']} {row['architecture']}, {row['pretraining_method']}"
-        for row in read("models")
+        for row in read_table("models")
     }
-    rows = read("scores")
+    rows = read_table("scores")
     beds = {}
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         here = [row for row in rows if row["dataset"] == dataset]
