@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from joblib import cpu_count
 from numpy.typing import NDArray
 from PIL import Image
 from tests.oracles.crops import random_resized_crop
@@ -249,6 +250,37 @@ def test_several_threads_at_the_same_time(files: list[ImageFile]) -> None:
         found = threads.map(lambda seed: images.cropped(rows, seed), range(40))
         for a, b in zip(found, expected, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+class MeetingFile:
+    """A file that two threads read at the same time."""
+
+    remote = None
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.barrier = threading.Barrier(2, timeout=60)
+
+    def size(self) -> None:
+        return None
+
+    def read(self) -> bytes:
+        self.barrier.wait()
+        return self.content
+
+
+@pytest.mark.skipif(cpu_count() == 1, reason="one thread decodes")
+def test_an_image_that_two_threads_decode_is_counted_once(files: list[ImageFile]) -> None:
+    meeting = MeetingFile(Path(str(files[0])).read_bytes())
+    with (
+        TrainingImages([meeting, files[1]], SMALL, memory_bytes=3 * (12 * 10 + 12 * 12)) as images,
+        ThreadPoolExecutor(2) as threads,
+    ):
+        first, second = threads.map(lambda seed: images.cropped([0], seed), [5, 5])
+        np.testing.assert_array_equal(first, second)
+        images.cropped([1], 0)
+        Path(str(files[1])).unlink()
+        assert readable(images, 2, cropped=True) == [0, 1]
 
 
 def test_closing_ends_the_threads(files: list[ImageFile]) -> None:
