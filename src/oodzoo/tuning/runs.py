@@ -187,7 +187,7 @@ class Runs:
         rows = [self._problem.split(domain, self._settings.seed)[0] for domain in domains]
         together = np.concatenate(rows)
         samples = Samples(
-            self._all_features()[together],
+            self.all_features()[together],
             self._problem.labels[together],
             np.repeat(np.arange(len(rows)), [len(each) for each in rows]),
         )
@@ -197,7 +197,7 @@ class Runs:
         self.network.load(head_weights(found))
         return self.network.weights()
 
-    def _all_features(self) -> NDArray[np.float32]:
+    def all_features(self) -> NDArray[np.float32]:
         """Features of all images by the frozen model, computed once."""
         if self._features is None:
             rows = np.arange(len(self._problem.labels))

@@ -298,10 +298,9 @@ class Training:
         if found is None:
             return 0
         self.network.load(found.weights)
-        named = [
-            (name, each) for name, each in self.network.parts.named_parameters() if each.requires_grad
-        ]
-        for name, parameter in named:
+        for name, parameter in self.network.parts.named_parameters():
+            if not parameter.requires_grad:
+                continue
             self._optimiser.state[parameter] = {
                 "step": torch.tensor(float(found.step), device=self._step_device()),
                 **{
