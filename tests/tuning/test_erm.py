@@ -6,38 +6,20 @@ import copy
 from typing import Any
 
 import pytest
+from tests.tuning.small import CLASSES, DIM, MEAN, PREPROCESSING, SIZE, STD, features
 
 from oodzoo.heads.domainbed.protocol import Hyperparameters
 from oodzoo.tuning.erm import Erm, erm_update
 from oodzoo.tuning.network import Network
-from oodzoo.zoo.preprocessing import square
 from oodzoo.zoo.trainable import Trainable
 
 torch = pytest.importorskip("torch")
-nn = torch.nn
-
-SIZE, CLASSES, DIM = 8, 3, 6
-MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
-
-
-def features() -> Any:
-    """A network with batch norms whose statistics differ from those of the images."""
-    torch.manual_seed(0)
-    module = nn.Sequential(
-        nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(),
-        nn.Conv2d(5, DIM, 3), nn.BatchNorm2d(DIM), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-    )  # fmt: skip
-    for layer in module:
-        if isinstance(layer, nn.BatchNorm2d):
-            layer.running_mean.normal_()
-            layer.running_var.uniform_(0.5, 2)
-    return module.eval()
 
 
 def network(module: Any) -> Network:
-    preprocessing = square(SIZE, MEAN, STD)
-    trainable = Trainable("small", module, preprocessing, DIM, lambda file: None)
-    return Network(trainable, CLASSES, "cpu")
+    return Network(
+        Trainable("small", module, PREPROCESSING, DIM, lambda file: None), CLASSES, "cpu"
+    )
 
 
 def minibatches(step: int, n_domains: int = 3, size: int = 4) -> list[tuple[Any, Any]]:

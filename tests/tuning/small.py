@@ -1,0 +1,63 @@
+"""A small network and few images of three domains, for tests of DomainBed's protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from oodzoo.data.files import LocalFile
+from oodzoo.task import Kind
+from oodzoo.tuning.images import TrainingImages
+from oodzoo.tuning.problem import Problem
+from oodzoo.zoo.preprocessing import square
+from oodzoo.zoo.trainable import Trainable
+
+SIZE, CLASSES, DIM = 8, 3, 6
+MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.3, 0.4)
+PREPROCESSING = square(SIZE, MEAN, STD)
+DOMAINS = ("art", "photo", "sketch")
+
+
+def features() -> Any:
+    """A network with batch norms whose statistics differ from those of the images."""
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv2d(3, 5, 3), nn.BatchNorm2d(5), nn.ReLU(),
+        nn.Conv2d(5, DIM, 3), nn.BatchNorm2d(DIM), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+    )  # fmt: skip
+    for layer in module:
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.running_mean.normal_()
+            layer.running_var.uniform_(0.5, 2)
+    return module.eval()
+
+
+def trainable() -> Trainable:
+    return Trainable("small", features(), PREPROCESSING, DIM, lambda file: None)
+
+
+@contextmanager
+def problem(
+    folder: Path, domains: tuple[str, ...] = DOMAINS, kind: Kind = "classification"
+) -> Iterator[Problem]:
+    """Images of noise around the colour of their class; 10, 11, 12 of the domains."""
+    rng = np.random.default_rng(0)
+    numbers = np.repeat(np.arange(len(domains)), 10 + np.arange(len(domains)))
+    labels = rng.integers(CLASSES, size=len(numbers))
+    files = []
+    for row, label in enumerate(labels.tolist()):
+        pixels = rng.integers(0, 120, (10, 12, 3), dtype=np.uint8)
+        pixels[:, :, label] += 100
+        Image.fromarray(pixels).save(folder / f"{row}.png")
+        files.append(LocalFile(str(folder / f"{row}.png")))
+    with TrainingImages(files, PREPROCESSING.geometry) as images:
+        groups = [None] * len(labels)
+        yield Problem(images, labels, numbers, domains, groups, kind, CLASSES, "few images")
