@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from oodzoo.errors import InputError
@@ -74,6 +76,17 @@ def pruned(proto: Proto, outputs: Sequence[str]) -> Proto:
         field.extend(copies)
     del graph.value_info[:]
     return proto
+
+
+def computes_in_half(file: Path) -> bool:
+    """Whether a graph takes or computes float16; weights that are only stored so do not count."""
+    onnx: Any = import_module("onnx")
+    half = onnx.TensorProto.FLOAT16
+    graph = onnx.load(file, load_external_data=False).graph
+    if graph.input[0].type.tensor_type.elem_type == half:
+        return True
+    attributes = (each for node in graph.node for each in node.attribute)
+    return any(each.name == "to" and each.i == half for each in attributes)
 
 
 def opset(proto: Proto) -> int:

@@ -69,12 +69,11 @@ def trainable(spec: ModelSpec, preprocessing: Preprocessing) -> Trainable:
 
 def trainable_network(specs: Sequence[ModelSpec], preprocessing: Preprocessing) -> Module:
     """Convert the network of models that are layers of it; the module returns a tuple."""
-    import torch
-
+    torch: Any = import_module("torch")
     network = _Converted(specs, preprocessing)
     positions = network.outputs
 
-    class Outputs(torch.nn.Module):
+    class Outputs(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.network = network.module

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from oodzoo._text import one_line
 from oodzoo.errors import InputError
@@ -34,9 +36,9 @@ def trainable_network(built: Built, specs: Sequence[ModelSpec]) -> Module:
 
 def _network(built: Built, specs: Sequence[ModelSpec], *, single: bool) -> tuple[Module, list[int]]:
     """A module that returns features, and the dimension of those of each model."""
-    import torch
+    torch: Any = import_module("torch")
 
-    class Features(torch.nn.Module):
+    class Features(torch.nn.Module):  # type: ignore[misc]
         """Features of a network or of its layers."""
 
         def __init__(self, taps: Sequence[Tap | None]) -> None:
@@ -47,7 +49,7 @@ def _network(built: Built, specs: Sequence[ModelSpec], *, single: bool) -> tuple
         def forward(self, batch: Tensor) -> Tensor | tuple[Tensor, ...]:
             tapped = [tap for tap in self.taps if tap is not None]
             # export and tracing cannot stop in the middle of a forward pass
-            recorded = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+            recorded = torch.compiler.is_compiling() or torch.jit.is_tracing()
             outputs, pooled, _ = run_tapped(
                 lambda: built.forward(self.network, batch),
                 tapped,
