@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,6 +86,16 @@ def test_it_predicts_texts(made: Made, fitted: oodzoo.Predictor, tmp_path: Path)
     assert loaded.modality == "text"
     for file in made.table.parent.rglob("model.safetensors"):
         assert str(file.parent) not in (tmp_path / "model" / "predictor.json").read_text()
+
+
+def test_pickled_and_in_a_table(fitted: oodzoo.Predictor) -> None:
+    table = _reviews(1)
+    expected = fitted.predict_proba(table["review"].tolist())
+    found = pickle.loads(pickle.dumps(fitted))
+    for given in (table["review"], table[["review"]], table[["review"]].to_numpy()):
+        np.testing.assert_allclose(found.predict_proba(given), expected, atol=1e-5)
+    with pytest.raises(InputError, match="texts must be one column of a table, got 3 columns"):
+        found.predict(table)
 
 
 def test_what_is_not_a_text(fitted: oodzoo.Predictor) -> None:

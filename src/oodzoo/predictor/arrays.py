@@ -110,6 +110,27 @@ def is_feature_array(inputs: Any) -> bool:
     return np.asarray(to_numpy(inputs)).dtype.kind in "fiu"
 
 
+def one_column(samples: Any, noun: str) -> Any:
+    """Samples of a table with one column, or of an array (n, 1), as scikit-learn may pass them.
+
+    Raises
+    ------
+    InputError
+        If the table has another number of columns; iterating over it would give their names.
+    """
+    if hasattr(samples, "columns"):
+        names = list(samples.columns)
+        if len(names) != 1:
+            raise InputError(
+                f"{noun}s must be one column of a table, got {count(len(names), 'column')}: "
+                f"{', '.join(map(repr, names[:5]))}; choose one of them"
+            )
+        return samples[names[0]]
+    if isinstance(samples, np.ndarray) and samples.dtype.kind in "OUS" and samples.ndim == 2:
+        return samples[:, 0] if samples.shape[1] == 1 else samples
+    return samples
+
+
 def checked_features(features: Any, models: Sequence[HasFeatures]) -> dict[str, Floats]:
     """Check given features, and return those of each model as float32 (n, d).
 

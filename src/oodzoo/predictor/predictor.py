@@ -24,6 +24,7 @@ from oodzoo.predictor.arrays import (
     iter_encoded,
     iter_given,
     known_encoders,
+    one_column,
     require_every_encoder,
 )
 from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
@@ -40,7 +41,9 @@ from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.pickling import Picklable, require_files
 from oodzoo.predictor.prediction import Prediction, Unreadable
 from oodzoo.predictor.remote import read_url, write_url
+from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.texts import iter_texts
+from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.task import Task
 from oodzoo.zoo import Model
@@ -209,10 +212,11 @@ class Predictor(Picklable, FittedEstimator):
         if isinstance(images, Mapping):
             yield from iter_given(checked_features(images, self.models), columns, start)
         elif self.modality == "text":
-            size = self._batch_size()
-            yield from iter_texts(images, self.loaded(), self.columns, size, start)
+            texts, size = one_column(images, "text"), self._batch_size()
+            yield from iter_texts(texts, self.loaded(), self.columns, size, start)
         elif not self.features_only:
-            remaining = islice(images, start, None) if start else images
+            listed = one_column(images, "image")
+            remaining = islice(listed, start, None) if start else listed
             yield from iter_features(remaining, self.loaded(), columns, self._batch_size())
         elif not self.encoders and is_feature_array(images):
             yield from iter_given(checked_features(images, self.models), columns, start)
@@ -251,10 +255,10 @@ class Predictor(Picklable, FittedEstimator):
         Parameters
         ----------
         images : iterable or mapping
-            Paths, Pillow images or uint8 arrays (height, width, 3). Features as a dict
-            {model: array (n, d)}, or as an array if the predictor has features of one model. With
-            encoders, a list, an array or a table of their inputs. Strings, if the models are text
-            encoders of a zoo.
+            Paths, Pillow images or uint8 arrays (height, width, 3), in a list, an array or a
+            column of a table. Features as a dict {model: array (n, d)}, or as an array if the
+            predictor has features of one model. With encoders, a list, an array or a table of
+            their inputs. Strings, if the models are text encoders of a zoo.
 
         Raises
         ------
@@ -308,23 +312,44 @@ class Predictor(Picklable, FittedEstimator):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
 
-    def export(self, file: str | os.PathLike[str], *, head_only: bool = False) -> Path:
+    def export(
+        self, file: str | os.PathLike[str], *, head_only: bool = False, raw: bool = False
+    ) -> Path:
         """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`.
 
-        With `head_only`, the file takes the features of each model instead; see
-        :mod:`oodzoo.predictor.export_head`. It is the only form if the models have features only.
+        With `raw`, the file takes one RGB image of any size, and resizes it. With `head_only`, it
+        takes the features of each model instead; see :mod:`oodzoo.predictor.export_head`. This is
+        the only form if the models have features only.
         """
+        if raw and (head_only or self.features_only):
+            raise InputError("the head takes features, not an image; leave out --raw (raw=)")
         if head_only or self.features_only:
             return export_head(self._parts(), Path(file))
-        return export_onnx(self._parts(), self.loadable_models, self.loaded, Path(file))
+        parts, models = self._parts(), self.loadable_models
+        return export_onnx(parts, models, self.loaded, Path(file), raw=raw)
 
-    def export_inputs(self, *, head_only: bool = False) -> dict[str, tuple[int, ...]]:
-        """Name and shape of each input of the exported ONNX file, without the batch."""
+    def export_inputs(
+        self, *, head_only: bool = False, raw: bool = False
+    ) -> dict[str, tuple[int | str, ...]]:
+        """Name and shape of each input of the exported ONNX file, without the batch.
+
+        With `raw`, there is no batch: `{"image": ("height", "width", 3)}`.
+        """
+        if raw:
+            return {IMAGE: ("height", "width", 3)}
         if head_only or self.features_only:
             names = feature_inputs(self._parts())
             return {names[model.name]: (model.feature_dim,) for model in self.models}
         inputs = input_names(self.loadable_models)
         return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
+
+    def to_torch(self) -> Any:
+        """Return one `torch.nn.Module` from preprocessed pixels to logits, ready to train.
+
+        See :mod:`oodzoo.predictor.torch_module`. It has weights of its own: training it does not
+        change the predictor.
+        """
+        return predictor_module(self._parts(), self.loadable_models)
 
     def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
         """Prepare images for the exported ONNX file, as one array per input.
