@@ -57,8 +57,8 @@ def _fits_on_cuda(step: Step, device: Any) -> Callable[[int], bool]:
             step(size)
             torch.cuda.synchronize(device)
             return True
-        except torch.cuda.OutOfMemoryError as error:
-            failure = " ".join(str(error).split()).partition(". ")[0]
+        except torch.cuda.OutOfMemoryError:
+            pass
         # after the exception, whose traceback keeps the tensors of the pass
         used = torch.cuda.max_memory_allocated(device)
         torch.cuda.empty_cache()
@@ -66,8 +66,8 @@ def _fits_on_cuda(step: Step, device: Any) -> Callable[[int], bool]:
         if size == 1:
             raise InputError(
                 f"training does not fit on {device} even with one image at a time: it needs more "
-                f"than {file_size(used)}, {file_size(free)} of {file_size(total)} are free "
-                f"({failure}); use a smaller model, adapters of low rank, or another device"
+                f"than {file_size(used)}, {file_size(free)} of {file_size(total)} are free; use a "
+                "smaller model, adapters of low rank, or another device"
             )
         return False
 
