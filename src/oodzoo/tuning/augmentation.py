@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -66,44 +67,46 @@ def augmented(batch: Tensor, seed: int) -> Tensor:
     Tensor
         A new tensor of the same shape, data type and device, from 0 to 1.
     """
-    torch: Any = import_module("torch")
     draws = draw(len(batch), seed)
-    table = _on_device(_table(draws).to(batch.dtype), batch)
-    flip, grey, turns, *blends = table.view(table.shape[0], -1, 1, 1, 1).unbind()
-    images = torch.where(flip > 0, batch.flip(3), batch)
-    for step, rows in enumerate(_turned_rows(draws, batch)):
-        images = _blended(images, *blends[3 * step : 3 * step + 3])
-        if len(rows):
-            turned = _turned(images.index_select(0, rows), turns.index_select(0, rows))
-            images.index_copy_(0, rows, turned)
-    return torch.where(grey > 0, _grey(images), images)
+    flipped, grey, *turned = _rows(draws, batch)
+    images = batch.clone()
+    _change(images, flipped, lambda some: some.flip(3))
+    parameters = _on_device(_table(draws).to(batch.dtype), batch).view(13, -1, 1, 1, 1)
+    for step, rows in enumerate(turned):
+        _blend(images, *parameters[3 * step : 3 * step + 3])
+        turns = parameters[-1].index_select(0, rows)
+        _change(images, rows, partial(_turned, turns=turns))
+    _change(images, grey, lambda some: _grey(some).expand_as(some))
+    return images
+
+
+def _rows(draws: Draws, batch: Tensor) -> Sequence[Tensor]:
+    """Return the images to flip, those to make grey, and those to turn in each of four steps.
+
+    All numbers of rows are known on the CPU, so that nothing waits for the device.
+    """
+    torch: Any = import_module("torch")
+    masks = [draws.flip, draws.grey, *(draws.order == HUE).unbind(1)]
+    rows = [mask.nonzero()[:, 0] for mask in masks]
+    split: Sequence[Tensor] = _on_device(torch.cat(rows), batch).split([len(row) for row in rows])
+    return split
 
 
 def _table(draws: Draws) -> Tensor:
-    """Return all parameters (15, n) in one table, to copy it to the device at once.
+    """Return the parameters of the colour jitter (13, n), to copy them to the device at once.
 
     Brightness, contrast and saturation are mixtures of an image with black, with the mean of its
     greyscale form, and with its greyscale form. The table has, for each of the four steps, the
-    factor of the image and the weights of the greyscale form and of its mean.
+    weights of the image, of its greyscale form and of the mean; then the turn of the hue.
     """
     torch: Any = import_module("torch")
-    factors = draws.factors.gather(1, draws.order)
-    factors[draws.order == HUE] = 1
-    rest = 1 - factors
-    rows = [draws.flip, draws.grey, draws.factors[:, HUE]]
-    for step in range(4):
-        operation = draws.order[:, step]
-        rows.append(factors[:, step])
-        rows += [rest[:, step] * (operation == kind) for kind in (SATURATION, CONTRAST)]
-    return torch.stack([row.to(torch.float64) for row in rows])
-
-
-def _turned_rows(draws: Draws, batch: Tensor) -> Sequence[Tensor]:
-    """Return the rows whose hue is turned in each of the four steps."""
-    steps = (draws.order == HUE).int().argmax(1)
-    rows = _on_device(steps.argsort(stable=True), batch)
-    split: Sequence[Tensor] = rows.split(steps.bincount(minlength=4).tolist())
-    return split
+    rows = []
+    for operation in draws.order.unbind(1):
+        factor = draws.factors.gather(1, operation[:, None])[:, 0]
+        factor[operation == HUE] = 1
+        rows.append(factor)
+        rows += [(1 - factor) * (operation == kind) for kind in (SATURATION, CONTRAST)]
+    return torch.stack([*rows, draws.factors[:, HUE]])
 
 
 def _on_device(values: Tensor, batch: Tensor) -> Tensor:
@@ -113,38 +116,38 @@ def _on_device(values: Tensor, batch: Tensor) -> Tensor:
     return values.to(batch.device, non_blocking=True)
 
 
+def _change(images: Tensor, rows: Tensor, function: Callable[[Tensor], Tensor]) -> None:
+    if len(rows):
+        images.index_copy_(0, rows, function(images.index_select(0, rows)))
+
+
 def _grey(images: Tensor) -> Tensor:
     red, green, blue = images.split(1, 1)
     return (0.2989 * red).add_(green, alpha=0.587).add_(blue, alpha=0.114)
 
 
-def _blended(images: Tensor, factor: Tensor, of_grey: Tensor, of_mean: Tensor) -> Tensor:
-    torch: Any = import_module("torch")
+def _blend(images: Tensor, factor: Tensor, of_grey: Tensor, of_mean: Tensor) -> None:
     grey = _grey(images)
     mean = grey.mean((2, 3), keepdim=True)
-    other = grey.mul_(of_grey).add_(of_mean * mean)
-    return torch.addcmul(other, images, factor).clamp_(0, 1)
+    other = grey.mul_(of_grey).add_(mean.mul_(of_mean))
+    images.mul_(factor).add_(other).clamp_(0, 1)
 
 
 def _turned(images: Tensor, turns: Tensor) -> Tensor:
-    """Turn the hue: to HSV, add, and back to RGB."""
+    """Turn the hue: from RGB to HSV and back."""
     torch: Any = import_module("torch")
-    lowest, highest = images.aminmax(dim=1, keepdim=True)
-    spread = highest - lowest
     red, green, blue = images.split(1, 1)
-    sixths = torch.where(
-        red == highest,
-        green - blue,
-        torch.where(
-            green == highest,
-            (blue - red).add_(spread, alpha=2),
-            (red - green).add_(spread, alpha=4),
-        ),
+    highest = torch.maximum(red, green).maximum(blue)
+    spread = highest - torch.minimum(red, green).minimum(blue)
+    hue = torch.where(
+        green == highest,
+        (blue - red).add_(spread, alpha=2),
+        (red - green).add_(spread, alpha=4),
     )
-    tiny = torch.finfo(images.dtype).tiny
-    sixths = sixths.div_(spread.clamp_min(tiny)).add_(6 * turns)
-    # the share of the spread that each channel is below the highest
+    hue = torch.where(red == highest, green - blue, hue)  # in sixths of the circle
+    hue = hue.div_(spread.clamp_min(torch.finfo(images.dtype).tiny)).add_(turns, alpha=6)
+    # each channel is below the highest by a share of the spread
     offsets = torch.arange(5, 0, -2, dtype=images.dtype, device=images.device).view(1, 3, 1, 1)
-    at = (sixths + offsets).remainder_(6)
+    at = (hue + offsets).remainder_(6)
     share = torch.minimum(at, 4 - at).clamp_(0, 1)
-    return torch.addcmul(highest, share, spread, value=-1).clamp_(0, 1)
+    return share.mul_(spread).neg_().add_(highest).clamp_(0, 1)
