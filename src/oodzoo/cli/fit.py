@@ -199,18 +199,30 @@ def export(
             "models have features only.",
         ),
     ] = False,
+    raw: Annotated[
+        bool,
+        typer.Option(
+            "--raw",
+            help="Take one RGB image of any size, and resize it in the file; pixels may differ a "
+            "little from Pillow's.",
+        ),
+    ] = False,
 ) -> None:
-    """Write a predictor as one ONNX file, from pixels to probabilities or numbers."""
+    """Write a predictor as one ONNX file, from pixels to probabilities or numbers.
+
+    Models are ONNX files or PyTorch models. The file needs neither oodzoo nor PyTorch.
+    """
     from oodzoo.predictor import load
 
     predictor = load(model, device="cpu")
-    predictor.export(file, head_only=head_only)
+    predictor.export(file, head_only=head_only, raw=raw)
     terminal.line(f"{file}")
-    inputs = predictor.export_inputs(head_only=head_only)
+    inputs = predictor.export_inputs(head_only=head_only, raw=raw)
     dtype = "float32" if head_only or predictor.features_only else "uint8"
+    batch = () if raw else ("n",)
     for name, shape in inputs.items():
-        terminal.line(f"input {name}: {dtype} (n, {', '.join(map(str, shape))})")
+        terminal.line(f"input {name}: {dtype} ({', '.join(map(str, batch + shape))})")
     numbers = predictor.task.kind == "regression"
     output = "numbers: float64" if numbers else "probabilities: float32"
-    terminal.line(f"output {output} (n, {len(predictor.classes_)})")
+    terminal.line(f"output {output} ({'1' if raw else 'n'}, {len(predictor.classes_)})")
     terminal.document({"file": str(file), "inputs": inputs, "classes": predictor.classes_.tolist()})

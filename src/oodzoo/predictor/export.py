@@ -1,24 +1,32 @@
-"""A predictor as one ONNX file, from pixels to probabilities.
+"""A predictor as one ONNX file, from pixels or from an image to probabilities.
 
 The file has one input per image size of its models (`pixels`, or `pixels_224x224` and so on if
 there are several): uint8 (n, height, width, 3), resized and cropped by
 :meth:`Predictor.preprocess <oodzoo.Predictor.preprocess>`. The graph does the rest: normalisation,
-the models up to their features, the selected columns, the head, the softmax. Resizing is not part
-of it, because no ONNX operator reproduces Pillow's filters.
+the models up to their features, the selected columns, the head, the softmax.
+
+In the raw form, the input is `image`, uint8 (height, width, 3), one RGB image of any size. The
+graph resizes and crops it for each of its models; see :mod:`oodzoo.predictor.resizing`.
 
 The output is `probabilities`, float32 (n, n_classes), of classes or of labels; or `numbers`,
 float64 (n, outputs), for regression. The metadata of the file has the classes, the
 geometries, the version of oodzoo, and the facts about the predictor that
 :meth:`Predictor.to_dict <oodzoo.Predictor.to_dict>` returns.
+
+PyTorch models are written with torch.onnx, in float32; see :mod:`oodzoo.zoo.torch_to_onnx`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
 
 from oodzoo._io import write_tidily
 from oodzoo._text import one_line
@@ -26,6 +34,7 @@ from oodzoo.errors import InputError
 from oodzoo.predictor.graph import (
     IR_VERSION,
     OPSET,
+    TOLERANCE,
     GraphBuilder,
     open_session,
     require_close,
@@ -33,10 +42,23 @@ from oodzoo.predictor.graph import (
 )
 from oodzoo.predictor.images import compute_features
 from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.models import load_models as load_again
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.resizing import IMAGE, build_resizing, require_resizable
 from oodzoo.zoo import Geometry, Model
 from oodzoo.zoo.layers import by_network, network_key
+from oodzoo.zoo.model import Pixels
 from oodzoo.zoo.onnx_graph import features_graph, opset, output_rank
+from oodzoo.zoo.sources import get_source
+from oodzoo.zoo.torch_source import TorchSource
+from oodzoo.zoo.torch_to_onnx import write_outputs
+from oodzoo.zoo.trainable import load_trainable_network
+
+TORCH_TOLERANCE = 1e-4
+"""As `TOLERANCE`, with PyTorch models: PyTorch and ONNX Runtime add up in different orders."""
+
+PIXEL_TOLERANCE = 1.0
+"""Largest accepted mean difference between the pixels of the raw form and Pillow's, of 255."""
 
 _MAX_BYTES = 2_000_000_000  # limit of a protobuf
 
@@ -46,29 +68,46 @@ def export_onnx(
     models: Sequence[PredictorModel],
     load_models: Callable[[], Mapping[str, Model]],
     file: Path,
+    *,
+    raw: bool = False,
 ) -> Path:
     """Write a predictor as one ONNX file, after verifying its probabilities.
 
     `load_models` returns the models by name; they compute the expected probabilities.
     """
     for model in models:
-        if model.spec.kind != "onnx":
+        if not _is_onnx(model) and not isinstance(get_source(model.spec.kind), TorchSource):
             raise InputError(
-                f"model {model.name!r} comes from {model.spec.kind}; only models that are ONNX "
-                "files can be exported (fit with such models: models=). The head of any predictor "
-                "can: --head-only (head_only=True)"
+                f"model {model.name!r} comes from {model.spec.kind}; only ONNX files and image "
+                "models of PyTorch can be exported (fit with such models: models=). The head of "
+                "any predictor can: --head-only (head_only=True)"
             )
+        if raw:
+            require_resizable(model.preprocessing.geometry, model.name)
     require_file_name(file)
-    proto = _PixelGraph(parts, models).build()
+    graph = _PixelGraph(parts, models, raw=raw)
+    proto = graph.build()
     if proto.ByteSize() > _MAX_BYTES:
         raise InputError(
             f"the models together are {proto.ByteSize() / 1e9:.1f} GB; an ONNX file is limited to "
             "2 GB"
         )
     content: bytes = proto.SerializeToString()
-    _require_equal(content, parts, models, load_models())
+    if all(map(_is_onnx, models)):
+        check = _Check(parts, models, load_models(), TOLERANCE)
+    else:  # a half precision or another device would differ
+        exact = [m if _is_onnx(m) else replace(m, precision="float32") for m in models]
+        check = _Check(parts, models, load_again(exact, "cpu"), TORCH_TOLERANCE)
+    if graph.resizing is None:
+        check.require_equal(content)
+    else:
+        check.require_equal_raw(content, graph.resizing.SerializeToString())
     write_tidily(file, content)
     return file
+
+
+def _is_onnx(model: PredictorModel) -> bool:
+    return model.spec.kind == "onnx"
 
 
 def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
@@ -84,28 +123,45 @@ def input_names(models: Sequence[PredictorModel]) -> dict[str, Geometry]:
 
 
 class _PixelGraph(GraphBuilder):
-    """Merges the graphs of the models, and adds normalisation and head."""
+    """Merges the graphs of the models, and adds normalisation and head.
 
-    def __init__(self, parts: PredictorParts, models: Sequence[PredictorModel]) -> None:
+    In the raw form, the pixels are not inputs, but come from the graph `resizing`.
+    """
+
+    def __init__(
+        self, parts: PredictorParts, models: Sequence[PredictorModel], *, raw: bool
+    ) -> None:
         super().__init__(parts)
         self.models = models
         self.networks = by_network(models, lambda model: network_key(model.spec))
         self.inputs = input_names(models)
+        self.resizing = build_resizing(self.onnx, self.inputs) if raw else None
+        if raw:
+            self.batch = 1
 
     def build(self) -> Any:
         """Return the checked ModelProto."""
         helper, types = self.onnx.helper, self.onnx.TensorProto
         protos = self._network_protos()
+        if self.resizing is not None:
+            self.nodes += self.resizing.graph.node
+            self.constants += self.resizing.graph.initializer
         features: dict[str, str] = {}
         for number, (models, proto) in enumerate(zip(self.networks, protos, strict=True)):
             features |= self._add_network(models, proto, f"oodzoo{number}_")
         self.add_head([features[model.name] for model in self.models])
-        return self.finish(
-            [
+        if self.resizing is None:
+            inputs = [
                 self.value_info(name, types.UINT8, (*geometry.crop, 3))
                 for name, geometry in self.inputs.items()
-            ],
-            {name: vars(geometry) for name, geometry in self.inputs.items()},
+            ]
+            described = {name: vars(geometry) for name, geometry in self.inputs.items()}
+        else:
+            inputs = list(self.resizing.graph.input)
+            described = {IMAGE: {"geometries": [vars(each) for each in self.inputs.values()]}}
+        return self.finish(
+            inputs,
+            described,
             opset_imports=_merged_opsets(helper, protos),
             functions=[function for proto in protos for function in proto.functions],
             ir_version=max(IR_VERSION, *(proto.ir_version for proto in protos)),
@@ -113,11 +169,9 @@ class _PixelGraph(GraphBuilder):
 
     def _network_protos(self) -> list[Any]:
         """Each network up to the features, all with one opset and with unique names."""
-        protos = [
-            features_graph(self.onnx, [each.spec for each in models], models[0].preprocessing)
-            for models in self.networks
-        ]
-        newest = max(OPSET, *(opset(proto) for proto in protos))
+        protos = [self._network_proto(models) for models in self.networks]
+        least = OPSET if self.resizing is None else opset(self.resizing)
+        newest = max(least, *(opset(proto) for proto in protos))
         for number, proto in enumerate(protos):
             model = self.networks[number][0]
             if opset(proto) != newest:
@@ -126,17 +180,34 @@ class _PixelGraph(GraphBuilder):
                 except Exception as error:
                     raise InputError(
                         f"model {model.name!r} cannot be converted from opset {opset(proto)} to "
-                        f"{newest}, which the others need: {one_line(error)}"
+                        f"{newest}, which other parts of the file need: {one_line(error)}"
                     ) from error
             protos[number] = self.onnx.compose.add_prefix(proto, f"model{number}_")
             self._set_batch_size(model, proto)
         return protos
+
+    def _network_proto(self, models: Sequence[PredictorModel]) -> Any:
+        """Read a network, or export it from PyTorch, with an output for each model."""
+        specs, preprocessing = [model.spec for model in models], models[0].preprocessing
+        if _is_onnx(models[0]):
+            return features_graph(self.onnx, specs, preprocessing)
+        module = load_trainable_network(specs, preprocessing)
+        outputs = [f"features{at}" for at in range(len(models))]
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "network.onnx"
+            write_outputs(module, preprocessing.geometry.crop, file, outputs, name=specs[0].name)
+            return self.onnx.load(file)
 
     def _set_batch_size(self, model: PredictorModel, proto: Any) -> None:
         """Adopt the batch size of a model that has a fixed one."""
         size = proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value
         if not size:
             return
+        if self.resizing is not None and size != 1:
+            raise InputError(
+                f"model {model.name!r} has a fixed batch size of {size}, but the raw form takes "
+                "one image; export without --raw (raw=)"
+            )
         if self.batch not in ("n", size):
             raise InputError(
                 f"model {model.name!r} has a fixed batch size of {size}, another one of "
@@ -186,26 +257,65 @@ class _PixelGraph(GraphBuilder):
         return self.add_columns(model.name, name, prefix)
 
 
-def _require_equal(
-    content: bytes,
-    parts: PredictorParts,
-    models: Sequence[PredictorModel],
-    loaded: Mapping[str, Model],
-) -> None:
-    """Raise InputError if the file and the predictor differ on images of noise."""
-    session = open_session(content)
-    batch = session.get_inputs()[0].shape[0]
-    n = batch if isinstance(batch, int) else 4
-    inputs = input_names(models)
-    rng = np.random.default_rng(0)
-    pixels = {
-        name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
-        for name, geometry in inputs.items()
-    }
-    found = session.run(None, pixels)[0]
-    by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
-    features = compute_features(by_geometry, loaded, parts.columns)
-    require_close(found, parts.head.values(features))
+class _Check(NamedTuple):
+    """Compares an exported file with the predictor."""
+
+    parts: PredictorParts
+    models: Sequence[PredictorModel]
+    loaded: Mapping[str, Model]
+    tolerance: float
+
+    def require_equal(self, content: bytes) -> None:
+        """Raise InputError if the file and the predictor differ on images of noise."""
+        session = open_session(content)
+        batch = session.get_inputs()[0].shape[0]
+        n = batch if isinstance(batch, int) else 4
+        rng = np.random.default_rng(0)
+        pixels = {
+            name: rng.integers(0, 256, (n, *geometry.crop, 3), np.uint8)
+            for name, geometry in input_names(self.models).items()
+        }
+        self._require_close(session.run(None, pixels)[0], pixels)
+
+    def require_equal_raw(self, content: bytes, resizing: bytes) -> None:
+        """Raise InputError if resized pixels, or what follows from them, differ.
+
+        The images are of several sizes: pixels are compared with Pillow's, and probabilities with
+        those of the predictor for the same pixels.
+        """
+        session, resizer = open_session(content), open_session(resizing)
+        inputs = input_names(self.models)
+        for image in _images(next(iter(inputs.values()))):
+            pixels = dict(zip(inputs, resizer.run(None, {IMAGE: image}), strict=True))
+            for name, geometry in inputs.items():
+                expected = geometry.apply(Image.fromarray(image)).astype(float)
+                difference = float(np.abs(pixels[name][0] - expected).mean())
+                if not difference <= PIXEL_TOLERANCE:
+                    raise InputError(
+                        f"the pixels that the ONNX file resizes differ by {difference:.1f} of 255 "
+                        f"from Pillow's, more than {PIXEL_TOLERANCE}; no file was written: export "
+                        "without --raw (raw=)"
+                    )
+            self._require_close(session.run(None, {IMAGE: image})[0], pixels)
+
+    def _require_close(self, found: NDArray[Any], pixels: Mapping[str, Pixels]) -> None:
+        inputs = input_names(self.models)
+        by_geometry = {geometry: pixels[name] for name, geometry in inputs.items()}
+        features = compute_features(by_geometry, self.loaded, self.parts.columns)
+        require_close(found, self.parts.head.values(features), self.tolerance)
+
+
+def _images(geometry: Geometry) -> Iterator[NDArray[np.uint8]]:
+    """Images of waves in three sizes: a wide, a tall and a small one."""
+    height, width = geometry.crop
+    for shape in (
+        (height * 3 // 2, width * 2 + 1),
+        (height * 2 + 1, width),
+        (height // 2 + 1,) * 2,
+    ):
+        y, x = np.indices(shape)
+        waves = [np.sin(x / a + y / b) for a, b in ((3, 7), (8, -5), (-4, 2))]
+        yield (127.5 + 127 * np.stack(waves, axis=2)).astype(np.uint8)
 
 
 def _merged_opsets(helper: Any, protos: Iterable[Any]) -> list[Any]:

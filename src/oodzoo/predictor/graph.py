@@ -155,15 +155,17 @@ def open_session(content: bytes) -> Any:
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def require_close(found: NDArray[Any], expected: NDArray[Any]) -> None:
+def require_close(
+    found: NDArray[Any], expected: NDArray[Any], tolerance: float = TOLERANCE
+) -> None:
     """Raise InputError if the outputs of the file and of the predictor differ.
 
     The difference is absolute up to 1, and relative to larger numbers.
     """
     scale = max(1.0, float(np.abs(expected).max()))
     difference = float(np.abs(found - expected).max()) / scale
-    if not difference <= TOLERANCE:
+    if not difference <= tolerance:
         raise InputError(
             f"the outputs of the ONNX file differ by {difference:.1g} from the predictor's, "
-            f"more than {TOLERANCE:.0e}; no file was written"
+            f"more than {tolerance:.0e}; no file was written"
         )
