@@ -109,6 +109,17 @@ def test_export_of_the_head(
     ]
 
 
+def test_export_of_the_raw_form(run: Run, saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason='exporting needs onnx: pip install "oodzoo[onnx]"')
+    done = run("export", saved, tmp_path / "raw.onnx", "--raw")
+    assert done.out.splitlines()[1:] == [
+        "input image: uint8 (height, width, 3)",
+        "output probabilities: float32 (1, 3)",
+    ]
+    done = run("export", saved, tmp_path / "raw.onnx", "--raw", "--head-only")
+    assert "the head takes features, not an image; leave out --raw" in done.complaint
+
+
 def test_imported_features(run: Run, tmp_path: Path) -> None:
     y, domains = np.tile(["no", "yes"], 45), np.repeat(["a", "b", "c"], 30)
     X = np.random.default_rng(0).normal(size=(90, 2)) + 3 * (y == "yes")[:, None]

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from PIL import Image
 
 import oodzoo
 from oodzoo import InputError
 from oodzoo.errors import MissingPackageError
+from oodzoo.predictor import resizing
 from oodzoo.zoo import ModelSpec
 
 onnx = pytest.importorskip("onnx", reason='joining graphs needs onnx: pip install "oodzoo[onnx]"')
@@ -122,6 +124,71 @@ def test_a_model_for_one_batch_size(
     apart = oodzoo.fit(store, models=["four", "two"])
     with pytest.raises(InputError, match="'two' has a fixed batch size of 2, another one of 4"):
         apart.export(tmp_path / "other.onnx")
+
+
+def _run_raw(file: Path, images: list[Any]) -> Any:
+    session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    found = [session.run(None, {"image": np.asarray(image)})[0] for image in images]
+    return np.concatenate(found)
+
+
+def test_the_raw_form(
+    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    geometries: list[dict[str, Any]] = [
+        {"resize": (36, 36), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"},
+        {"resize": (32, 32), "crop": (32, 32), "fit": "contain", "fill": 128},
+    ]
+    specs = [
+        zoo[0],
+        *(replace(each, geometry=g) for each, g in zip(zoo[1:], geometries, strict=True)),
+    ]
+    store = extract(digits, specs, tmp_path / "store")
+    fitted = oodzoo.fit(store, models=[spec.name for spec in specs])
+    file = fitted.export(tmp_path / "model.onnx", raw=True)
+    images = [Image.open(path).convert("RGB") for path in unseen[:6]]
+    sizes = [(32, 32), (70, 41), (45, 130), (20, 20), (33, 90), (64, 64)]
+    images = [image.resize(size) for image, size in zip(images, sizes, strict=True)]
+    found = _run_raw(file, images)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, fitted.predict_proba(images), atol=0.02)
+    model = onnx.load(file)
+    assert [value.name for value in model.graph.input] == ["image"]
+    facts = {entry.key: entry.value for entry in model.metadata_props}
+    described = json.loads(facts["inputs"])["image"]["geometries"]
+    assert [each["fit"] for each in described] == ["squash", "cover", "contain"]
+    assert fitted.export_inputs(raw=True) == {"image": ("height", "width", 3)}
+
+
+def test_errors_of_the_raw_form(
+    digits: Path,
+    zoo: list[ModelSpec],
+    predictor: oodzoo.Predictor,
+    extract: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    def fixed(model: Any) -> Any:
+        for value in (*model.graph.input, *model.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = 4
+        return model
+
+    lanczos = {"resize": (32, 32), "crop": (32, 32), "interpolation": "lanczos"}
+    specs = [replace(zoo[0], geometry=lanczos), _changed(zoo[1], tmp_path / "zoo", "four", fixed)]
+    store = extract(digits, specs, tmp_path / "store")
+    for spec, message in zip(
+        specs, ("resizes images with 'lanczos'", "batch size of 4, but the raw form"), strict=True
+    ):
+        with pytest.raises(InputError, match=f"model '{spec.name}' .*{message}.*without --raw"):
+            oodzoo.fit(store, models=[spec.name]).export(tmp_path / "model.onnx", raw=True)
+    with pytest.raises(InputError, match="the head takes features, not an image"):
+        predictor.export(tmp_path / "model.onnx", head_only=True, raw=True)
+    monkeypatch.setitem(resizing._MODES, "bilinear", {"mode": "nearest"})
+    with pytest.raises(
+        InputError, match=r"pixels that the ONNX file resizes differ by .* 1\.0; no"
+    ):
+        predictor.export(tmp_path / "model.onnx", raw=True)
+    assert not (tmp_path / "model.onnx").exists()
 
 
 def test_export_errors(
