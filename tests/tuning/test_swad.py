@@ -131,3 +131,12 @@ def test_resumes_from_a_file(tmp_path: Path) -> None:
 def test_without_segments() -> None:
     with pytest.raises(ValueError, match="before the first segment"):
         LossValley().result()
+
+
+def test_state_is_exact() -> None:
+    """Numbers of steps that float32 cannot represent."""
+    valley, restored = LossValley(), LossValley()
+    weights = {"a": torch.zeros(2), "b": torch.zeros(3)}
+    valley.add(weights, 0.1, 2**24 + 1, 2**24 + 3)
+    restored.restore(valley.state())
+    assert restored.result()[1:] == (2**24 + 1, 2**24 + 3)
