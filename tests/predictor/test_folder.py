@@ -19,6 +19,7 @@ from safetensors.numpy import load_file, save_file
 import oodzoo
 from oodzoo import InputError
 from oodzoo._io import locked
+from oodzoo.predictor.card import model_card
 from oodzoo.zoo import ModelSpec
 
 
@@ -75,7 +76,9 @@ def test_it_needs_neither_store_nor_zoo_and_can_be_moved(
 def test_no_file_is_a_pickle_or_names_a_location(saved: Path, zoo: list[ModelSpec]) -> None:
     names = {path.relative_to(saved).as_posix() for path in saved.rglob("*") if path.is_file()}
     models = {name for name in names if name.startswith("models/")}
-    assert names - models == {"predictor.json", "head.safetensors", "gaussian.safetensors"}
+    assert names - models == {
+        *("predictor.json", "head.safetensors", "gaussian.safetensors", "README.md")
+    }
     assert all(name.endswith(".onnx") for name in models)
     assert str(zoo[0].folder) not in (saved / "predictor.json").read_text()
 
@@ -296,12 +299,45 @@ def test_only_its_own_files_are_removed_when_a_predictor_is_replaced(
         names = {path.name for path in folder.iterdir()}
         (version,) = (name for name in names if len(name) == len("version-01234567"))
         assert names - {version} == {
-            *("predictor.json", ".lock", "notes.txt", "models-of-mine", "version-2")
+            *("predictor.json", "README.md", ".lock", "notes.txt", "models-of-mine", "version-2")
         }
         assert version != "version-01234567"
         assert {path.name for path in (folder / version).iterdir()} == {
             *("head.safetensors", "gaussian.safetensors", "models")
         }
+
+
+def test_the_model_card_is_replaced_unless_it_was_edited(
+    predictor: oodzoo.Predictor, store: oodzoo.FeatureStore, folder: Path
+) -> None:
+    card = folder / "README.md"
+    assert card.read_text() == model_card(predictor._parts())
+    other = oodzoo.fit(store, models=["mlp_glyphs_augmented"])
+    other.save(folder)
+    assert card.read_text() == model_card(other._parts()) != model_card(predictor._parts())
+    for edited in (card.read_text() + "Mine.\n", ""):
+        card.write_text(edited)
+        with pytest.warns(UserWarning, match=r"README.md' was edited.* and is kept"):
+            predictor.save(folder)
+        assert card.read_text() == edited
+        assert [m.name for m in oodzoo.load(folder).models] == [m.name for m in predictor.models]
+    card.unlink()
+    assert oodzoo.load(folder).provenance == predictor.provenance
+    predictor.save(folder)
+    assert card.read_text() == model_card(predictor._parts())
+
+
+def test_there_is_never_the_card_of_another_predictor(
+    predictor: oodzoo.Predictor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("oodzoo.predictor.folder.write_json", fail)
+    with pytest.raises(InputError, match="the disk is full"):
+        predictor.save(folder)
+    assert not (folder / "README.md").exists()
+    assert oodzoo.load(folder).provenance == predictor.provenance
 
 
 def test_a_predictor_is_not_replaced_by_two_processes(

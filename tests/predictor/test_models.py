@@ -131,8 +131,11 @@ def test_stated_preprocessing_is_recorded(
     spec = timm_spec("test_resnet.r160_in1k", **stated)
     store = extract(digits, [spec], tmp_path / "store")
     loaded = _count_loads(monkeypatch)
-    assert find_model(store, "tiny").spec == spec
-    assert loaded == [spec]
+    found = find_model(store, "tiny").spec
+    assert replace(found, pretraining=None, licence=None) == spec
+    assert (found.pretraining, found.licence) == ("r160_in1k", store.model("tiny").licence)
+    assert found.licence is not None
+    assert loaded == [found]
     fitted = oodzoo.fit(store, top_k=1)
     assert fitted.loadable_models[0].preprocessing.geometry.crop == (64, 64)
     again = oodzoo.load(fitted.save(tmp_path / "model"))

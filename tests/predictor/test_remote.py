@@ -21,10 +21,11 @@ from tests.s3 import Bucket
 import oodzoo
 from oodzoo import InputError
 from oodzoo.predictor import remote
+from oodzoo.predictor.card import model_card
 from oodzoo.remote import requests
 from oodzoo.remote.cache import cached_file
 from oodzoo.remote.location import Url, parse_location
-from oodzoo.remote.objects import list_files, remove_files, write_file
+from oodzoo.remote.objects import list_files, read_file, remove_files, write_file
 
 
 @pytest.fixture(autouse=True)
@@ -80,8 +81,8 @@ def test_a_predictor_is_saved_and_loaded(
     np.testing.assert_array_equal(loaded.predict_proba(unseen), predictor.predict_proba(unseen))
     assert loaded.provenance == predictor.provenance
     names = paths(place)
-    assert names[0] == "predictor.json"
-    assert {name.partition("/")[0].partition("-")[0] for name in names[1:]} == {"version"}
+    assert names[:2] == ["README.md", "predictor.json"]
+    assert {name.partition("/")[0].partition("-")[0] for name in names[2:]} == {"version"}
 
 
 def test_files_are_written_before_the_document_that_names_them(
@@ -89,8 +90,8 @@ def test_files_are_written_before_the_document_that_names_them(
 ) -> None:
     predictor.save(f"{s3.url}/model")
     written = [request.line.rpartition("/")[2] for request in s3.proxy.asked("^PUT")]
-    assert len(written) == len(s3.keys()) == 5
-    assert written[-1] == "predictor.json"
+    assert len(written) == len(s3.keys()) == 6
+    assert written[-2:] == ["predictor.json", "README.md"]
 
 
 def test_a_folder_that_was_copied_to_a_url(saved: Path, in_memory: str, unseen: list[Path]) -> None:
@@ -160,13 +161,32 @@ def test_a_predictor_is_replaced(
     else:
         predictor.save(place)
     write_file(Url(place) / "notes.txt", b"mine")
-    before = set(paths(place)) - {"predictor.json", "notes.txt"}
+    before = set(paths(place)) - {"predictor.json", "README.md", "notes.txt"}
     other.save(place)
     assert models(place) == ["mlp_glyphs_augmented"]
     after = set(paths(place))
     assert not before & after
-    assert len(after) == 5
+    assert len(after) == 6
     assert "notes.txt" in after
+
+
+def test_the_model_card_is_replaced_unless_it_was_edited(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, place: str
+) -> None:
+    card = Url(place) / "README.md"
+
+    def text() -> str:
+        (file,) = (f for f in list_files(Url(place)) if f.url == str(card))
+        return read_file(file).decode()
+
+    predictor.save(place)
+    assert text() == model_card(predictor._parts(), place)
+    other.save(place)
+    assert text() == model_card(other._parts(), place)
+    write_file(card, b"mine")
+    with pytest.warns(UserWarning, match=rf"'{place}/README.md' was edited.* and is kept"):
+        predictor.save(place)
+    assert text() == "mine"
 
 
 @pytest.mark.parametrize("fault", ["gaussian", "onnx", "predictor.json"])
@@ -228,7 +248,7 @@ def test_what_killed_processes_left_is_removed_a_day_later(
     left = {path.partition("/")[0] for path in paths(in_memory)}
     assert f"version-{now}00000000" in left
     assert f"version-{yesterday}00000000" not in left
-    assert len(left) == 3
+    assert len(left) == 4
 
 
 def test_a_predictor_that_is_replaced_while_it_is_read(
@@ -297,7 +317,7 @@ def test_nothing_is_there(predictor: oodzoo.Predictor, place: str) -> None:
 def test_a_missing_or_changed_file(predictor: oodzoo.Predictor, place: str) -> None:
     predictor.save(place)
     for path in paths(place):
-        if path == "predictor.json":
+        if path in ("predictor.json", "README.md"):
             continue
         file = next(f for f in list_files(Url(place)) if f.url.endswith(path))
         content = cached_file(file).read_bytes()

@@ -21,7 +21,7 @@ from oodzoo.engine.choice import array_device, open_engine, require_engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.options import TOP_K
 from oodzoo.evaluation.protocol import evaluate
-from oodzoo.evaluation.result import Recommended
+from oodzoo.evaluation.result import FINE_TUNED, Recommended
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, FeatureSource, StoreSource, require_task
@@ -207,6 +207,10 @@ def fit(
                 accuracy_interval=None if promised is None else promised.interval,
                 target=made.target,
                 adapted=made.adapted,
+                name=source.store.name if isinstance(source, StoreSource) else None,
+                score=score if made.scores else None,
+                accuracy_by_domain={} if promised is None else promised.domains,
+                choice_by_domain={} if promised is None else promised.choices,
             ),
             made.final.adaptive,
             encoders={m: encoders[m] for m in columns.models if m in encoders}
@@ -297,6 +301,11 @@ def _make(
         heads = predict_with_heads(source, device=device)[None]
     if choice == "auto" and recommended is not None:
         choice = recommended.choice
+        if choice == FINE_TUNED:
+            raise InputError(
+                "fine-tuning is recommended, which needs images and not only features; fit with "
+                "choose='single' (--choose single), then run oodzoo tune on the predictor"
+            )
     elif choice == "auto":  # too few domains for an evaluation
         choice = "pool"
     if choice == "pool":

@@ -8,11 +8,14 @@
     MODEL/models/<name>.onnx       files of the models; a model from a hub is recorded by its
                                    identifier and fingerprint, one that only has features by its
                                    name, its number of features and their fingerprint
+    MODEL/README.md                model card; it is not read
 
 No file is a pickle or names the location of the store or the zoo.
 
 A predictor that replaces another one has its files in MODEL/version-<random>/. Replacing
 predictor.json, which names them, is the moment of the change; the old files are removed after it.
+The old model card is removed before it and the new one written after it, so that there is never the
+card of another predictor. A card that somebody has edited is kept.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from oodzoo._io import (
 )
 from oodzoo.errors import InputError
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
+from oodzoo.predictor.card import CARD, is_own_card, model_card, warn_of_edited_card
 from oodzoo.predictor.document import (
     GAUSSIAN,
     HEAD,
@@ -99,15 +103,35 @@ def _replace(parts: PredictorParts, folder: Path) -> None:
             _remove_unused(folder)
 
 
-def write_files(parts: PredictorParts, folder: Path, version: str = "") -> None:
-    """Write the files of a predictor, and predictor.json last."""
+def write_files(
+    parts: PredictorParts, folder: Path, version: str = "", location: str = "model/"
+) -> None:
+    """Write the files of a predictor, then predictor.json, then the model card.
+
+    The examples in the card load the predictor from `location`.
+    """
+    card = model_card(parts, location).encode()
     tensors = {version + name: group for name, group in to_tensors(parts).items()}
     for name, content in tensors.items():
         _write_tensors(folder / name, content)
     models = [model for model in parts.models if isinstance(model, PredictorModel)]
     bundled = bundle_models(models, folder, version + FOLDER)
     files = {name: file_digest(folder / name) for name in tensors}
+    is_kept = _keeps_card(folder / CARD)
     write_json(folder / "predictor.json", to_document(parts, bundled, files))
+    if not is_kept:
+        write_bytes(folder / CARD, card)
+
+
+def _keeps_card(file: Path) -> bool:
+    """Remove the model card, unless somebody has edited it; return whether it is kept."""
+    if not file.exists():
+        return False
+    if file.is_file() and is_own_card(file.read_bytes()):
+        file.unlink()
+        return False
+    warn_of_edited_card(str(file))
+    return True
 
 
 def _remove_unused(folder: Path) -> None:

@@ -52,6 +52,14 @@ class Provenance:
         Number of unlabelled samples that the head was adapted to, if it was.
     tuning : dict or None
         What was fine-tuned and how, see :func:`oodzoo.tune`; None if nothing was.
+    name : str or None
+        Name of the training data; None if it has none.
+    score : str or None
+        The score that `scores` are of.
+    accuracy_by_domain : dict
+        Accuracy on each held-out domain, in percent; its mean is `accuracy`.
+    choice_by_domain : dict
+        What was chosen without each of these domains.
     """
 
     domains: tuple[str, ...]
@@ -67,6 +75,10 @@ class Provenance:
     target: str | None = None
     adapted: int | None = None
     tuning: dict[str, Any] | None = None
+    name: str | None = None
+    score: str | None = None
+    accuracy_by_domain: dict[str, float] = field(default_factory=dict)
+    choice_by_domain: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,12 @@ class Cost:
             total(_largest(model.parameters for model in group) for group in networks),
             total(_largest(model.bytes for model in group) for group in networks),
         )
+
+
+def _stated(model: PredictorModel | FeatureModel) -> dict[str, str | None]:
+    """What a zoo states about a model; None where it is unknown."""
+    spec = None if isinstance(model, FeatureModel) else model.spec
+    return {name: getattr(spec, name, None) for name in ("pretraining", "licence", "origin")}
 
 
 def _largest(values: Iterable[Number | None]) -> Number | None:
@@ -141,6 +159,7 @@ class PredictorParts:
                     "features": model.feature_dim,
                     "kept": len(self.columns.by_model[model.name]),
                     "features_only": isinstance(model, FeatureModel),
+                    **_stated(model),
                     **asdict(Cost.of([model])),
                 }
                 for model in self.models

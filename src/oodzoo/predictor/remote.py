@@ -3,7 +3,7 @@
 The files of each predictor are in URL/version-<time><random>/, and URL/predictor.json names them.
 It is written last and replaced as a whole, so at any moment there is the old predictor or the new
 one, also if several processes write. The files of the old one are removed after that; those that
-a killed process left are removed a day later.
+a killed process left are removed a day later. The model card is URL/README.md, as in a folder.
 
 A predictor is read from a local folder, with links to the files of the cache.
 """
@@ -31,6 +31,7 @@ from oodzoo._io import (
     temporary_name,
 )
 from oodzoo.errors import InputError
+from oodzoo.predictor.card import CARD, is_own_card, warn_of_edited_card
 from oodzoo.predictor.document import is_predictor, named_files
 from oodzoo.predictor.folder import read_folder, require_free, write_files
 from oodzoo.predictor.parts import PredictorParts
@@ -41,6 +42,7 @@ from oodzoo.remote.objects import (
     RemoteFile,
     find_file,
     list_files,
+    read_file,
     remove_files,
     write_file,
 )
@@ -64,9 +66,9 @@ def write_url(parts: PredictorParts, url: Url) -> Url:
         folder = Path(name)
         with explaining_disk_errors(folder):
             (folder / version).mkdir()
-            write_files(parts, folder, f"{version}/")
+            write_files(parts, folder, f"{version}/", str(url))
         files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.is_file()]
-        paths = [file.as_posix() for file in files if file.name != _DOCUMENT]
+        paths = [file.as_posix() for file in files if file.parts[0] == version]
         try:
             for path in paths:
                 write_file(url / path, (folder / path).read_bytes())
@@ -74,7 +76,10 @@ def write_url(parts: PredictorParts, url: Url) -> Url:
             with contextlib.suppress(RemoteError):
                 remove_files(url / path for path in paths)
             raise
+        is_kept = _keeps_card(url / CARD)
         write_file(url / _DOCUMENT, (folder / _DOCUMENT).read_bytes())
+        if not is_kept:
+            write_file(url / CARD, (folder / CARD).read_bytes())
     _remove_unused(url, old)
     return url
 
@@ -99,6 +104,18 @@ def require_free_url(url: Url) -> list[str]:
     elif find_file(url) is None and not list_files(url):
         return []
     raise InputError(f"{str(url)!r} exists and is not a predictor; choose another URL")
+
+
+def _keeps_card(url: Url) -> bool:
+    """Remove the model card, unless somebody has edited it; return whether it is kept."""
+    card = find_file(url)
+    if card is None:
+        return False
+    if is_own_card(read_file(card)):
+        remove_files([url])
+        return False
+    warn_of_edited_card(str(url))
+    return True
 
 
 def _remove_unused(url: Url, old: list[str]) -> None:

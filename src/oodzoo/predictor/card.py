@@ -1,0 +1,308 @@
+"""The model card of a predictor: README.md in its folder, in the format of the Hugging Face Hub.
+
+It is informational: a predictor without it is complete, and nothing is read from it. Its last line
+has the SHA-256 of the lines before it, so a card that somebody has edited is recognised; saving
+another predictor in the folder keeps it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import oodzoo
+from oodzoo._text import count, file_size
+from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
+from oodzoo.predictor.feature_models import FeatureModel
+from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.parts import PredictorParts
+from oodzoo.task import Task
+from oodzoo.task.words import WORDS
+from oodzoo.zoo.spec import local_path
+
+CARD = "README.md"
+_MOST = 100
+"""Classes, domains or ranked models to list."""
+_SEAL = re.compile(r"<!-- oodzoo model card ([0-9a-f]{64}) -->\n")
+_MADE = {
+    "single": "the top-ranked model",
+    "pool": "a pool: the weighted mean of {pooled} of heads, each on one model",
+    "ensemble": "one head on all features of the best models",
+    "selection": "one head on selected features of all models",
+    "named": "one head on all features of the models that were named",
+    "tuned": "one fine-tuned model",
+}
+_CITATION = """\
+```bibtex
+@inproceedings{dong2022zood,
+  title = {{ZooD}: Exploiting Model Zoo for Out-of-Distribution Generalization},
+  author = {Dong, Qishi and Muhammad, Awais and Zhou, Fengwei and Xie, Chuanlong and Hu, Tianyang
+            and Yang, Yongxin and Bae, Sung-Ho and Li, Zhenguo},
+  booktitle = {Advances in Neural Information Processing Systems},
+  volume = {35},
+  year = {2022}
+}
+```"""
+
+
+def model_card(parts: PredictorParts, location: str = "model/") -> str:
+    """Write the card of a predictor.
+
+    Parameters
+    ----------
+    parts : PredictorParts
+    location : str
+        What the examples load.
+    """
+    sections = [
+        f"---\n{card_metadata(parts)}\n---",
+        f"# {_escaped(title(parts))}",
+        _summary(parts),
+        f"## Use\n\n{_use(parts, location)}",
+        f"## Training data\n\n{_data(parts)}",
+        f"## Models\n\n{_models(parts)}",
+        f"## Licences\n\n{_licences(parts)}",
+        *([f"## Ranking\n\n{_ranking(parts)}"] if parts.provenance.scores else []),
+        f"## Measured on held-out domains\n\n{_measured(parts)}",
+        f"## Limits\n\n{_limits(parts)}",
+        f"## Citation\n\n{_CITATION}",
+    ]
+    text = "\n\n".join(sections) + "\n\n"
+    return f"{text}<!-- oodzoo model card {_digest(text)} -->\n"
+
+
+def is_own_card(content: bytes) -> bool:
+    """Whether a card was written by oodzoo, and not edited since."""
+    text = content.decode(errors="replace").replace("\r\n", "\n")  # as git may write it
+    start = text.rfind("<!-- oodzoo model card ")
+    seal = _SEAL.fullmatch(text[start:]) if start >= 0 else None
+    return seal is not None and seal[1] == _digest(text[:start])
+
+
+def warn_of_edited_card(place: str) -> None:
+    """Warn that a model card is kept."""
+    warnings.warn(
+        f"the model card {place!r} was edited, or is not by oodzoo, and is kept: it may describe "
+        "another predictor; remove it and save again for a new one",
+        stacklevel=2,
+    )
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _summary(parts: PredictorParts) -> str:
+    facts, kind = parts.provenance, parts.head.kind
+    made = _MADE.get(facts.choice, facts.choice).format(pooled=WORDS[kind].pooled)
+    takes = modality(parts.models)
+    does = {
+        "classification": f"classifies {_noun(parts)}s",
+        "regression": f"predicts numbers for {_noun(parts)}s",
+        "multilabel": f"labels {_noun(parts)}s",
+    }[kind]
+    given = "" if takes else " It takes the features of its models, not the samples themselves."
+    first = (
+        f"This predictor {does} of domains that it was not trained on "
+        f"({Task(kind).count_outputs(len(parts.classes))}). It was made with oodzoo "
+        f"{oodzoo.__version__}, which chooses and combines pre-trained models for data from "
+        f"unseen domains.{given}"
+    )
+    lines = [first, "", f"- How it was made: {made}."]
+    if facts.tuning is not None:
+        lines.append(f"- Fine-tuning: {_listed(facts.tuning)}.")
+    if facts.target is not None:
+        lines.append(f"- It was fitted for unlabelled {_noun(parts)}s of {_code(facts.target)}.")
+    if facts.adapted is not None:
+        lines.append(
+            f"- Its head is adapted to {count(facts.adapted, f'unlabelled {_noun(parts)}')}."
+        )
+    return "\n".join(lines)
+
+
+def _use(parts: PredictorParts, location: str) -> str:
+    takes = modality(parts.models)
+    samples = {"image": '["a.jpg"]', "text": '["a text"]', None: "features"}[takes]
+    files = {"image": "photos/", "text": "texts.csv", None: "features.npz"}[takes]
+    made = ["# features: {model: array (n, d)}"] if takes is None else []
+    return "\n".join(
+        [
+            "```python",
+            "import oodzoo",
+            "",
+            *made,
+            f'predictor = oodzoo.load("{location}")',
+            f"predictor.predict({samples})",
+            f"predictor.domain_distance({samples})  # above 1: unlike the training {_noun(parts)}s",
+            "```",
+            "",
+            f"Or on the command line: `oodzoo predict {location} {files}`.",
+        ]
+    )
+
+
+def _data(parts: PredictorParts) -> str:
+    facts = parts.provenance
+    outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
+    lines = [
+        f"- Name: {'unknown' if facts.name is None else _code(facts.name)}",
+        f"- Size: {count(facts.n_images, _noun(parts))}",
+        f"- {count(len(facts.domains), 'domain')}: {_enumerated(facts.domains)}",
+        f"- {outputs}: {_enumerated(parts.classes)}",
+        f"- Fingerprint: {_code(facts.data)}",
+    ]
+    return "\n".join(lines)
+
+
+def _models(parts: PredictorParts) -> str:
+    weights = parts.provenance.pool
+    rows = [
+        [
+            _code(model.name),
+            *([f"{weights.get(model.name, 0):.3f}"] if weights else []),
+            f"{len(parts.columns.by_model[model.name]):,} of {model.feature_dim:,}",
+            "unknown" if model.parameters is None else f"{model.parameters:,}",
+            *_origin(model),
+        ]
+        for model in parts.models
+    ]
+    header = ["model", *(["weight"] if weights else []), "features", "parameters"]
+    table = _table([*header, "pre-training", "source"], rows)
+    cost = parts.cost
+    costs = [
+        *([] if cost.parameters is None else [count(cost.parameters, "parameter")]),
+        *([] if cost.bytes is None else [f"{file_size(cost.bytes)} of files"]),
+        *([] if cost.milliseconds is None else [f"{cost.milliseconds:.1f} ms per {_noun(parts)}"]),
+    ]
+    if costs:
+        table += f"\n\nIn total: {', '.join(costs)}"
+        timed = cost.milliseconds is not None
+        table += " on the machine that computed the features." if timed else "."
+    return table
+
+
+def _origin(model: PredictorModel | FeatureModel) -> list[str]:
+    """Pre-training and source of a model."""
+    if isinstance(model, FeatureModel):
+        return ["unknown", "features only"]
+    spec = model.spec
+    source = spec.source if local_path(spec) is None else "file in this folder"
+    return [_escaped(spec.pretraining or "unknown"), _escaped(spec.origin or source)]
+
+
+def _licences(parts: PredictorParts) -> str:
+    found = licences(parts.models)
+    lines = [f"- {_code(name)}: {_escaped(each or 'unknown')}" for name, each in found.items()]
+    text = "As stated by the sources of the models:\n\n" + "\n".join(lines)
+    if unknown := sum(each is None for each in found.values()):
+        models = count(unknown, "model")
+        text += f"\n\nThe licence of {models} is not known: look it up before you share the files."
+    return text
+
+
+def _ranking(parts: PredictorParts) -> str:
+    facts = parts.provenance
+    used = {model.name for model in parts.models}
+    ranked = sorted(facts.scores.items(), key=lambda item: -item[1])
+    rows = [
+        [str(rank), _code(name), f"{score:.4g}", "yes" if name in used else ""]
+        for rank, (name, score) in enumerate(ranked[:_MOST], start=1)
+    ]
+    named = "" if facts.score is None else f", by the score {_code(facts.score)}"
+    left = len(ranked) - len(rows)
+    text = f"{count(len(ranked), 'model')}{named}; higher is better.\n\n"
+    text += _table(["rank", "model", "score", "used"], rows)
+    return text + (f"\n\nAnd {left:,} more: see predictor.json." if left else "")
+
+
+def _measured(parts: PredictorParts) -> str:
+    facts, metric = parts.provenance, WORDS[parts.head.kind].metric
+    if facts.accuracy is None:
+        return f"The {metric.name} on unseen domains was not measured for this predictor."
+    domains = count(len(facts.domains), "domain")
+    text = f"**{facts.accuracy:.1f} %** {metric.name}, mean over {domains}."
+    if facts.accuracy_interval is not None:
+        low, high = facts.accuracy_interval
+        text += f" 90 % interval for one new domain: {low:.1f} to {high:.1f} %."
+    text += (
+        " Each domain was left out in turn: models were ranked, chosen, combined and trained on "
+        "the other domains only, and measured on the one left out. This predictor was made in the "
+        "same way from all domains."
+    )
+    if metric.means:
+        text += f" {metric.means}"
+    if not facts.accuracy_by_domain:
+        return text
+    rows = [
+        [_code(domain), f"{value:.1f}", _escaped(facts.choice_by_domain.get(domain, ""))]
+        for domain, value in list(facts.accuracy_by_domain.items())[:_MOST]
+    ]
+    table = _table(["held-out domain", metric.heading, "chosen without it"], rows)
+    return f"{text}\n\n{table}"
+
+
+def _limits(parts: PredictorParts) -> str:
+    noun, kind = _noun(parts), parts.head.kind
+    unlike = (
+        f"- On {noun}s unlike the training {noun}s it is not reliable. Every prediction has a "
+        "distance from them; above 1 it is marked `out_of_domain`. Most, but not all, unrelated "
+        f"{noun}s are marked."
+    )
+    further = (
+        "- The measured values are those of domains of the training data. A domain that differs "
+        "from them more than they differ from each other can be outside the interval."
+    )
+    open_questions = (
+        "- Not measured: single groups of people or things, mistakes of the pre-trained models "
+        "and of their training data, deliberate manipulation of inputs."
+    )
+    lines = [unlike, further, open_questions]
+    if kind != "regression":
+        outputs = WORDS[kind].outputs
+        lines.insert(1, f"- It knows the {outputs} listed above, and no others.")
+    return "\n".join(lines)
+
+
+def _noun(parts: PredictorParts) -> str:
+    return modality(parts.models) or "sample"
+
+
+# --- Markdown ----------------------------------------------------------------------------------
+
+
+def _code(text: Any) -> str:
+    """A name as code, also in a table."""
+    shown = plain(str(text))
+    ticks = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
+    space = " " if "`" in shown or shown != shown.strip() or not shown else ""
+    return f"{ticks}{space}{shown}{space}{ticks}".replace("|", r"\|")
+
+
+def _escaped(text: str) -> str:
+    """Text without Markdown or HTML."""
+    return re.sub(r"([\\`*_{}\[\]<>#|~&!])", r"\\\1", plain(text))
+
+
+def _listed(facts: dict[str, Any]) -> str:
+    shown = (f"{key.replace('_', ' ')} {_plain_value(value)}" for key, value in facts.items())
+    return ", ".join(shown)
+
+
+def _plain_value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return _code(value) if isinstance(value, str) else _escaped(str(value))
+
+
+def _enumerated(values: Sequence[Any]) -> str:
+    shown = ", ".join(_code(value) for value in values[:_MOST])
+    left = len(values) - _MOST
+    return f"{shown} and {left:,} more" if left > 0 else shown
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
