@@ -87,8 +87,6 @@ def test_a_timm_model_is_copied(
     shutil.rmtree(spec.folder)
     shutil.rmtree(store.path)
     np.testing.assert_array_equal(oodzoo.load(folder).predict_proba(unseen[:3]), expected)
-    with pytest.raises(InputError, match="comes from timm; only models that are ONNX"):
-        oodzoo.load(folder).export(tmp_path / "model.onnx")
     # a model from a hub has no files to check, only its fingerprint
     path = folder / "predictor.json"
     document = json.loads(path.read_text())

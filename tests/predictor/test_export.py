@@ -154,6 +154,7 @@ def test_the_raw_form(
     np.testing.assert_allclose(found, fitted.predict_proba(images), atol=0.02)
     model = onnx.load(file)
     assert [value.name for value in model.graph.input] == ["image"]
+    assert [d.dim_value for d in model.graph.output[0].type.tensor_type.shape.dim] == [1, 3]
     facts = {entry.key: entry.value for entry in model.metadata_props}
     described = json.loads(facts["inputs"])["image"]["geometries"]
     assert [each["fit"] for each in described] == ["squash", "cover", "contain"]

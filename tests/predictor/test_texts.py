@@ -105,7 +105,7 @@ def test_what_is_not_a_text(fitted: oodzoo.Predictor) -> None:
         fitted.predict("fine")
     with pytest.raises(InputError, match="take texts; there are no pixels"):
         fitted.preprocess(["fine"])
-    with pytest.raises(InputError, match=r"sentence-transformers; only models .* --head-only"):
+    with pytest.raises(InputError, match=r"sentence-transformers; only ONNX files .* --head-only"):
         fitted.export("model.onnx")
 
 
