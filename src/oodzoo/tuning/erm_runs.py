@@ -179,22 +179,20 @@ class ErmRuns:
         torch: Any = import_module("torch")
         every = every or CHECKPOINT_EVERY[self._search_space]
         seed = self._run_seed(key)
-        domains = self._training(key)
+        training, size = self._training(key), chosen.batch_size
         with self._reproducible():
             self._start(seed)
             erm = Erm(self.network, chosen)
             erm.train()
-            images_per_pass = self._images_per_pass(erm, domains, chosen.batch_size)
+            images_per_pass = self._images_per_pass(erm, training, size)
             losses: list[Any] = []
             begun = time.perf_counter()
             for step, (rows, pixels) in enumerate(
-                prefetched(lambda step: self._drawn(key, chosen, step), range(key.steps))
+                prefetched(lambda step: self._drawn(training, size, seed, step), range(key.steps))
             ):
                 batch = augmented(self.network.images(pixels), seed_hash(seed, step, "colours"))
                 labels = self._labels(rows)
-                minibatches = zip(
-                    batch.split(chosen.batch_size), labels.split(chosen.batch_size), strict=True
-                )
+                minibatches = zip(batch.split(size), labels.split(size), strict=True)
                 torch.manual_seed(seed_hash(seed, step, "dropout"))
                 losses.append(erm_update(erm, list(minibatches), images_per_pass))
                 events.step()
@@ -262,13 +260,11 @@ class ErmRuns:
         ]
 
     def _drawn(
-        self, key: ErmKey, chosen: Hyperparameters, step: int
+        self, training: list[Rows], size: int, seed: int, step: int
     ) -> tuple[Rows, NDArray[np.uint8]]:
         """Draw a minibatch of each training domain, with replacement, and crop the images."""
-        seed = self._run_seed(key)
         rng = np.random.default_rng(seed_hash(seed, step, "images"))
-        drawn = [rng.choice(rows, chosen.batch_size) for rows in self._training(key)]
-        rows = np.concatenate(drawn)
+        rows = np.concatenate([rng.choice(each, size) for each in training])
         return rows, self._problem.images.cropped(rows, seed_hash(seed, step, "crops"))
 
     def _labels(self, rows: Rows) -> Any:
