@@ -21,9 +21,9 @@ from oodzoo.cli.options import (
     RootOption,
     TensorBoardOption,
     open_data,
+    rates_of,
 )
 from oodzoo.cli.terminal import Terminal
-from oodzoo.errors import InputError
 from oodzoo.events import Events
 from oodzoo.remote.location import parse_location
 
@@ -51,6 +51,13 @@ def tune(
             show_default="the one with the largest weight or the highest score",
         ),
     ] = None,
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="How to train: lp-ft (from a linear head, with averaged weights), or domainbed "
+            "(empirical risk minimisation with DomainBed's random search)."
+        ),
+    ] = "lp-ft",
     learning_rate: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +67,8 @@ def tune(
         ),
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(help="Steps of each training run.", show_default="300")
+        int | None,
+        typer.Option(help="Steps of each training run.", show_default="300; domainbed: 5001"),
     ] = None,
     batch_size: Annotated[
         int | None,
@@ -78,6 +86,17 @@ def tune(
         typer.Option(metavar="RANK", help="Train LoRA adapters of this rank, not all weights."),
     ] = None,
     augment: Annotated[bool, typer.Option(help="Augment the images as DomainBed does.")] = True,
+    draws: Annotated[
+        int | None,
+        typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="20"),
+    ] = None,
+    search_space: Annotated[
+        str | None,
+        typer.Option(
+            help="domainbed only: distribution of the draws, default or DomainNet.",
+            show_default="default",
+        ),
+    ] = None,
     choose_by: Annotated[
         str | None,
         typer.Option(
@@ -126,19 +145,21 @@ def tune(
     require_free_location(out)  # before the work
     folder = _checkpoint_folder(out) if checkpoints is None else checkpoints
     require_checkpoint_folder(folder)
-    given = {
-        "learning_rates": None if learning_rate is None else _rates(learning_rate),
+    given: dict[str, Any] = {
+        "learning_rates": None if learning_rate is None else rates_of(learning_rate),
         "steps": steps,
         "batch_size": batch_size,
         "weight_decay": weight_decay,
         "schedule": schedule,
         "lora": lora,
-        "augment": augment,
+        "augment": None if augment else False,
+        "draws": draws,
+        "search_space": search_space,
         "choose_by": choose_by,
         "seed": seed,
     }
     settings = {name: value for name, value in given.items() if value is not None}
-    tune_settings(**settings)
+    tune_settings(protocol, **settings)
     others = listeners(log_file, mlflow, tensorboard)
     before = load(predictor)
     images = open_data(data, root, columns, domains, before.task.kind)
@@ -147,6 +168,7 @@ def tune(
             before,
             images,
             model=model,
+            protocol=protocol,
             device=device,
             folder=folder,
             max_hours=max_hours,
@@ -161,19 +183,6 @@ def tune(
     _show(terminal, after, str(location))
 
 
-def _rates(text: str) -> list[float]:
-    """Read the value of --learning-rate."""
-    rates = []
-    for part in text.split(","):
-        try:
-            rates.append(float(part))
-        except ValueError:
-            raise InputError(
-                f"--learning-rate must be one or more numbers, such as 1e-5,3e-5, got {part!r}"
-            ) from None
-    return rates
-
-
 def _checkpoint_folder(out: str) -> Path:
     """The folder next to the predictor; for a URL, one in the cache."""
     from oodzoo.remote.cache import cache_folder
@@ -185,16 +194,15 @@ def _checkpoint_folder(out: str) -> Path:
 
 
 def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
+    from oodzoo.predictor.tuning import LINEAR_HEAD
+
     provenance = predictor.provenance
     record: dict[str, Any] = provenance.tuning or {}
     metric = predictor.task.metric
     chosen, left_out = record["choice"]["name"], record["left_out"]
-    where = "left-out domains"
-    if record["settings"]["choose_by"] != "leave-one-domain-out":
-        where = "held-out images"
+    by_domain = record["settings"]["choose_by"] == "leave-one-domain-out"
+    where = "left-out domains" if by_domain else "held-out images"
     _show_candidates(terminal, left_out, chosen, f"{metric.replace('_', ' ')} on {where}, %")
-    mean = {name: sum(each.values()) / len(each) for name, each in left_out.items()}
-    gain = f"{mean[chosen]:.1f} % against {mean['linear head']:.1f} % of the linear head"
     name, original = record["tuned"], record["model"]
     if name is None:
         terminal.line(
@@ -203,30 +211,31 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
         )
     else:
         terminal.line(
-            f"{name}: {chosen}, learning rate {record['choice']['learning_rate']:g}; {gain}. "
-            "These numbers have chosen the weights, so they are a little too high"
+            f"{name}: {_words(chosen)}, learning rate {record['choice']['learning_rate']:.3g}. The "
+            f"weights were chosen by the {metric.replace('_', ' ')} above, so it is slightly too "
+            "high"
         )
         if record["weight"] == 0:
             terminal.line(f"the pool is better without {name}: it has the weight 0")
     if provenance.pool:
-        terminal.line(
-            "pool: " + ", ".join(f"{each} {w:.2f}" for each, w in provenance.pool.items())
-        )
+        weights = provenance.pool.items()
+        terminal.line("pool: " + ", ".join(f"{each} {weight:.2f}" for each, weight in weights))
     terminal.line(
         f"{predictor.task.count_outputs(len(predictor.classes_))}, trained on "
         f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')} in "
         f"{duration(record['seconds'])} on {record['device']}; saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
+    head = left_out.get(LINEAR_HEAD, {})
     terminal.document(
         {
             "model": folder,
-            **{key: record[key] for key in ("tuned", "weight", "choice", "settings")},
             "original": original,
+            **{key: record[key] for key in ("tuned", "weight", "protocol", "choice", "settings")},
             "metric": metric,
             "left_out": {
-                domain: {"head": left_out["linear head"][domain], "tuned": left_out[chosen][domain]}
-                for domain in left_out[chosen]
+                domain: {"head": head.get(domain), "tuned": value}
+                for domain, value in left_out[chosen].items()
             },
             "candidates": left_out,
             "pool": provenance.pool,
@@ -240,19 +249,19 @@ def _show_candidates(
     terminal: Terminal, left_out: dict[str, dict[str, float]], chosen: str, title: str
 ) -> None:
     """A table of the linear head, the last weights, the average, and what was chosen."""
-    names = dict.fromkeys(["linear head", "last 1", "average 1", chosen])
+    shown = [name for name in ("linear head", "last 1", "average 1") if name in left_out]
     domains = list(left_out[chosen])
-    shown = domains if len(domains) <= _MOST_DOMAINS else []
+    columns = domains if len(domains) <= _MOST_DOMAINS else []
     terminal.table(
-        ["weights", *shown, "mean", ""],
+        ["weights", *columns, "mean", ""],
         [
             [
                 _words(name),
-                *(f"{left_out[name][domain]:.1f}" for domain in shown),
+                *(f"{left_out[name][domain]:.1f}" for domain in columns),
                 f"{sum(left_out[name].values()) / len(domains):.1f}",
                 "chosen" if name == chosen else "",
             ]
-            for name in names
+            for name in dict.fromkeys([*shown, chosen])
         ],
         title=title,
     )
@@ -263,11 +272,12 @@ def _words(candidate: str) -> str:
 
     Examples
     --------
-    >>> _words("last 1"), _words("average 0.5")
-    ('last weights', 'average, mixed 0.5')
+    >>> _words("last 1"), _words("average 0.5"), _words("erm")
+    ('last weights', 'average, mixed 0.5', 'empirical risk minimisation')
     """
     weights, _, mixing = candidate.partition(" ")
-    if weights == "linear":
-        return candidate
-    what = "last weights" if weights == "last" else "average"
-    return what if mixing == "1" else f"{what}, mixed {mixing}"
+    words = {"last": "last weights", "average": "average", "erm": "empirical risk minimisation"}
+    what = words.get(weights, candidate)
+    return (
+        what if weights not in ("last", "average") or mixing == "1" else f"{what}, mixed {mixing}"
+    )

@@ -51,16 +51,18 @@ def tuned_model(
         write_onnx(file)
     before, preprocessing = original.spec, original.preprocessing
     pretraining = before.pretraining or "pre-trained"
-    height, width = preprocessing.geometry.crop
-    stated: dict[str, Any] = {}
+    height, _ = preprocessing.geometry.crop
+    geometry: dict[str, Any] | None = None
     if preprocessing != square(height, preprocessing.mean, preprocessing.std):
-        stated["geometry"] = asdict(preprocessing.geometry)
+        fields = asdict(preprocessing.geometry)
+        geometry = {k: list(v) if isinstance(v, tuple) else v for k, v in fields.items()}
     spec = ModelSpec(
         name=name,
         source=f"onnx/{file.name}",
-        input_size=height if height == width else None,
+        input_size=height if geometry is None else None,
         mean=preprocessing.mean,
         std=preprocessing.std,
+        geometry=geometry,
         features=FEATURES,
         feature_dim=original.feature_dim,
         parameters=original.parameters,
@@ -69,7 +71,6 @@ def tuned_model(
         licence=before.licence,
         origin=before.origin,
         folder=folder,
-        **stated,
     )
     digests = list(file_digests(spec).values())
     return PredictorModel(

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import shutil
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import explaining_disk_errors
-from oodzoo._text import did_you_mean, duration
+from oodzoo._text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners, Stage
@@ -30,18 +31,27 @@ from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor, load
 from oodzoo.predictor.tuned_model import tuned_model, tuned_name
 from oodzoo.predictor.tuned_pool import extract_models, fit_tuned_pool, require_left_out
-from oodzoo.predictor.tuning_data import data_to_tune, model_to_tune
-from oodzoo.tuning.choice import str_of
+from oodzoo.predictor.tuning_data import model_to_tune, open_to_tune, readable_to_tune
+from oodzoo.tuning.choice import CANDIDATES, str_of
+from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.problem import opened
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.tuning.tuner import Tuned, Tuner
+from oodzoo.zoo.device import require_device
 from oodzoo.zoo.trainable import load_trainable
 
 CPU_HOURS = 3.0
 """Longest fine-tuning on the CPU, unless a limit is given."""
 
+LINEAR_HEAD = str_of(CANDIDATES[0])
+"""Name of the linear head on the model as it was, among the candidates."""
+
 _RUNS, _FEATURES = "runs", "features"
+_SETTINGS: dict[str, type[TuneSettings | ErmSettings]] = {
+    "lp-ft": TuneSettings,
+    "domainbed": ErmSettings,
+}
 
 
 def tune(
@@ -49,6 +59,7 @@ def tune(
     data: Any,
     *,
     model: str | None = None,
+    protocol: str = "lp-ft",
     device: str = "auto",
     folder: str | os.PathLike[str] | None = None,
     max_hours: float | None = None,
@@ -57,10 +68,10 @@ def tune(
 ) -> Predictor:
     """Fine-tune a model of a predictor, and return a predictor with the tuned model.
 
-    The weights after the training, their average along the path, and mixtures of both with the
-    weights before are compared on domains that are left out in turn, together with the linear head
-    on the model as it was. If that head is best, the predictor is returned as it was. Needs the
-    extra `tune`.
+    The training starts from a linear head. The weights after it, their average along the path, and
+    mixtures of both with the weights before are compared on domains that are left out in turn,
+    together with the linear head on the model as it was. If that head is best, the predictor is
+    returned as it was. Needs the extra `tune`.
 
     Parameters
     ----------
@@ -73,6 +84,9 @@ def tune(
     model : str, optional
         The model to tune; by default the one with the largest weight in a pool, or else the highest
         score.
+    protocol : {"lp-ft", "domainbed"}
+        How to train: as described above, or by empirical risk minimisation with DomainBed's random
+        search, which is not compared with the linear head; classification only.
     device : str, default "auto"
         "cpu", "cuda", "cuda:1", "mps"; "auto" chooses the fastest one available.
     folder : path, optional
@@ -85,7 +99,8 @@ def tune(
         Receives the events of the stage "tuning".
     **settings
         See :class:`oodzoo.tuning.settings.TuneSettings`: learning_rates, steps, batch_size,
-        weight_decay, schedule, lora, augment, choose_by, seed.
+        weight_decay, schedule, start, lora, augment, choose_by, seed. For DomainBed's protocol, see
+        :class:`oodzoo.tuning.domainbed.ErmSettings`: draws, steps, search_space, choose_by, seed.
 
     Returns
     -------
@@ -95,19 +110,22 @@ def tune(
         done, and the metrics on left-out domains that the weights were chosen by.
     """
     before = predictor if isinstance(predictor, Predictor) else load(predictor)
-    chosen = tune_settings(**settings)
+    chosen = tune_settings(protocol, **settings)
     if max_hours is not None and not max_hours > 0:
         raise InputError(f"max_hours must be positive, got {max_hours}")
+    require_device(device)
     original = model_to_tune(before, model)
     import_torch()
     if len(before.models) > 1:
-        require_left_out(chosen)
-    facts = {"model": original.name, **chosen.to_dict()}
+        require_left_out(chosen.choose_by)
+    listed = open_to_tune(data, before)
+    facts = {"models": [original.name], "domains": list(listed.domains), "images": len(listed)}
+    facts |= {"protocol": protocol, **chosen.to_dict()}
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
-        images = data_to_tune(data, before, stage.progress)
+        images = readable_to_tune(listed, before, stage.progress)
         _warn_of_two_domains(images, chosen)
         with opened(images, original.preprocessing.geometry) as problem:
-            tuner = Tuner(
+            tuner = _tuner(chosen)(
                 lambda: load_trainable(original.spec, original.preprocessing),
                 problem,
                 chosen,
@@ -124,17 +142,13 @@ def tune(
             "model": original.name,
             "tuned": None,
             "weight": None,
-            "choice": {
-                "name": str_of(tuned.choice.candidate),
-                "learning_rate": tuned.choice.learning_rate,
-                **dataclasses.asdict(tuned.choice.candidate),
-            },
+            "protocol": protocol,
+            **_choice(tuned),
             "settings": chosen.to_dict(),
-            "left_out": tuned.choice.metrics,
             "seconds": round(tuned.seconds, 3),
             "device": tuner.device,
         }
-        if tuned.choice.candidate.mixing == 0:  # the linear head on the model as it was
+        if record["choice"]["name"] == LINEAR_HEAD:  # on the model as it was
             after = _with_record(before, record)
         else:
             after = _assembled(before, original, images, tuned, record, work / _FEATURES, stage)
@@ -142,19 +156,22 @@ def tune(
     return after
 
 
-def tune_settings(**settings: Any) -> TuneSettings:
+def tune_settings(protocol: str = "lp-ft", **settings: Any) -> TuneSettings | ErmSettings:
     """Check settings by name; a single learning rate may be a number."""
-    known = [field.name for field in dataclasses.fields(TuneSettings)]
+    kind = _SETTINGS.get(protocol)
+    if kind is None:
+        raise InputError(f"protocol must be one of {', '.join(_SETTINGS)}, got {protocol!r}")
+    known = [field.name for field in dataclasses.fields(kind)]
     for name in settings:
         if name not in known:
             hint = did_you_mean(name, known) or f"expected one of {', '.join(known)}"
-            raise InputError(f"unknown setting {name!r}; {hint}")
+            raise InputError(f"unknown setting {name!r} of the protocol {protocol!r}; {hint}")
     rates = settings.get("learning_rates")
     if isinstance(rates, int | float):
         settings["learning_rates"] = (float(rates),)
     elif rates is not None:
         settings["learning_rates"] = tuple(map(float, rates))
-    return TuneSettings(**settings)
+    return kind(**settings)
 
 
 def remove_checkpoints(folder: Path) -> None:
@@ -188,7 +205,7 @@ def _work_folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
     yield path
 
 
-def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings) -> None:
+def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings | ErmSettings) -> None:
     if len(images.domains) == 2 and settings.choose_by == "leave-one-domain-out":
         warnings.warn(
             f"{images.name!r} has two domains, so that the runs that choose the weights train on "
@@ -197,7 +214,36 @@ def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings) -> None:
         )
 
 
-def _require_time(tuner: Tuner, name: str, max_hours: float | None) -> None:
+def _tuner(settings: TuneSettings | ErmSettings) -> Callable[..., Tuner | ErmTuner]:
+    return Tuner if isinstance(settings, TuneSettings) else ErmTuner
+
+
+def _choice(tuned: Tuned | ErmTuned) -> dict[str, Any]:
+    """What was chosen, and the metrics of all candidates by domain, for JSON."""
+    if isinstance(tuned, ErmTuned):
+        record = tuned.record
+        return {
+            "choice": {
+                "name": "erm",
+                "learning_rate": record.hyperparameters.lr,
+                "draw": record.draw,
+                "step": record.step,
+                "hyperparameters": dataclasses.asdict(record.hyperparameters),
+            },
+            "left_out": {"erm": tuned.accuracy},
+        }
+    choice = tuned.choice
+    return {
+        "choice": {
+            "name": str_of(choice.candidate),
+            "learning_rate": choice.learning_rate,
+            **dataclasses.asdict(choice.candidate),
+        },
+        "left_out": choice.metrics,
+    }
+
+
+def _require_time(tuner: Tuner | ErmTuner, name: str, max_hours: float | None) -> None:
     """Raise InputError if the training would take too long."""
     on_cpu = tuner.device == "cpu"
     if max_hours is None and not on_cpu:
@@ -205,11 +251,13 @@ def _require_time(tuner: Tuner, name: str, max_hours: float | None) -> None:
     limit = CPU_HOURS if max_hours is None else max_hours
     seconds = tuner.estimated_seconds()
     if seconds > 3600 * limit:
-        gpu = "use a GPU (--device cuda), " if on_cpu else ""
+        advice = ["use a GPU (--device cuda)"] if on_cpu else []
+        if isinstance(tuner.settings, TuneSettings) and tuner.settings.lora is None:
+            advice.append("train adapters only (--lora 8)")
         raise InputError(
-            f"fine-tuning {name!r} would take about {duration(seconds)} on {tuner.device}, with "
-            f"{tuner.settings.steps} steps per run; {gpu}train adapters only (--lora 8), take "
-            f"fewer --steps, or allow it with --max-hours {seconds / 3600 * 1.2:.0f}"
+            f"fine-tuning {name!r} would take about {duration(seconds)} on {tuner.device}: "
+            f"{count(tuner.planned_steps(), 'step')}; {', '.join([*advice, 'take fewer --steps'])},"
+            f" or allow it with --max-hours {math.ceil(seconds / 3600 * 1.2)}"
         )
 
 
@@ -217,7 +265,7 @@ def _assembled(
     before: Predictor,
     original: PredictorModel,
     images: ImageDomains,
-    tuned: Tuned,
+    tuned: Tuned | ErmTuned,
     record: dict[str, Any],
     store: Path,
     stage: Stage,
@@ -284,5 +332,6 @@ def _means(predictor: Predictor) -> dict[str, float]:
     metric, left_out = predictor.task.metric, record["left_out"]
     return {
         f"{metric}_of_{what}": sum(left_out[name].values()) / len(left_out[name])
-        for what, name in (("linear_head", "linear head"), ("tuned", record["choice"]["name"]))
+        for what, name in (("linear_head", LINEAR_HEAD), ("tuned", record["choice"]["name"]))
+        if name in left_out
     }

@@ -44,28 +44,30 @@ def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
     return max(models.values(), key=merit)
 
 
-def data_to_tune(data: Any, predictor: Predictor, progress: Progress | None = None) -> ImageDomains:
-    """Open and check the data; images that cannot be read are left out, with a warning.
+def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
+    """Open the data, without reading the images, and check that the predictor is for them."""
+    is_open = isinstance(data, ImageDomains)
+    found: ImageDomains = data if is_open else ImageDomains(data, task=predictor.task.kind)
+    if found.modality != "image":
+        raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
+    _require_same_task(found, predictor)
+    return found
+
+
+def readable_to_tune(
+    data: ImageDomains, predictor: Predictor, progress: Progress | None = None
+) -> ImageDomains:
+    """Read all images; those that cannot be read are left out, with a warning.
 
     Warns if they are not the images that the predictor was trained on.
     """
-    found = _opened(data, predictor)
-    _require_same_task(found, predictor)
-    found = _readable(found, progress)
+    found = _readable(data, progress)
     if found.fingerprint != predictor.provenance.data:
         warnings.warn(
             f"{found.name!r} is not the data that the predictor was trained on; its models were "
             "chosen on other images",
             stacklevel=3,
         )
-    return found
-
-
-def _opened(data: Any, predictor: Predictor) -> ImageDomains:
-    is_open = isinstance(data, ImageDomains)
-    found: ImageDomains = data if is_open else ImageDomains(data, task=predictor.task.kind)
-    if found.modality != "image":
-        raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
     return found
 
 
