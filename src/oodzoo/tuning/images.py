@@ -65,6 +65,7 @@ class TrainingImages:
         is_remote = any(file.remote is not None for file in files)
         self._pool = ThreadPoolExecutor(REMOTE_READERS if is_remote else cpu_count())
         self._kept: dict[tuple[Form, int], Pixels] = {}
+        self.memory_bytes = memory_bytes
         self._free = memory_bytes
         self._lock = Lock()
 
@@ -111,8 +112,17 @@ class TrainingImages:
         InputError
             If an image cannot be read; the message names it.
         """
-        draws = np.random.default_rng(seed).random((len(rows), _N_DRAWS))
+        draws = crop_draws(len(rows), seed)
         return self._filled(rows, lambda row, at: self._cropped(row, draws[at]))
+
+    @property
+    def crop(self) -> tuple[int, int]:
+        """Height and width of crops."""
+        return self._geometry.crop
+
+    def decoded(self, rows: Rows) -> list[Pixels]:
+        """Return the images that crops are taken of, (height, width, 3)."""
+        return list(self._pool.map(lambda row: self._named(row, self._source), map(int, rows)))
 
     def _filled(self, rows: Rows, make: Callable[[int, int], Pixels]) -> Pixels:
         """Make the image of each row, in threads; `make` takes the row and its position."""
@@ -120,16 +130,20 @@ class TrainingImages:
 
         def fill(start: int) -> None:
             for at in range(start, min(start + _IMAGES_PER_CALL, len(rows))):
-                row = int(rows[at])
-                try:
-                    pixels[at] = make(row, at)
-                except UnreadableImageError as error:
-                    name = str(self._files[row])
-                    raise InputError(f"cannot read the image {name!r}: {error}") from error
+                pixels[at] = self._named(int(rows[at]), lambda row, at=at: make(row, at))
 
         for _ in self._pool.map(fill, range(0, len(rows), _IMAGES_PER_CALL)):
             pass
         return pixels
+
+    def _named(self, row: int, make: Callable[[int], Pixels]) -> Pixels:
+        """Make an image; an error names the file."""
+        try:
+            with explaining_errors():
+                return make(row)
+        except UnreadableImageError as error:
+            name = str(self._files[row])
+            raise InputError(f"cannot read the image {name!r}: {error}") from error
 
     def _prepared(self, row: int) -> Pixels:
         if (prepared := self._kept.get(("prepared", row))) is not None:
@@ -142,13 +156,14 @@ class TrainingImages:
         return prepared
 
     def _cropped(self, row: int, draws: NDArray[np.float64]) -> Pixels:
-        pixels = self._kept.get(("whole", row), self._kept.get(("reduced", row)))
-        with explaining_errors():
-            if pixels is None:
-                pixels = self._decoded(row)
-            return _resized_crop(pixels, crop_box(pixels.shape[:2], draws), self._geometry.crop)
+        pixels = self._source(row)
+        return _resized_crop(pixels, crop_box(pixels.shape[:2], draws), self._geometry.crop)
 
-    def _decoded(self, row: int) -> Pixels:
+    def _source(self, row: int) -> Pixels:
+        """The image that crops are taken of."""
+        for form in ("whole", "reduced"):
+            if (kept := self._kept.get((form, row))) is not None:
+                return kept
         with reading(self._files[row]) as content, decoding(content) as image:
             reduced = _reduced(image, self._geometry.crop)
             pixels = np.asarray(reduced)
@@ -160,6 +175,11 @@ class TrainingImages:
             if (form, row) not in self._kept and pixels.nbytes <= self._free:
                 self._free -= pixels.nbytes
                 self._kept[form, row] = pixels
+
+
+def crop_draws(n: int, seed: int) -> NDArray[np.float64]:
+    """Draw the numbers that :func:`crop_box` takes, for each of n images."""
+    return np.random.default_rng(seed).random((n, _N_DRAWS))
 
 
 def crop_box(size: tuple[int, ...], draws: Sequence[float] | NDArray[np.float64]) -> Box:

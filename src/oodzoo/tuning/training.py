@@ -7,7 +7,7 @@ that continues from a checkpoint takes the same steps as one that was never stop
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from oodzoo.tuning.device_images import DeviceImages
 from oodzoo.tuning.images import prefetched
 from oodzoo.tuning.memory import find_batch_size
 from oodzoo.tuning.network import Network, Weights, loss
@@ -112,6 +113,10 @@ class Training:
             fused=network.device.type == "cuda",
         )
         self._images_per_pass = 0
+        self._on_device: DeviceImages | None = None
+        if settings.augment:
+            rows = np.concatenate(training)
+            self._on_device = DeviceImages.if_they_fit(problem.images, rows, network.device)
 
     def run(self, folder: Path | None = None, events: Events | None = None) -> Trajectory:
         """Take all steps; with a folder, continue from the checkpoint in it, and write there."""
@@ -123,10 +128,8 @@ class Training:
         mean, saved = RunningMean(), time.monotonic()
         total: Any = 0.0
         begun = time.perf_counter()
-        for step, pixels in zip(
-            range(first, steps), prefetched(self._pixels, range(first, steps)), strict=True
-        ):
-            total = total + self._step(step, pixels)
+        for step, batch in zip(range(first, steps), self._batches(first), strict=True):
+            total = total + self._step(step, batch)
             mean.add(self.network.trained())
             events.step()
             if (step + 1) % every and step + 1 < steps:
@@ -155,9 +158,8 @@ class Training:
         """Time a step; the second, if the first was quick. The weights change."""
         self._find_images_per_pass()
         for number in range(2):
-            pixels = self._pixels(number)
             begun = time.perf_counter()
-            self._step(number, pixels)
+            self._step(number, self.network.images(self._pixels(number)))
             self._synchronise()
             seconds = time.perf_counter() - begun
             if seconds > 1:
@@ -166,21 +168,33 @@ class Training:
 
     def _rows(self, step: int) -> Rows:
         """Draw the images of a step: as many of each domain, with replacement."""
-        rng = np.random.default_rng(seed_hash(self._settings.seed, step, "images"))
+        rng = np.random.default_rng(self._seed(step, "images"))
         drawn = [rng.choice(rows, self._settings.batch_size) for rows in self._training]
         return np.concatenate(drawn)
+
+    def _batches(self, first: int) -> Iterator[Any]:
+        """The images of each step, with values from 0 to 1, on the device."""
+        steps = range(first, self._settings.steps)
+        if self._on_device is None:
+            for pixels in prefetched(self._pixels, steps):
+                yield self.network.images(pixels)
+            return
+        for step in steps:
+            yield self._on_device.cropped(self._rows(step), self._seed(step, "crops"))
 
     def _pixels(self, step: int) -> Any:
         rows, images = self._rows(step), self._problem.images
         if not self._settings.augment:
             return images.prepared(rows)
-        return images.cropped(rows, seed_hash(self._settings.seed, step, "crops"))
+        return images.cropped(rows, self._seed(step, "crops"))
 
-    def _step(self, step: int, pixels: Any) -> Any:
+    def _seed(self, step: int, what: str) -> int:
+        return seed_hash(self._settings.seed, step, what)
+
+    def _step(self, step: int, batch: Any) -> Any:
         """Update the weights once; return the loss before, still on the device."""
-        batch = self.network.images(pixels)
         if self._settings.augment:
-            batch = augmented(batch, seed_hash(self._settings.seed, step, "colours"))
+            batch = augmented(batch, self._seed(step, "colours"))
         labels = self._labels[self._rows(step)]
         for group in self._optimiser.param_groups:
             group["lr"] = self._settings.rate(self._rate, step)
@@ -301,13 +315,12 @@ class Training:
         for name, parameter in self.network.parts.named_parameters():
             if not parameter.requires_grad:
                 continue
-            self._optimiser.state[parameter] = {
-                "step": torch.tensor(float(found.step), device=self._step_device()),
-                **{
-                    kind: found.moments[f"{kind}.{name}"].to(parameter.device)
-                    for kind in ("exp_avg", "exp_avg_sq")
-                },
-            }
+            # in the memory format of the weights, which fused kernels demand
+            moments = {kind: torch.zeros_like(parameter) for kind in ("exp_avg", "exp_avg_sq")}
+            for kind, each in moments.items():
+                each.copy_(found.moments[f"{kind}.{name}"])
+            count = torch.tensor(float(found.step), device=self._step_device())
+            self._optimiser.state[parameter] = {"step": count, **moments}
         valley.restore({k: each.to(self.network.device) for k, each in found.valley.items()})
         self._images_per_pass = found.images_per_pass
         for _ in range(found.step):
