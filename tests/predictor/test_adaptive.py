@@ -17,7 +17,7 @@ from tests.predictor.adapting import with_adaptive
 
 import oodzoo
 from oodzoo import InputError
-from oodzoo.predictor import Prediction, Unreadable
+from oodzoo.predictor import Prediction, Unreadable, inputs
 from oodzoo.predictor import images as images_module
 from oodzoo.predictor import predictor as module
 from oodzoo.predictor.adaptive import (
@@ -96,7 +96,7 @@ def test_a_stream_adapts_first(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "KEPT_BYTES", chunks * 64 * 4 * len(adaptive.columns))
+    monkeypatch.setattr(inputs, "KEPT_BYTES", chunks * 64 * 4 * len(adaptive.columns))
     bad = tmp_path / "bad.png"
     bad.write_text("no image")
     images = [bad, *new, *new, *new]  # three chunks

@@ -147,7 +147,7 @@ def test_a_stream_adapts_first(n_bytes: int, monkeypatch: pytest.MonkeyPatch) ->
     """Whether features are kept or computed again, of arrays and of inputs."""
     predictor = oodzoo.fit(ENCODERS, Y, DOMAINS, inputs=_data(), choose="pool")
     predictor.batch_size = 8
-    monkeypatch.setattr("oodzoo.predictor.predictor.KEPT_BYTES", n_bytes)
+    monkeypatch.setattr("oodzoo.predictor.inputs.KEPT_BYTES", n_bytes)
     X = 3 + 2 * _data(2)
     expected = predictor.adapted(X).predict_proba(X)
     assert not np.allclose(expected, predictor.predict_proba(X), atol=1e-3)

@@ -35,6 +35,7 @@ from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
+from oodzoo.predictor.inputs import Inputs, keep_first, require_list
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
@@ -48,12 +49,6 @@ from oodzoo.remote.location import Url, parse_location
 from oodzoo.task import Task
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, resolve_device
-
-KEPT_BYTES = 2**30
-"""Size of the features that are kept while a predictor adapts to the images it classifies."""
-
-Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
-"""What a predictor takes: images; features by model; or inputs of its encoders."""
 
 
 class Predictor(Picklable, FittedEstimator):
@@ -163,7 +158,7 @@ class Predictor(Picklable, FittedEstimator):
         adapt : bool, default False
             Whether to adapt to these images first, as :meth:`adapted` does. All of them are then
             listed and go through the models before the first prediction. Features above
-            `KEPT_BYTES` are not kept, but computed again.
+            1 GiB are not kept, but computed again.
         """
         if not adapt:
             yield from self._predict_chunks(self._chunks(images))
@@ -172,7 +167,7 @@ class Predictor(Picklable, FittedEstimator):
         if not isinstance(images, Mapping) and not hasattr(images, "shape"):
             listed = list(images)
         kept = list[FeatureChunk]()
-        adapted = self._adapted(_keep_first(self._chunks(listed), kept))
+        adapted = self._adapted(keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
         yield from adapted._predict_chunks(chain(kept, self._chunks(listed, n_kept)))
 
@@ -189,7 +184,7 @@ class Predictor(Picklable, FittedEstimator):
         InputError
             If fewer than 20 images can be read, or if the predictor is not a pool.
         """
-        _require_list(images, self._noun)
+        require_list(images, self._noun)
         return self._adapted(self._chunks(images))
 
     def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
@@ -387,7 +382,7 @@ class Predictor(Picklable, FittedEstimator):
         return cast("tuple[PredictorModel, ...]", self.models)
 
     def _predictions(self, images: Inputs) -> Iterator[Prediction]:
-        _require_list(images, self._noun)
+        require_list(images, self._noun)
         for found in self.stream(images):
             if isinstance(found, Unreadable):
                 name = f"number {found.position}" if found.path is None else repr(found.path)
@@ -447,22 +442,3 @@ def load(
     found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
     found._url = location if isinstance(location, Url) else None
     return found
-
-
-def _keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
-    """Yield all chunks, and append the first ones to a list, up to `KEPT_BYTES` of features."""
-    size = 0
-    for chunk in chunks:
-        size += chunk.features.nbytes
-        if size <= KEPT_BYTES:
-            kept.append(chunk)
-        yield chunk
-
-
-def _require_list(images: Inputs, noun: str) -> None:
-    if isinstance(images, str | os.PathLike):
-        folder = ", or list a folder with oodzoo.predictor.images.image_files"
-        raise InputError(
-            f"{noun}s must be a list, got {os.fspath(images)!r}; put it in a list"
-            + (folder if noun == "image" else "")
-        )

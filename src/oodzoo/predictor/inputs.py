@@ -1,0 +1,36 @@
+"""What a predictor takes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from oodzoo.errors import InputError
+from oodzoo.predictor.images import FeatureChunk, ImageLike
+
+KEPT_BYTES = 2**30
+"""Size of the features that are kept while a predictor adapts to the images it classifies."""
+
+Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
+"""What a predictor takes: images; features by model; or inputs of its encoders."""
+
+
+def keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
+    """Yield all chunks, and append the first ones to a list, up to `KEPT_BYTES` of features."""
+    size = 0
+    for chunk in chunks:
+        size += chunk.features.nbytes
+        if size <= KEPT_BYTES:
+            kept.append(chunk)
+        yield chunk
+
+
+def require_list(images: Inputs, noun: str) -> None:
+    """Reject a single path or text."""
+    if isinstance(images, str | os.PathLike):
+        folder = ", or list a folder with oodzoo.predictor.images.image_files"
+        raise InputError(
+            f"{noun}s must be a list, got {os.fspath(images)!r}; put it in a list"
+            + (folder if noun == "image" else "")
+        )
