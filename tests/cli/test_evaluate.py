@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.evaluation.data import task_zoo, zoo
+from tests.striped import tiny_network, write_stripes
 
+import oodzoo
 from oodzoo.features.importing import import_features
 
 Run = Callable[..., Any]
@@ -207,3 +210,45 @@ def test_the_results_among_published_ones(run: Run, tmp_path: Path) -> None:
     assert document["published"]["dataset"] == "PACS"
     complaint = run("evaluate", store, "--published", "Pacs").complaint
     assert "did you mean PACS?" in complaint
+
+
+def test_fine_tuning(run: Run, tmp_path: Path) -> None:
+    if not all(map(find_spec, ("torch", "torchvision", "onnx", "onnx2torch"))):
+        pytest.skip("fine-tuning needs the extra tune")
+    data = write_stripes(tmp_path / "data", per_cell=6)
+    specs = [tiny_network(tmp_path / "zoo", "tiny"), tiny_network(tmp_path / "zoo", "b", seed=1)]
+    store = oodzoo.extract(data, specs, tmp_path / "store", device="cpu").path
+    options = ("--no-baselines", "--top-k", "1", "--tune", "--tune-steps", "3")
+    code, out, _ = run("evaluate", store, *options, "--data", data, "--learning-rate", "0.01")
+    assert code == 0
+    assert "Fine-tuned" in [line.split()[0] for line in out.splitlines() if line]
+    assert "of training for a test domain, on cpu." in out
+    assert "compared with Pool" in out
+    document = run(
+        "evaluate", store, *options, "--data", data, "--learning-rate", "0.01", "--json"
+    ).document
+    tuned = document["fine_tuned"]
+    assert set(tuned) > {"average", "domains", "models", "trials", "seconds", "tuning"}
+    assert document["recommended"]["choice"] in ("pool", "fine_tuned")
+    other = write_stripes(tmp_path / "other", ("green", "blue", "red"), per_cell=6)
+    assert (
+        "is not the data of the store"
+        in run("evaluate", store, *options, "--data", other).complaint
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--tune"], "give them with data= (--data DATA)"),
+        (["--data", "x"], "no such file or folder"),
+        (["--max-hours", "1"], "max_hours is only used with tune (--tune); leave it out"),
+        (["--lora", "4"], "--lora is only used with --tune; leave it out"),
+        (["--tune-steps", "4"], "--tune-steps is only used with --tune; leave it out"),
+        (["--tune", "--learning-rate", "high"], "must be one or more numbers"),
+    ],
+)
+def test_options_of_fine_tuning(
+    run: Run, tmp_path: Path, options: list[str], complaint: str
+) -> None:
+    assert complaint in run("evaluate", stored(tmp_path, *zoo(n=6)), *options).complaint

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from oodzoo._text import duration
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     AddressOption,
+    ColumnsOption,
     ComputeDevicesOption,
     EngineOption,
     LogFileOption,
@@ -20,16 +22,20 @@ from oodzoo.cli.options import (
     MLflowOption,
     ProtocolOption,
     PublishedOption,
+    RootOption,
     ScoreOption,
     StoreArgument,
     TensorBoardOption,
     TotalMsOption,
     compute_device,
+    open_data,
+    rates_of,
 )
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, Row
+    from oodzoo.tuning.settings import TuneSettings
 
 _WIDTH = 80
 _MOST_OUTPUTS = 20
@@ -87,6 +93,47 @@ def evaluate(
     max_models: MaxModelsOption = None,
     max_ms: TotalMsOption = None,
     published: PublishedOption = None,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="Also fine-tune the top model without each test domain; needs --data.",
+        ),
+    ] = False,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help="With --tune: the images of the store.")
+    ] = None,
+    root: RootOption = None,
+    columns: ColumnsOption = None,
+    zoo: Annotated[
+        str | None,
+        typer.Option(metavar="ZOO", help="With --tune: new location of the models, if they moved."),
+    ] = None,
+    tune_steps: Annotated[
+        int | None,
+        typer.Option(help="With --tune: steps of each training run.", show_default="300"),
+    ] = None,
+    learning_rate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RATE,…",
+            help="With --tune: learning rate; one of several is chosen on left-out domains.",
+            show_default="3e-5",
+        ),
+    ] = None,
+    lora: Annotated[
+        int | None,
+        typer.Option(
+            metavar="RANK", help="With --tune: train LoRA adapters of this rank, not all weights."
+        ),
+    ] = None,
+    max_hours: Annotated[
+        float | None,
+        typer.Option(
+            help="With --tune: refuse to start a training that would take longer.",
+            show_default="3 on the CPU",
+        ),
+    ] = None,
     device: ComputeDevicesOption = "cpu",
     engine: EngineOption = "local",
     address: AddressOption = None,
@@ -106,10 +153,17 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
+    tuning = _tuning(
+        tune,
+        steps=tune_steps,
+        learning_rates=None if learning_rate is None else tuple(rates_of(learning_rate)),
+        lora=lora,
+    )
+    opened = FeatureStore(store)
     others = listeners(log_file, mlflow, tensorboard)
     with listening(terminal, "Evaluating", others) as listener:
         result = evaluate_store(
-            FeatureStore(store),
+            opened,
             top_k=top_k_of(top_k),
             protocol=protocol,  # type: ignore[arg-type]
             score=score,
@@ -123,6 +177,10 @@ def evaluate(
             max_models=max_models,
             max_ms=max_ms,
             published=published,
+            tune=tuning,
+            data=None if data is None else open_data(data, root, columns, None, opened.task.kind),
+            zoo=zoo,
+            max_hours=max_hours,
             device=compute_device(device),
             engine=engine,
             address=address,
@@ -130,6 +188,19 @@ def evaluate(
         )
     show_evaluation(terminal, result)
     terminal.document(result.to_dict())
+
+
+def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
+    """The settings of fine-tuning; False without it."""
+    from oodzoo.errors import InputError
+    from oodzoo.tuning.settings import TuneSettings
+
+    settings = {name: value for name, value in given.items() if value is not None}
+    if not tune and settings:
+        name = next(iter(settings))
+        option = {"steps": "tune-steps", "learning_rates": "learning-rate"}.get(name, name)
+        raise InputError(f"--{option} is only used with --tune; leave it out")
+    return TuneSettings(**settings) if tune else False
 
 
 def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
@@ -155,6 +226,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         **{f"{n.capitalize()} + target": row for n, row in evaluation.with_target.items()},
         "Ensemble": evaluation.ensemble,
         "F. Selection": evaluation.selection,
+        **({} if evaluation.fine_tuned is None else {"Fine-tuned": evaluation.fine_tuned}),
     }
     baselines = {
         name.replace("_", " "): row
@@ -187,6 +259,11 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         )
     _show_outputs(terminal, evaluation)
     _show_cost(terminal, rows)
+    if evaluation.tuning is not None:
+        terminal.line(
+            f"Fine-tuned: {duration(evaluation.tuning.seconds)} of training for a test domain, "
+            f"on {evaluation.tuning.device}."
+        )
     terminal.line(_other_measures(evaluation))
     if (error := evaluation.selection.error) is not None:
         terminal.line(
@@ -227,7 +304,9 @@ def _other_measures(evaluation: Evaluation) -> str:
         else:
             words = "balanced accuracy" if name == "balanced" else name.replace("_", " ")
             parts.append(f"{words} {value:.1f} %")
-    return f"{evaluation.recommended.choice.capitalize()}: {', '.join(parts)}."
+    from oodzoo.evaluation.result import TITLES
+
+    return f"{TITLES[evaluation.recommended.choice]}: {', '.join(parts)}."
 
 
 def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:

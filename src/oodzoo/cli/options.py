@@ -283,3 +283,16 @@ def domain_weights(values: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             raise InputError(f"--domain-weight {value!r}: {number!r} is not a number") from None
     return weights
+
+
+def rates_of(text: str) -> list[float]:
+    """Read the value of --learning-rate."""
+    rates = []
+    for part in text.split(","):
+        try:
+            rates.append(float(part))
+        except ValueError:
+            raise InputError(
+                f"--learning-rate must be one or more numbers, such as 1e-5,3e-5, got {part!r}"
+            ) from None
+    return rates

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from oodzoo.combination.decision import Decision
 from oodzoo.evaluation.metrics import MEASURES
 from oodzoo.evaluation.result import Evaluation, Recommended
-from oodzoo.evaluation.rows import Aggregation, Cell, Row
+from oodzoo.evaluation.rows import Aggregation, Cell, Row, mean_of
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
 from oodzoo.ranking.intervals import new_domain_interval
@@ -92,7 +92,7 @@ def put_together(
     }
     if "oracle" in baselines:
         baselines["paper_selection"] = main_row("paper_selection")
-    rows = {"single": row("single"), "pool": row("pool"), "selection": row("selection")}
+    rows = {name: row(name) for name in ("single", "pool", "selection")}
     rows["ensemble"] = main_row("ensemble")
     chosen = {test: fold.top_k for test, fold in folds.items()}
     return Evaluation(
@@ -102,7 +102,10 @@ def put_together(
         trials=settings.trials,
         domains=source.domains,
         recommended=_recommended(source, folds, final, rows),
-        **rows,
+        single=rows["single"],
+        pool=rows["pool"],
+        ensemble=rows["ensemble"],
+        selection=rows["selection"],
         feature_ratio={test: fold.selection_ratio for test, fold in folds.items()},
         with_target={"pool": row(WITH_TARGET)} if WITH_TARGET in first.cells else {},
         baselines=baselines,
@@ -119,19 +122,24 @@ def _recommended(
     choices = {test: fold.recommended for test, fold in folds.items()}
     cells = {test: rows[choice].cells[test] for test, choice in choices.items()}
     domains = {test: cell.accuracy for test, cell in cells.items()}
-    values = np.array(list(domains.values()))
-    variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
-    low, high = new_domain_interval(values, np.array(variances))
-    lowest = -np.inf if source.task.kind == "regression" else 0.0
     return Recommended(
         choice=final.recommended,
         models=final.models(final.recommended),
-        average=float(values.mean()),
-        interval=(max(lowest, low), min(100.0, high)),
+        average=mean_of(domains),
+        interval=interval_of(source, cells),
         domains=domains,
         choices=choices,
         estimates={name: each.accuracy for name, each in final.estimates.items()},
     )
+
+
+def interval_of(source: FeatureSource, cells: Mapping[str, Cell]) -> tuple[float, float]:
+    """The 90 % interval of the main metric on a new domain, from the cells of test domains."""
+    values = np.array([cell.accuracy for cell in cells.values()])
+    variances = [_variance(cell, len(source.labels(test))) for test, cell in cells.items()]
+    low, high = new_domain_interval(values, np.array(variances))
+    lowest = -np.inf if source.task.kind == "regression" else 0.0
+    return max(lowest, low), min(100.0, high)
 
 
 def _variance(cell: Cell, n: int) -> float:

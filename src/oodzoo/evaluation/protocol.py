@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 from oodzoo._text import count
@@ -12,6 +13,8 @@ from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.work import compute_heads
 from oodzoo.engine.choice import array_device, open_engine
 from oodzoo.engine.task import Engine
+from oodzoo.errors import InputError
+from oodzoo.evaluation.fine_tuning import Request, fine_tune
 from oodzoo.evaluation.folds import put_together
 from oodzoo.evaluation.judge import Judge
 from oodzoo.evaluation.options import (
@@ -27,6 +30,8 @@ from oodzoo.evaluation.options import (
 from oodzoo.evaluation.published import require_published
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.settings import Settings
+from oodzoo.evaluation.stored_images import find_images, require_store
+from oodzoo.evaluation.tuned_row import with_fine_tuned
 from oodzoo.evaluation.work import compute_folds
 from oodzoo.events import Listeners, Progress, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, as_source, total_cost
@@ -34,6 +39,9 @@ from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_ap
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
+from oodzoo.tuning.network import import_torch
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.zoo import ModelSpec, load_zoo
 
 
 def evaluate(
@@ -56,6 +64,10 @@ def evaluate(
     max_models: int | None = None,
     max_ms: float | None = None,
     published: str | None = None,
+    tune: TuneSettings | bool = False,
+    data: Any = None,
+    zoo: str | Path | Sequence[ModelSpec] | None = None,
+    max_hours: float | None = None,
     device: str | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -113,9 +125,19 @@ def evaluate(
     published : {"PACS", "VLCS", "OfficeHome", "TerraIncognita", "DomainNet"}, optional
         Which of these data sets the samples are of, to show the results among published ones:
         :meth:`oodzoo.evaluation.Evaluation.beside_published`. It is never guessed.
+    tune : bool or TuneSettings
+        Whether to fine-tune the top model without each test domain, too, with these settings; for
+        a store of images. Finished runs are kept. Needs the extra `tune`.
+    data : ImageDomains, path, URL or object, optional
+        With `tune`: the images of the store.
+    zoo : str, path or sequence of ModelSpec, optional
+        With `tune`: new location of the models, if they moved since the extraction.
+    max_hours : float, optional
+        With `tune`: raise an InputError if it would take longer; 3 by default on the CPU.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
-        process each. Logistic regressions of several labels always use NumPy.
+        process each. Logistic regressions of several labels always use NumPy. Models are
+        fine-tuned on the first of them, or by default on the fastest device there is.
     engine : {"local", "ray"}
         Where heads are trained and test domains are judged: on this machine, or on a Ray cluster.
         Several devices and clusters need a store, which all machines must see.
@@ -172,12 +194,13 @@ def evaluate(
         max_ms=max_ms,
     )
     settings.check(here)
+    request = _request(source, tune, data, zoo, max_hours, here)
     facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
     with (
         open_engine(engine, address=address, device=device or "cpu") as opened,
         Stage(listener, "evaluation", **facts) as stage,
     ):
-        result = _evaluate(source, settings, opened, here, stage)
+        result = _evaluate(source, settings, opened, here, stage, request)
         if published is not None:
             result = replace(
                 result, published=published, extraction_hours=_extraction_hours(source)
@@ -192,6 +215,7 @@ def _evaluate(
     engine: Engine | None,
     device: str | None,
     stage: Stage,
+    request: Request | None,
 ) -> Evaluation:
     models = count(len(source.models), "model")
     steps = _Steps(len(source.models), len(source.domains), stage.progress)
@@ -213,7 +237,40 @@ def _evaluate(
     stage.say("deciding on all domains")
     final = judge.final()
     steps.end()
-    return put_together(source, folds, final, settings)
+    result = put_together(source, folds, final, settings)
+    if request is None:
+        return result
+    top = {test: cell.models[0] for test, cell in result.single.cells.items()}
+    stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")
+    tuned = fine_tune(require_store(source), top, request, stage)
+    return with_fine_tuned(result, source, tuned, final.best)
+
+
+def _request(
+    source: FeatureSource,
+    tune: TuneSettings | bool,
+    data: Any,
+    zoo: str | Path | Sequence[ModelSpec] | None,
+    max_hours: float | None,
+    device: str | None,
+) -> Request | None:
+    """What to fine-tune, checked; None if nothing is."""
+    if tune is False:
+        for name, value in (("data", data), ("zoo", zoo), ("max_hours", max_hours)):
+            if value is not None:
+                raise InputError(f"{name} is only used with tune (--tune); leave it out")
+        return None
+    store = require_store(source)
+    if data is None:
+        raise InputError(
+            "fine-tuning needs the images of the store; give them with data= (--data DATA)"
+        )
+    if max_hours is not None and not max_hours > 0:
+        raise InputError(f"max_hours must be positive, got {max_hours}")
+    import_torch()
+    specs = [] if zoo is None else load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
+    settings = TuneSettings() if tune is True else tune
+    return Request(find_images(store, data), settings, specs, device or "auto", max_hours)
 
 
 def _extraction_hours(source: FeatureSource) -> float | None:

@@ -13,11 +13,16 @@ from oodzoo._packages import optional_package
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.published import Published, published
-from oodzoo.evaluation.rows import Aggregation, Row, averaged, mean_of
+from oodzoo.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
 from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
+
+
+FINE_TUNED = "fine_tuned"
+TITLES = {name: name.capitalize() for name in CHOICES} | {FINE_TUNED: "Fine-tuned"}
+"""What can be recommended, as it is called in texts."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,8 @@ class Recommended:
     Attributes
     ----------
     choice : str
-        "single", "pool", "ensemble" or "selection": decided on all domains.
+        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
+        is better on the test domains by more than a standard error between them.
     models : tuple of str
         The models that it uses, those of a pool in the order of their shares.
     average : float
@@ -56,8 +62,8 @@ class Recommended:
 
     def __post_init__(self) -> None:
         for choice in (self.choice, *self.choices.values()):
-            if choice not in CHOICES:
-                raise ValueError(f"a choice must be one of {', '.join(CHOICES)}, got {choice!r}")
+            if choice not in TITLES:
+                raise ValueError(f"a choice must be one of {', '.join(TITLES)}, got {choice!r}")
         if self.choices.keys() != self.domains.keys():
             raise ValueError("the choices and the accuracies must be of the same domains")
 
@@ -106,6 +112,10 @@ class Evaluation:
         Name of a data set, to show the results among published ones, see :meth:`beside_published`.
     extraction_hours : float, optional
         Time to extract the features of all models, by the time per image in the store.
+    fine_tuned : Row, optional
+        The top model, fine-tuned on the training domains; None if that was not asked for.
+    tuning : Tuning, optional
+        How it was fine-tuned, what it cost, and what it gains.
     """
 
     protocol: str
@@ -126,6 +136,8 @@ class Evaluation:
     task: Kind = "classification"
     published: str | None = None
     extraction_hours: float | None = None
+    fine_tuned: Row | None = None
+    tuning: Tuning | None = None
 
     @property
     def metric(self) -> str:
@@ -136,6 +148,8 @@ class Evaluation:
     def rows(self) -> dict[str, Row]:
         """All rows, by name."""
         main = {name: getattr(self, name) for name in CHOICES}
+        if self.fine_tuned is not None:
+            main[FINE_TUNED] = self.fine_tuned
         return (
             main
             | {f"{name}_with_target": row for name, row in self.with_target.items()}
@@ -175,8 +189,12 @@ class Evaluation:
         if self.published is None:
             return None
         rows = {"Recommended": self.recommended.average}
-        rows |= {name.capitalize(): getattr(self, name).average for name in CHOICES}
-        hours = {"extraction": self.extraction_hours, "fine_tuned": None}
+        found = self.rows
+        rows |= {TITLES[name]: found[name].average for name in TITLES if name in found}
+        tuned = None
+        if self.tuning is not None:
+            tuned = self.tuning.seconds * len(self.domains) / 3600
+        hours = {"extraction": self.extraction_hours, "fine_tuned": tuned}
         return published(self.published, rows, len(self.domains), hours)
 
     def to_dict(self) -> dict[str, Any]:
@@ -202,6 +220,12 @@ class Evaluation:
             document["ablation"] = [
                 {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
             ]
+        if self.fine_tuned is not None and self.tuning is not None:
+            seconds = {domain: each.seconds for domain, each in self.tuning.folds.items()}
+            document[FINE_TUNED] = self.fine_tuned.to_dict() | {
+                "seconds": averaged(seconds),
+                "tuning": msgspec.to_builtins(self.tuning),
+            }
         if (table := self.beside_published()) is not None:
             document["published"] = table.to_dict()
         return document
@@ -211,6 +235,7 @@ class Evaluation:
         """Restore an evaluation from :meth:`to_dict`."""
         task = require_kind(document.get("task", "classification"))
         beside = document.get("published") or {"dataset": None, "hours": {"extraction": None}}
+        tuned = document.get(FINE_TUNED)
         return cls(
             protocol=document["protocol"],
             score=document["score"],
@@ -230,6 +255,8 @@ class Evaluation:
             task=task,
             published=beside["dataset"],
             extraction_hours=beside["hours"]["extraction"],
+            fine_tuned=None if tuned is None else Row.from_dict(tuned, task),
+            tuning=None if tuned is None else structured(tuned["tuning"], Tuning, "the evaluation"),
         )
 
     @property
@@ -249,16 +276,17 @@ class Evaluation:
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
         best = self.recommended
+        rows = self.rows
         others = [
-            f"{name.capitalize()} {getattr(self, name).average:.1f} %"
-            for name in CHOICES
-            if name != best.choice
+            f"{title} {rows[name].average:.1f} %"
+            for name, title in TITLES.items()
+            if name in rows and name != best.choice
         ]
         main = (
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
             f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
         )
-        lines = [main, *([self.caution] if self.caution else [])]
+        lines = [main, *([self.caution] if self.caution else []), *self._of_fine_tuning()]
         if oracle := self.oracle:
             lines.append(
                 f"That is {_compared(best.average, oracle.average)} the best single model on each "
@@ -295,6 +323,22 @@ class Evaluation:
             )
         return lines
 
+    def _of_fine_tuning(self) -> list[str]:
+        """What fine-tuning gains, in a sentence; nothing if it was not asked for."""
+        if self.tuning is None:
+            return []
+        gain = self.tuning.gain
+        sign = "gains" if gain.average >= 0 else "loses"
+        text = (
+            f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
+            f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
+            f"{gain.error:.1f})"
+        )
+        if self.recommended.choice != FINE_TUNED:
+            return [f"{text}: it is not recommended."]
+        how = "oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA --out NEW"
+        return [f"{text}. Make such a predictor with {how}."]
+
     def __str__(self) -> str:
         names = list(self.rows)
         width = max(map(len, names))
@@ -324,6 +368,8 @@ class Evaluation:
 
 def described(choice: str, models: Sequence[str]) -> str:
     """Name a way to combine models."""
+    if choice == FINE_TUNED:
+        return f"{models[0]}, fine-tuned"
     if choice == "single" or len(models) == 1:
         return models[0]
     number = count(len(models), "model")

@@ -165,6 +165,71 @@ class Row:
 
 
 @dataclass(frozen=True)
+class TunedFacts:
+    """How a model was fine-tuned without a test domain.
+
+    Attributes
+    ----------
+    choice : str
+        The weights that were chosen, see :mod:`oodzoo.tuning.choice`.
+    learning_rate : float
+    linear_head : float
+        Main metric in percent of the linear head that the training starts from.
+    seconds : float
+        Time of all runs that this needed; runs without a pair of domains serve both of them.
+    device : str
+    """
+
+    choice: str
+    learning_rate: float
+    linear_head: float
+    seconds: float
+    device: str
+
+
+@dataclass(frozen=True)
+class Gain:
+    """Gain of fine-tuning over what is recommended otherwise, in points of the main metric.
+
+    Attributes
+    ----------
+    over : str
+        What is recommended otherwise.
+    average, error : float
+        Mean over the test domains, and its standard error between them.
+    """
+
+    over: str
+    average: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How models were fine-tuned without each test domain, and whether that pays.
+
+    Attributes
+    ----------
+    gain : Gain
+    folds : dict of str to TunedFacts
+        By test domain.
+    """
+
+    gain: Gain
+    folds: dict[str, TunedFacts]
+
+    @property
+    def seconds(self) -> float:
+        """Mean over the test domains."""
+        return mean_of({domain: each.seconds for domain, each in self.folds.items()})
+
+    @property
+    def device(self) -> str:
+        """The devices that were used."""
+        return ", ".join(dict.fromkeys(each.device for each in self.folds.values()))
+
+
+@dataclass(frozen=True)
 class Aggregation:
     """Results of the best K models concatenated, with all and with selected features.
 

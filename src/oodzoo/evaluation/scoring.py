@@ -70,6 +70,13 @@ def score_choice(
     return scored
 
 
+def score_predicted(
+    source: FeatureSource, test: str, predicted: Predicted, rows: Sequence[NDArray[np.int64]]
+) -> Cell:
+    """Score predictions for a test domain."""
+    return _cell(source, test, predicted, rows)
+
+
 def _predictions(
     source: FeatureSource,
     test: str,

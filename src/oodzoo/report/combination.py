@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from oodzoo._text import count
-from oodzoo.evaluation.result import Evaluation
+from oodzoo._text import count, duration
+from oodzoo.evaluation.result import FINE_TUNED, TITLES, Evaluation
 from oodzoo.evaluation.rows import Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (
@@ -96,6 +96,9 @@ def methods(evaluation: Evaluation) -> list[Method]:
     rows = evaluation.rows
     best = Method("recommended", "Recommended", "recommended", "star", evaluation.recommended_row)
     main = [Method(key, key.capitalize(), key, MAIN[key], rows[key]) for key in MAIN]
+    if evaluation.fine_tuned is not None:
+        row = evaluation.fine_tuned
+        main.append(Method(FINE_TUNED, TITLES[FINE_TUNED], "single", "wedge", row))
     adapted = [
         Method(f"{key}_with_target", f"{key.capitalize()} with target", key, "wedge", row)
         for key, row in evaluation.with_target.items()
@@ -151,6 +154,12 @@ def combination_section(evaluation: Evaluation) -> Section:
         f"{top}, and Selection keeps features of all models. One of them is chosen without the "
         f"test domain; Recommended is the {words.metric.name} of these choices."
     )
+    if evaluation.tuning is not None:
+        lead += (
+            " Fine-tuned is the top model, all of it trained on the other domains "
+            f"({duration(evaluation.tuning.seconds)} of training for a test domain, on "
+            f"{evaluation.tuning.device})."
+        )
     if words.explained:
         lead += f" {words.explained}"
     if evaluation.with_target:

@@ -8,7 +8,7 @@ from statistics import fmean
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import Evaluation, Recommended, described
+from oodzoo.evaluation.result import TITLES, Evaluation, Recommended, described
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.data import dimensions
@@ -120,9 +120,9 @@ def _compared(evaluation: Evaluation) -> str:
     """How the metric was measured, and that of everything else."""
     best, metric = evaluation.recommended, WORDS[evaluation.task].metric.name
     others = [
-        f"{name.capitalize()} {number(evaluation.rows[name].average, 1)} %"
-        for name in CHOICES
-        if name != best.choice
+        f"{title} {number(evaluation.rows[name].average, 1)} %"
+        for name, title in TITLES.items()
+        if name in evaluation.rows and name != best.choice
     ]
     text = (
         f"The {metric} is measured on each domain in turn, with everything chosen and trained "

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import Evaluation
+from oodzoo.evaluation.result import FINE_TUNED, TITLES, Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table
@@ -58,7 +58,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
     rows = [
         [
             domain,
-            best.choices[domain].capitalize(),
+            TITLES[best.choices[domain]],
             best.domains[domain],
             len(cell.models),
             cell.milliseconds,
@@ -129,12 +129,23 @@ def _rule(evaluation: Evaluation) -> str:
         "Each way to combine models is tried on the training domains, leaving each of them out. "
         "A pool is chosen, unless another way is better by more than a standard error between "
         "domains; then a cheaper way instead if it is within a standard error in every left-out "
-        f"domain. On all domains: {', '.join(shown)}; chosen: {best.choice.capitalize()}."
+        f"domain. On all domains: {', '.join(shown)}; chosen: {TITLES[_before(evaluation)]}."
     )
+    if best.choice == FINE_TUNED:
+        text += (
+            " Fine-tuning the top model is better than that by more than a standard error between "
+            "the test domains, and recommended."
+        )
     if missing:
         verb = "exceeds" if len(missing) == 1 else "exceed"
         text += f" {listed(missing)} {verb} the limits on models or time."
     return text
+
+
+def _before(evaluation: Evaluation) -> str:
+    """What is recommended without fine-tuning."""
+    best, tuning = evaluation.recommended, evaluation.tuning
+    return best.choice if tuning is None else tuning.gain.over
 
 
 def _choices(evaluation: Evaluation) -> str:
@@ -142,14 +153,14 @@ def _choices(evaluation: Evaluation) -> str:
     choices = evaluation.recommended.choices
     groups = {
         name: [domain for domain in evaluation.domains if choices[domain] == name]
-        for name in CHOICES
+        for name in TITLES
     }
     used = {name: domains for name, domains in groups.items() if domains}
     if len(used) == 1:
         (only,) = used
-        what = "the same" if only == evaluation.recommended.choice else only.capitalize()
+        what = "the same" if only == evaluation.recommended.choice else TITLES[only]
         return f"Without each test domain, the choice is {what}."
-    parts = [f"{name.capitalize()} without {listed(used[name], MOST_NAMES)}" for name in used]
+    parts = [f"{TITLES[name]} without {listed(used[name], MOST_NAMES)}" for name in used]
     return f"For the test domains: {'; '.join(parts)}."
 
 

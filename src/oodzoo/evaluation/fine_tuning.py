@@ -1,0 +1,272 @@
+"""Fine-tuning of the top model without each test domain.
+
+The runs that leave out two domains serve both of them as test domains if the top model is the same.
+What is found for a test domain is kept in the cache of the store, and so are finished runs and
+checkpoints until all test domains of a model are done.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+
+from oodzoo._io import locked
+from oodzoo._text import duration
+from oodzoo.errors import InputError
+from oodzoo.evaluation.rows import TunedFacts
+from oodzoo.evaluation.stored_images import StoredImages
+from oodzoo.events import Stage
+from oodzoo.features.cache import Arrays
+from oodzoo.features.members import find_spec
+from oodzoo.features.source import StoreSource
+from oodzoo.store.places import CACHE, require_no_links
+from oodzoo.tuning.choice import metric, str_of
+from oodzoo.tuning.problem import opened
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.tuner import Tuner
+from oodzoo.zoo import ModelSpec, load_model
+from oodzoo.zoo.preprocessing import Preprocessing
+from oodzoo.zoo.trainable import load_trainable
+
+CPU_HOURS = 3.0
+"""Longest fine-tuning on the CPU, unless a limit is given."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to fine-tune on, and how.
+
+    Attributes
+    ----------
+    images : StoredImages
+    settings : TuneSettings
+    zoo : sequence of ModelSpec
+        New locations of models.
+    device : str
+    max_hours : float, optional
+        Longest time for a model; by default there is a limit on the CPU only.
+    """
+
+    images: StoredImages
+    settings: TuneSettings
+    zoo: Sequence[ModelSpec]
+    device: str
+    max_hours: float | None
+
+
+@dataclass(frozen=True)
+class TunedFold:
+    """A model that was fine-tuned without a test domain.
+
+    Attributes
+    ----------
+    outputs : array (n, C)
+        For the test domain, in the order of the store (:mod:`oodzoo.heads.outputs`).
+    facts : TunedFacts
+    """
+
+    outputs: NDArray[np.float64]
+    facts: TunedFacts
+
+
+def fine_tune(
+    source: StoreSource, models: Mapping[str, str], request: Request, stage: Stage
+) -> dict[str, TunedFold]:
+    """Fine-tune a model without each test domain, and predict that domain.
+
+    Parameters
+    ----------
+    source : StoreSource
+    models : dict of str to str
+        The model for each test domain.
+    request : Request
+    stage : Stage
+        Receives the events of the stages "tuning", one for each model.
+    """
+    for test, name in models.items():
+        _require_model(source, name, test)
+    found: dict[str, TunedFold] = {}
+    for name in dict.fromkeys(models.values()):
+        tests = [test for test, model in models.items() if model == name]
+        found |= _fine_tune_model(source, name, tests, request, stage)
+    return found
+
+
+def _fine_tune_model(
+    source: StoreSource, name: str, tests: Sequence[str], request: Request, stage: Stage
+) -> dict[str, TunedFold]:
+    with ExitStack() as stack:
+
+        @functools.cache
+        def tuner() -> Tuner:
+            return stack.enter_context(_tuner(source, name, tests, request, stage))
+
+        return {test: _kept(source, name, test, request, tuner) for test in tests}
+
+
+def _kept(
+    source: StoreSource, name: str, test: str, request: Request, tuner: Callable[[], Tuner]
+) -> TunedFold:
+    """The result of a test domain, from the cache of the store if it is there."""
+
+    def compute() -> Arrays:
+        judged = tuner().judged([test])
+        outputs = _in_store(source, test, request.images, judged.outputs[test])
+        head = _in_store(source, test, request.images, judged.head_outputs[test])
+        facts = TunedFacts(
+            choice=str_of(judged.choice.candidate),
+            learning_rate=judged.choice.learning_rate,
+            linear_head=100 * metric(source.task.kind, head, source.labels(test)),
+            seconds=judged.seconds,
+            device=tuner().device,
+        )
+        return {"outputs": outputs, "facts": np.array(json.dumps(asdict(facts)))}
+
+    key = [test, *_identity(source, name, request)]
+    arrays = source.cached("fine_tuned", [name], compute, settings=json.dumps(key))
+    return TunedFold(arrays["outputs"], TunedFacts(**json.loads(str(arrays["facts"]))))
+
+
+def _identity(source: StoreSource, name: str, request: Request) -> list[Any]:
+    """What fine-tuning depends on: settings, model and images."""
+    fingerprint = source.store.model(name).fingerprint
+    return [request.settings.to_dict(), fingerprint, request.images.data.fingerprint]
+
+
+def _in_store(
+    source: StoreSource, test: str, images: StoredImages, outputs: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Outputs with rows and classes as in the store.
+
+    Classes that the training domains lack are never predicted, as in all rows of an evaluation.
+    """
+    here = outputs[images.rows[test]].astype(np.float64)
+    if not source.task.is_classification:
+        return here
+    training = source.only([domain for domain in source.domains if domain != test])
+    columns = [images.data.classes.index(str(label)) for label in training.classes]
+    full = np.full((len(here), len(source.classes)), -np.inf)
+    known = here[:, columns]
+    places = [source.classes.index(label) for label in training.classes]
+    full[:, places] = known - logsumexp(known, axis=1, keepdims=True)
+    return full
+
+
+@contextmanager
+def _tuner(
+    source: StoreSource, name: str, tests: Sequence[str], request: Request, stage: Stage
+) -> Iterator[Tuner]:
+    """A tuner of a model, with a folder in the cache that is removed when all is done."""
+    spec, preprocessing = _load(source, name, request.zoo)
+    folder = _folder(source, name, request)
+    facts = {"model": name, "test_domains": list(tests), **request.settings.to_dict()}
+    with (
+        nullcontext() if folder is None else locked(folder),
+        Stage(stage.events, "tuning", **facts) as tuning,
+        opened(request.images.data, preprocessing.geometry) as problem,
+    ):
+        tuner = Tuner(
+            lambda: load_trainable(spec, preprocessing),
+            problem,
+            request.settings,
+            device=request.device,
+            folder=None if folder is None else folder / "runs",
+            stage=tuning,
+        )
+        _require_time(tuner, name, tests, request.max_hours)
+        yield tuner
+    if folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError):  # another model is being tuned
+            folder.parent.rmdir()
+
+
+def _folder(source: StoreSource, name: str, request: Request) -> Path | None:
+    """Where runs are kept until they are done; None in a store that cannot be written."""
+    digest = hashlib.sha256(json.dumps(_identity(source, name, request)).encode()).hexdigest()
+    folder = source.store.path / CACHE / "tuning" / digest[:32]
+    if not os.access(source.store.path, os.W_OK):
+        return None
+    try:
+        return require_no_links(source.store.path, folder)
+    except InputError:  # nothing outside the store is written
+        return None
+
+
+def _require_model(source: StoreSource, name: str, test: str) -> None:
+    """Raise an InputError for a model that cannot be loaded from a zoo."""
+    stored = source.store.model(name)
+    if stored.preprocessing is not None and stored.source != "python":
+        return
+    why = "is a Python function" if stored.source == "python" else "has imported features"
+    raise InputError(
+        f"model {name!r}, the first of the ranking without the domain {test!r}, {why}; only models "
+        "that can be loaded from a zoo can be fine-tuned"
+    )
+
+
+def _load(
+    source: StoreSource, name: str, zoo: Sequence[ModelSpec]
+) -> tuple[ModelSpec, Preprocessing]:
+    """Find a model of the store, and check that it is the one that computed the features."""
+    stored = source.store.model(name)
+    # another file is reported below, as one of another model
+    spec = replace(find_spec(source.store, stored, zoo), sha256=None)
+    info = load_model(spec, precision=stored.precision).info
+    if info.fingerprint != stored.fingerprint:
+        raise InputError(
+            f"model {name!r}: {spec.source} is not the model that the store's features were "
+            "computed with; give the zoo with that model (--zoo, or zoo=), or extract again"
+        )
+    if spec.kind == "onnx" and spec.layer is None:
+        spec = replace(spec, features=info.outputs[0])
+    return spec, info.preprocessing
+
+
+def _require_time(tuner: Tuner, name: str, tests: Sequence[str], max_hours: float | None) -> None:
+    """Raise an InputError if the training would take too long."""
+    on_cpu = tuner.device == "cpu"
+    if max_hours is None and not on_cpu:
+        return
+    limit = CPU_HOURS if max_hours is None else max_hours
+    steps = tuner.planned_steps([tests[0]])
+    if not steps:
+        return
+    settings = tuner.settings
+    runs = n_runs(tests, tuner.problem.domains, settings)
+    seconds = tuner.estimated_seconds([tests[0]]) / steps * runs * settings.steps
+    if seconds > 3600 * limit:
+        gpu = "use a GPU (--device cuda), " if on_cpu else ""
+        raise InputError(
+            f"fine-tuning {name!r} without each domain would take about {duration(seconds)} on "
+            f"{tuner.device}, {runs} runs of {settings.steps} steps; {gpu}train adapters only "
+            f"(--lora 8), take fewer --tune-steps, or allow it with --max-hours "
+            f"{seconds / 3600 * 1.2:.0f}"
+        )
+
+
+def n_runs(tests: Sequence[str], domains: Sequence[str], settings: TuneSettings) -> int:
+    """Number of training runs for some test domains with the same model.
+
+    Examples
+    --------
+    >>> n_runs(["a", "b", "c"], ["a", "b", "c"], TuneSettings())
+    6
+    """
+    rates = len(settings.learning_rates)
+    if settings.choose_by != "leave-one-domain-out":
+        return rates * len(tests)
+    pairs = {frozenset((test, other)) for test in tests for other in domains if other != test}
+    return rates * len(pairs) + len(tests)

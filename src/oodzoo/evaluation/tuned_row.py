@@ -1,0 +1,69 @@
+"""The row of fine-tuned models, and whether it is recommended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from oodzoo.combination.verdict import Estimate, is_better
+from oodzoo.evaluation.choice import Predicted
+from oodzoo.evaluation.fine_tuning import TunedFold
+from oodzoo.evaluation.folds import interval_of
+from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
+from oodzoo.evaluation.rows import Gain, Row, Tuning
+from oodzoo.evaluation.scoring import score_predicted, trial_rows
+from oodzoo.features.source import FeatureSource
+
+
+def with_fine_tuned(
+    evaluation: Evaluation, source: FeatureSource, folds: Mapping[str, TunedFold], best: str
+) -> Evaluation:
+    """Add the row of fine-tuned models to an evaluation.
+
+    They are recommended if they are better than what is recommended otherwise, on the test domains
+    (three or more), by more than a standard error between them.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    source : FeatureSource
+    folds : dict of str to TunedFold
+        By test domain.
+    best : str
+        The first model of the ranking on all domains.
+    """
+    cells = {}
+    for test, fold in folds.items():
+        model = evaluation.single.cells[test].models[0]
+        predicted = Predicted((model,), source.facts(model).feature_dim, fold.outputs)
+        rows = trial_rows(source, test, evaluation.protocol, evaluation.trials)
+        cells[test] = score_predicted(source, test, predicted, rows)
+    row = Row(cells)
+    before = evaluation.recommended
+    tuned = row.measure(row.metric)
+    gains = np.array([tuned[test] - before.domains[test] for test in evaluation.domains])
+    error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    tuning = Tuning(
+        Gain(before.choice, float(gains.mean()), error),
+        {test: fold.facts for test, fold in folds.items()},
+    )
+    recommended = before
+    if is_better(_estimate(tuned), _estimate(before.domains)):
+        recommended = Recommended(
+            choice=FINE_TUNED,
+            models=(best,),
+            average=row.average,
+            interval=interval_of(source, cells),
+            domains=tuned,
+            choices=dict.fromkeys(tuned, FINE_TUNED),
+            estimates=before.estimates,
+        )
+    return replace(evaluation, fine_tuned=row, tuning=tuning, recommended=recommended)
+
+
+def _estimate(domains: Mapping[str, float]) -> Estimate:
+    """What test domains say; the cost does not decide."""
+    return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)

@@ -1,0 +1,99 @@
+"""The row of fine-tuned models, and whether it is recommended."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from tests.evaluation.data import zoo
+
+import oodzoo
+from oodzoo.errors import InputError
+from oodzoo.evaluation import Evaluation
+from oodzoo.evaluation.fine_tuning import TunedFold
+from oodzoo.evaluation.rows import TunedFacts
+from oodzoo.evaluation.tuned_row import with_fine_tuned
+from oodzoo.features.source import ArraySource
+
+FACTS = TunedFacts("average 0.5", 3e-5, 50.0, 30.0, "cuda")
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[Evaluation, ArraySource]:
+    arrays = zoo(n=30)
+    result = oodzoo.evaluate(*arrays, baselines=False, published="PACS")
+    return result, ArraySource(*arrays)
+
+
+def folds(source: ArraySource, shares: dict[str, float]) -> dict[str, TunedFold]:
+    """Predictions of which a share is right in each domain."""
+    found = {}
+    for domain, share in shares.items():
+        labels = source.labels(domain)
+        right = np.arange(len(labels)) < round(share * len(labels))
+        predicted = np.where(right, labels, (labels + 1) % len(source.classes))
+        outputs = np.log(0.9 * np.eye(len(source.classes))[predicted] + 0.1 / len(source.classes))
+        found[domain] = TunedFold(outputs, FACTS)
+    return found
+
+
+def test_better_by_more_than_its_error(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    result = with_fine_tuned(before, source, folds(source, dict.fromkeys(before.domains, 1.0)), "x")
+    assert result.fine_tuned is not None
+    assert result.tuning is not None
+    assert result.fine_tuned.average == 100
+    best = result.recommended
+    assert (best.choice, best.models, best.average) == ("fine_tuned", ("x",), 100)
+    assert set(best.choices.values()) == {"fine_tuned"}
+    assert best.estimates == before.recommended.estimates
+    gains = [100 - value for value in before.recommended.domains.values()]
+    gain = result.tuning.gain
+    assert gain.over == before.recommended.choice
+    assert gain.average == pytest.approx(np.mean(gains))
+    assert gain.error == pytest.approx(np.std(gains, ddof=1) / 2)
+    assert "x, fine-tuned" in result.findings()[0]
+    assert "oodzoo tune MODEL DATA" in " ".join(result.findings())
+    assert result.recommended_row == result.fine_tuned
+
+
+def test_a_gain_in_one_domain_only_is_not_enough(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    shares = {name: value / 100 for name, value in before.recommended.domains.items()}
+    first = min(shares, key=lambda name: shares[name])
+    assert shares[first] < 1
+    result = with_fine_tuned(before, source, folds(source, shares | {first: 1.0}), "x")
+    assert result.recommended == before.recommended
+    (line,) = [line for line in result.findings() if line.startswith("Fine-tuning gains")]
+    assert line.endswith("it is not recommended.")
+
+
+def test_a_loss(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    result = with_fine_tuned(before, source, folds(source, dict.fromkeys(before.domains, 0.2)), "x")
+    assert result.recommended == before.recommended
+    assert any(line.startswith("Fine-tuning loses") for line in result.findings())
+    assert "Fine-tuned 20.0 %" in result.findings()[0]
+
+
+def test_the_row_survives_json(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    result = with_fine_tuned(before, source, folds(source, dict.fromkeys(before.domains, 0.9)), "x")
+    document = json.loads(json.dumps(result.to_dict()))
+    assert Evaluation.from_dict(document) == result
+    row = document["fine_tuned"]
+    assert row["average"] == pytest.approx(90)
+    assert row["models"] == document["single"]["models"]
+    assert row["seconds"]["average"] == 30
+    assert row["tuning"]["folds"]["d0"]["choice"] == "average 0.5"
+    rows = document["published"]["rows"]
+    assert {"method": "Fine-tuned", "source": "yours", "accuracy": row["average"]} in rows
+    assert document["published"]["hours"]["fine_tuned"] == pytest.approx(4 * 30 / 3600)
+
+
+def test_a_fit_cannot_tune(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    result = with_fine_tuned(before, source, folds(source, dict.fromkeys(before.domains, 1.0)), "x")
+    with pytest.raises(InputError, match="then run oodzoo tune on the predictor"):
+        oodzoo.fit(*zoo(n=30), recommended=result.recommended)
