@@ -32,9 +32,9 @@ from oodzoo.predictor.document import (
     to_tensors,
 )
 from oodzoo.predictor.encoders import Encoder
+from oodzoo.predictor.hub import read_remote
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
-from oodzoo.predictor.remote import read_url
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.zoo import Model
 from oodzoo.zoo.spec import local_path
@@ -136,7 +136,7 @@ def _parse_url(given: str | None) -> Url | None:
 
 
 def _fetched(models: list[PredictorModel], url: Url) -> list[PredictorModel]:
-    found = [each for each in read_url(url).models if isinstance(each, PredictorModel)]
+    found = [each for each in read_remote(url).models if isinstance(each, PredictorModel)]
     if found != models:
         raise InputError(
             f"the predictor at {str(url)!r} has been replaced since {_WHAT} was loaded from there; "

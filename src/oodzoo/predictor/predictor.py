@@ -34,6 +34,7 @@ from oodzoo.predictor.export_head import export_head, feature_inputs
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
+from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.inputs import Inputs, keep_first, require_list
 from oodzoo.predictor.models import PredictorModel, load_models
@@ -41,7 +42,7 @@ from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.pickling import Picklable, require_files
 from oodzoo.predictor.prediction import Prediction, Unreadable
-from oodzoo.predictor.remote import read_url, write_url
+from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.predictor.torch_module import predictor_module
@@ -307,6 +308,48 @@ class Predictor(Picklable, FittedEstimator):
             self.models = read_folder(written).models  # its own files have been replaced
         return written
 
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        private: bool | None = None,
+        token: str | None = None,
+        revision: str | None = None,
+        commit_message: str | None = None,
+    ) -> str:
+        """Push the predictor to a repository of the Hugging Face Hub, as one commit.
+
+        The repository gets the files that :meth:`save` writes, with the model card. It is created
+        if it does not exist. A predictor in it is replaced; a repository of anything else is an
+        error. A card that was edited there is kept, with a warning. `oodzoo.load("hf://owner/name")`
+        reads it. Needs the extra `hub`.
+
+        Parameters
+        ----------
+        repo_id : str
+            "owner/name".
+        private : bool, optional
+            Whether a new repository is private; by default, as the settings of the owner say.
+        token : str, optional
+            By default that of `hf auth login` or of HF_TOKEN. It must permit writing.
+        revision : str, optional
+            A branch, created if it does not exist; by default the main branch.
+        commit_message : str, optional
+
+        Returns
+        -------
+        str
+            The URL of the repository.
+        """
+        return push_to_hub(
+            self._parts(),
+            repo_id,
+            private=private,
+            token=token,
+            revision=revision,
+            commit_message=commit_message,
+        )
+
     def export(
         self, file: str | os.PathLike[str], *, head_only: bool = False, raw: bool = False
     ) -> Path:
@@ -426,7 +469,9 @@ def load(
     Parameters
     ----------
     folder : path or URL
-        A URL such as "s3://bucket/model" is read through the local cache.
+        A URL such as "s3://bucket/model" is read through the local cache, and
+        "hf://owner/name[@revision]", what :meth:`Predictor.push_to_hub` pushed, through that of
+        huggingface_hub.
     encoders : dict, optional
         The functions that compute features, by model, if the models have features only; they are
         not saved. Each maps a batch of inputs to an array or tensor (n, d). With them, the
@@ -438,7 +483,7 @@ def load(
         encoder.
     """
     location = parse_location(folder)
-    parts = read_url(location) if isinstance(location, Url) else read_folder(location)
+    parts = read_remote(location) if isinstance(location, Url) else read_folder(location)
     found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
     found._url = location if isinstance(location, Url) else None
     return found

@@ -161,16 +161,21 @@ def _fetch(url: Url, document: RemoteFile) -> Path:
     content = _read_document(document, url)
     what = f"the predictor {str(url)!r}"
     files = named_files(content, what) if is_predictor(content) else {}
-    folder = _links() / hashlib.sha256(f"{url} {document.version}".encode()).hexdigest()[:32]
+    folder = links_folder(f"{url} {document.version}")
     for path, sha256 in files.items():
-        if PurePosixPath(path).is_absolute() or {"..", "."} & set(path.split("/")) or "\\" in path:
-            raise InputError(f"{what} names {path!r}, which is not inside its folder; fit again")
+        require_inside(path, what)
         file = find_file(url / path)
         if file is None:
             raise RemoteError(f"{what} lacks {path!r}; copy the whole folder, or fit again")
-        _link(_verified(file, sha256), folder / path)
-    _link(cached_file(document), folder / _DOCUMENT)
+        link(_verified(file, sha256), folder / path)
+    link(cached_file(document), folder / _DOCUMENT)
     return folder
+
+
+def require_inside(path: str, what: str) -> None:
+    """Raise InputError if a file of a predictor is not inside its folder."""
+    if PurePosixPath(path).is_absolute() or {"..", "."} & set(path.split("/")) or "\\" in path:
+        raise InputError(f"{what} names {path!r}, which is not inside its folder; fit again")
 
 
 def _read_document(file: RemoteFile, url: Url) -> dict[str, Any]:
@@ -191,8 +196,8 @@ def _verified(file: RemoteFile, sha256: str) -> Path:
     return cached
 
 
-def _link(file: Path, target: Path) -> None:
-    """Link a file of the cache, so that it remains if the cache removes it."""
+def link(file: Path, target: Path) -> None:
+    """Link a file of a cache, so that it remains if the cache removes it."""
     with explaining_disk_errors(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = target.parent / temporary_name()
@@ -203,8 +208,10 @@ def _link(file: Path, target: Path) -> None:
         temporary.replace(target)
 
 
-def _links() -> Path:
-    return _process_folder(cache_folder() / "predictors", os.getpid())
+def links_folder(version: str) -> Path:
+    """The folder of this process for links to the files of a version of a predictor."""
+    name = hashlib.sha256(version.encode()).hexdigest()[:32]
+    return _process_folder(cache_folder() / "predictors", os.getpid()) / name
 
 
 @functools.cache

@@ -40,9 +40,9 @@ def hub_access(spec: ModelSpec, *, needed: bool = True) -> Iterator[None]:
     those of downloads are not. Pickles are not read.
     """
     is_local = local_path(spec) is not None
-    reason = None if is_local or not needed else _why_unreachable()
+    reason = None if is_local or not needed else why_unreachable()
     try:
-        with no_unpickling(), _quiet(), _without_bars(), _offline(reason is not None):
+        with no_unpickling(), _quiet(), _without_bars(), offline(reason is not None):
             yield
     except InputError:
         raise
@@ -51,7 +51,7 @@ def hub_access(spec: ModelSpec, *, needed: bool = True) -> Iterator[None]:
 
 
 def _explained(spec: ModelSpec, error: Exception, is_local: bool, reason: str | None) -> InputError:
-    classes = {kind.__name__ for each in _chain(error) for kind in type(each).__mro__}
+    classes = {kind.__name__ for each in error_chain(error) for kind in type(each).__mro__}
     what = f"model {spec.name!r}: "
     if reason is not None and not classes.isdisjoint(_NOT_CACHED):
         folder = str(_constants().HF_HUB_CACHE)
@@ -70,7 +70,7 @@ def _explained(spec: ModelSpec, error: Exception, is_local: bool, reason: str | 
     return InputError(f"{what}cannot load {spec.source}: {one_line(error)}; {remedy}")
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
     """The error, and those that it was raised from or during."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
@@ -79,7 +79,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _why_unreachable() -> str | None:
+def why_unreachable() -> str | None:
     """Why the hub cannot be asked, and what to do; None if it answers, whatever it answers."""
     global _reached, _failure
     constants = _constants()
@@ -101,7 +101,8 @@ def _why_unreachable() -> str | None:
 
 
 @contextmanager
-def _offline(is_offline: bool) -> Iterator[None]:
+def offline(is_offline: bool) -> Iterator[None]:
+    """Use only the cache of the hub, if the argument is true."""
     constants = _constants()
     before = constants.HF_HUB_OFFLINE
     constants.HF_HUB_OFFLINE = before or is_offline

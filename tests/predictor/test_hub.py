@@ -1,0 +1,225 @@
+"""Predictors on a hub: pushed to a server on this machine, and loaded from it."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.predictor.hub_server import TOKEN, Hub, serving
+
+import oodzoo
+from oodzoo import InputError
+from oodzoo.predictor.card import model_card
+from oodzoo.zoo import hub as zoo_hub
+
+NAME = "ada/digits"
+URL = f"hf://{NAME}"
+
+
+@pytest.fixture
+def constants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The settings of huggingface_hub, with an empty cache and no token."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(zoo_hub, "_reached", False)
+    monkeypatch.setattr(zoo_hub, "_failure", (float("-inf"), ""))
+    return constants
+
+
+@pytest.fixture
+def hub(constants: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """An empty hub."""
+    with serving() as found:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "ENDPOINT", found.url)
+        template = found.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def other(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
+    """Another predictor, with one model."""
+    return oodzoo.fit(store, models=["mlp_glyphs_augmented"])
+
+
+def models(url: str) -> list[str]:
+    return [model.name for model in oodzoo.load(url, device="cpu").models]
+
+
+def write(folder: Path, files: dict[str, bytes]) -> Path:
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
+
+
+def test_pushed_and_loaded(
+    predictor: oodzoo.Predictor, hub: Hub, unseen: list[Path], tmp_path: Path
+) -> None:
+    assert predictor.push_to_hub(NAME, private=True, token=TOKEN) == f"{hub.url}/{NAME}"
+    (settings,) = hub.settings
+    assert settings.get("private") is True or settings.get("visibility") == "private"
+    assert len(hub.commits) == 2  # all files in one, after the first of the repository
+    files = hub.files(NAME)
+    assert files["README.md"].decode() == model_card(predictor._parts(), URL)
+    assert b'oodzoo.load("hf://ada/digits")' in files["README.md"]
+    expected = predictor.predict_proba(unseen)
+    for loaded in (oodzoo.load(write(tmp_path / "copy", files)), oodzoo.load(URL, device="cpu")):
+        np.testing.assert_array_equal(loaded.predict_proba(unseen), expected)
+        assert loaded.provenance == predictor.provenance
+
+
+def test_a_predictor_is_replaced_and_other_files_stay(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, hub: Hub
+) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    first = hub.commit(NAME, {**hub.files(NAME), "notes.txt": b"mine"})
+    assert models(URL) == [model.name for model in predictor.models]
+    other.push_to_hub(NAME, token=TOKEN, commit_message="Another one")
+    assert set(hub.files(NAME)) == {
+        *(".gitattributes", "README.md", "notes.txt", "predictor.json", "head.safetensors"),
+        *("gaussian.safetensors", "models/mlp_glyphs_augmented.onnx"),
+    }
+    assert models(URL) == ["mlp_glyphs_augmented"]
+    assert models(f"{URL}@{first}") == [model.name for model in predictor.models]
+
+
+def test_a_branch(predictor: oodzoo.Predictor, other: oodzoo.Predictor, hub: Hub) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    for _ in range(2):
+        url = other.push_to_hub(NAME, token=TOKEN, revision="small")
+        assert url == f"{hub.url}/{NAME}/tree/small"
+        assert models(f"{URL}@small") == ["mlp_glyphs_augmented"]
+        assert models(URL) == [model.name for model in predictor.models]
+
+
+def test_an_edited_card_is_kept(
+    predictor: oodzoo.Predictor, other: oodzoo.Predictor, hub: Hub
+) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    other.push_to_hub(NAME, token=TOKEN)
+    assert hub.files(NAME)["README.md"].decode() == model_card(other._parts(), URL)
+    edited = hub.files(NAME)["README.md"] + b"Mine.\n"
+    hub.commit(NAME, {**hub.files(NAME), "README.md": edited})
+    with pytest.warns(UserWarning, match=rf"'{URL}/README.md' was edited.* and is kept"):
+        predictor.push_to_hub(NAME, token=TOKEN)
+    assert hub.files(NAME)["README.md"] == edited
+    assert models(URL) == [model.name for model in predictor.models]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [{"model.safetensors": b""}, {"predictor.json": b"{}"}, {"README.md": b"", "a/b": b""}],
+)
+def test_another_repository_is_refused(
+    predictor: oodzoo.Predictor, hub: Hub, files: dict[str, bytes]
+) -> None:
+    hub.commit(NAME, files)
+    with pytest.raises(InputError, match=rf"^'{NAME}' exists and is not a predictor; choose ano"):
+        predictor.push_to_hub(NAME, token=TOKEN)
+    assert hub.files(NAME) == files
+
+
+def test_refusals(predictor: oodzoo.Predictor, hub: Hub) -> None:
+    for name in ("digits", "a/b/c", "ada/", "ada/x y", ""):
+        with pytest.raises(InputError, match=r"must be 'owner/name', got '"):
+            predictor.push_to_hub(name, token=TOKEN)
+    for name, token, words in [
+        (NAME, None, "there is no token; log in with `hf auth login`, set HF_TOKEN"),
+        (NAME, "wrong", "401 .*the token is not valid"),
+        ("somebody-else/x", TOKEN, "403 .*the token may not write there"),
+    ]:
+        with pytest.raises(InputError, match=rf"^cannot push to '{name}': .*{words}") as error:
+            predictor.push_to_hub(name, token=token)
+        assert "\n" not in str(error.value)
+        assert token is None or token not in str(error.value)
+    assert not hub.repositories
+
+
+def test_offline(predictor: oodzoo.Predictor, constants: Any) -> None:
+    assert constants.HF_HUB_OFFLINE
+    with pytest.raises(InputError, match=r"^cannot push to 'ada/digits': HF_HUB_OFFLINE is on; un"):
+        predictor.push_to_hub(NAME, token=TOKEN)
+    with pytest.raises(InputError, match=rf"^'{URL}' is not in the cache '.*', and HF_HUB_OFFLI"):
+        oodzoo.load(URL)
+
+
+def test_a_hub_that_cannot_be_reached(
+    predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(InputError, match=r"'ada/digits': http://127.0.0.1:9 cannot be reached"):
+        predictor.push_to_hub(NAME, token=TOKEN)
+
+
+def test_a_cached_predictor_needs_no_hub(
+    predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    oodzoo.load(URL)
+    hub.asked.clear()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    assert models(URL) == [model.name for model in predictor.models]
+    assert not hub.asked
+
+
+def test_the_package_is_missing(
+    predictor: oodzoo.Predictor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    for action in (lambda: predictor.push_to_hub(NAME), lambda: oodzoo.load(URL)):
+        with pytest.raises(InputError, match=r"huggingface_hub.*\[hub\]"):
+            action()
+
+
+def test_what_is_not_a_predictor(predictor: oodzoo.Predictor, hub: Hub) -> None:
+    with pytest.raises(InputError, match=rf"has nothing at '{URL}' that you may read; check"):
+        oodzoo.load(URL)
+    hub.commit(NAME, {"config.json": b"{}"})
+    with pytest.raises(InputError, match=rf"^'{URL}' is not a predictor: it has no predictor.jso"):
+        oodzoo.load(URL)
+    with pytest.raises(InputError, match=rf"has nothing at '{URL}@v9' that you may read; check"):
+        oodzoo.load(f"{URL}@v9")
+    for content, words in [(b"{}", "was not written by oodzoo"), (b"{", "is damaged")]:
+        hub.commit(NAME, {"predictor.json": content})
+        with pytest.raises(InputError, match=rf"'{URL}.* {words}"):
+            oodzoo.load(URL)
+    with pytest.raises(InputError, match=r"'hf://digits' is not a repository; expected hf://own"):
+        oodzoo.load("hf://digits")
+
+
+def test_files_are_checked(predictor: oodzoo.Predictor, hub: Hub, tmp_path: Path) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    files = hub.files(NAME)
+    hub.commit(NAME, {**files, "head.safetensors": b"other"})
+    with pytest.raises(InputError, match=rf"'{URL}/head.safetensors' has the sha256 .* saved with"):
+        oodzoo.load(URL)
+    hub.commit(NAME, {path: each for path, each in files.items() if path != "head.safetensors"})
+    with pytest.raises(InputError, match=rf"predictor '{URL}' lacks 'head.safetensors'; push it"):
+        oodzoo.load(URL)
+    document = json.loads(files["predictor.json"])
+    document["files"]["../evil"] = "0" * 64
+    hub.commit(NAME, {**files, "predictor.json": json.dumps(document).encode()})
+    with pytest.raises(InputError, match="which is not inside its folder; fit again"):
+        oodzoo.load(URL)
+    hub.commit(NAME, {f"sub/{path}": each for path, each in files.items()})
+    assert models(f"{URL}/sub") == [model.name for model in predictor.models]
+
+
+def test_a_pickled_predictor_is_loaded_from_the_hub(
+    predictor: oodzoo.Predictor, hub: Hub, unseen: list[Path]
+) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    loaded = oodzoo.load(URL, device="cpu")
+    again = pickle.loads(pickle.dumps(loaded))
+    np.testing.assert_array_equal(again.predict_proba(unseen), loaded.predict_proba(unseen))
