@@ -15,7 +15,7 @@ The learning rate of each row, and what is said to be chosen, are chosen without
 leaving each of the other domains out as well; the learning rate once, with the first seed. The mean
 over the domains is printed with its standard error over the seeds, and the time of the training.
 
-    python benchmarks/tune_quality.py DATA ZOO MODEL [--rates 1e-5,3e-5] [--seeds 3] [--out FILE]
+    python benchmarks/tune_quality.py DATA ZOO MODEL [--rates 1e-4,3e-4] [--seeds 3] [--out FILE]
 
 `--out` keeps all that was measured, one run a line; runs that are already there are not repeated.
 """
@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("zoo")
     parser.add_argument("model")
-    parser.add_argument("--rates", default="1e-5,3e-5,1e-4,3e-4", help="at most four")
+    parser.add_argument("--rates", default="3e-5,1e-4,3e-4,1e-3", help="separated by commas")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--device", default="auto")
@@ -162,6 +162,23 @@ def _choose(
     return best[1], best[2]
 
 
+def _accuracy(
+    records: Records,
+    domains: Sequence[str],
+    test: str,
+    seed: int,
+    rates: Sequence[float],
+    name: str,
+    rule: str,
+) -> float:
+    """Accuracy of a row on a test domain."""
+    start, of = ROWS[name]
+    rate, candidate = _choose(records, domains, test, 0, rates, of, rule, start)
+    if len(of) > 1:
+        _, candidate = _choose(records, domains, test, seed, [rate], of, rule, start)
+    return float(records[start, seed, (test,), rate]["accuracy"][test][candidate])
+
+
 def show(
     records: Records, domains: Sequence[str], rates: Sequence[float], seeds: int, rule: str
 ) -> None:
@@ -169,19 +186,19 @@ def show(
     width = max(map(len, ROWS)) + 2
     names = "".join(f"{domain[:10]:>11}" for domain in domains)
     print(f"\nchosen by {rule} on left-out domains\n{'':{width}}{'mean':>7}{'error':>7}{names}")
-    for name, (start, of) in ROWS.items():
+    for name in ROWS:
         table = []
         for seed in range(seeds):
-            row = []
-            for test in domains:
-                rate, candidate = _choose(records, domains, test, 0, rates, of, rule, start)
-                if len(of) > 1:
-                    _, candidate = _choose(records, domains, test, seed, [rate], of, rule, start)
-                record = records.get((start, seed, (test,), rate))
-                row.append(np.nan if record is None else record["accuracy"][test][candidate])
-            table.append(row)
+            try:
+                table.append(
+                    [_accuracy(records, domains, t, seed, rates, name, rule) for t in domains]
+                )
+            except KeyError:  # some runs have not been done
+                continue
+        if not table:
+            print(f"{name:{width}} not measured")
+            continue
         found = 100 * np.array(table)
-        found = found[~np.isnan(found).any(axis=1)]
         mean = found.mean(axis=1)
         error = mean.std(ddof=1) / np.sqrt(len(mean)) if len(mean) > 1 else np.nan
         cells = "".join(f"{value:11.1f}" for value in found.mean(axis=0))

@@ -122,7 +122,8 @@ class TrainingImages:
 
     def decoded(self, rows: Rows) -> list[Pixels]:
         """Return the images that crops are taken of, (height, width, 3)."""
-        return list(self._pool.map(lambda row: self._named(row, self._source), map(int, rows)))
+        numbers = [int(row) for row in rows]
+        return list(self._pool.map(lambda row: self._named(row, self._source), numbers))
 
     def _filled(self, rows: Rows, make: Callable[[int, int], Pixels]) -> Pixels:
         """Make the image of each row, in threads; `make` takes the row and its position."""
@@ -130,17 +131,17 @@ class TrainingImages:
 
         def fill(start: int) -> None:
             for at in range(start, min(start + _IMAGES_PER_CALL, len(rows))):
-                pixels[at] = self._named(int(rows[at]), lambda row, at=at: make(row, at))
+                pixels[at] = self._named(int(rows[at]), make, at)
 
         for _ in self._pool.map(fill, range(0, len(rows), _IMAGES_PER_CALL)):
             pass
         return pixels
 
-    def _named(self, row: int, make: Callable[[int], Pixels]) -> Pixels:
+    def _named(self, row: int, make: Callable[..., Pixels], *more: int) -> Pixels:
         """Make an image; an error names the file."""
         try:
             with explaining_errors():
-                return make(row)
+                return make(row, *more)
         except UnreadableImageError as error:
             name = str(self._files[row])
             raise InputError(f"cannot read the image {name!r}: {error}") from error
