@@ -20,7 +20,7 @@ from oodzoo.tuning.problem import Problem
 
 torch = pytest.importorskip("torch")
 
-STEPS, DRAWS = 5, 3
+STEPS, DRAWS = 5, 2
 CHECKPOINTS = [0, 2, 4]
 RULES = ("training-domain", "leave-one-domain-out")
 
@@ -142,7 +142,7 @@ def test_weights_of_the_chosen_step(problem: Problem, rule: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_resumes(problem: Problem, tmp_path: Path, rule: str) -> None:
     whole = tuner(problem, rule).tuned()
-    listener = Recorder(limit=3 * STEPS - 1)
+    listener = Recorder(limit=2 * STEPS - 1)
     with (
         pytest.raises(KeyboardInterrupt),
         Stage(listener, "tuning") as stage,
@@ -158,7 +158,7 @@ def test_resumes(problem: Problem, tmp_path: Path, rule: str) -> None:
         assert resumed.accuracy == whole.accuracy
     runs = DRAWS if rule == "training-domain" else 3 * DRAWS
     last = whole.record.step + 1 if rule == "leave-one-domain-out" else 0
-    assert len(rest.steps) == (runs - 2) * STEPS + last
+    assert len(rest.steps) == (runs - 1) * STEPS + last
     assert rest.steps[-1][0] == rest.steps[-1][1]
     assert rest.metrics == {"loss"}
     assert nothing.steps == []

@@ -162,12 +162,10 @@ def test_kept_weights_are_those_of_a_shorter_run(problem: Problem) -> None:
     assert records[0].records[1] == records[1].records[1]
 
 
-def test_runs_start_from_the_pretrained_model(problem: Problem) -> None:
+def test_network_is_left_in_inference_mode(problem: Problem) -> None:
     mine = runs(problem)
-    before = mine.network.weights()
     mine.do(ErmKey((), 0, 0, 2), Events(), never)
-    torch.testing.assert_close(mine.network.weights(), before, rtol=0, atol=0)
-    assert not mine.network.parts.training
+    assert not any(layer.training for layer in mine.network.parts.modules())
 
 
 def test_random_state_is_kept(problem: Problem) -> None:
@@ -180,7 +178,4 @@ def test_random_state_is_kept(problem: Problem) -> None:
 
 
 def test_seconds_per_step(problem: Problem) -> None:
-    mine = runs(problem)
-    before = mine.network.weights()
-    assert mine.seconds_per_step(ErmKey((), 0, 0, 5001)) > 0
-    torch.testing.assert_close(mine.network.weights(), before, rtol=0, atol=0)
+    assert runs(problem).seconds_per_step(ErmKey((), 0, 0, 5001)) > 0

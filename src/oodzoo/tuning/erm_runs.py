@@ -152,7 +152,6 @@ class ErmRuns:
             if keep(record):
                 kept = {name: each.cpu() for name, each in self.network.weights().items()}
         run = ErmRun(records, {d: np.stack(each) for d, each in outputs.items()}, seconds)
-        self.network.load(self._pretrained)
         self._found[key] = run
         if kept is not None:
             self._weights[key] = kept
@@ -166,7 +165,6 @@ class ErmRuns:
         """Time a step of a run: the second one."""
         chosen = hyperparameters(key.draw, key.trial, self._search_space)
         *_, (_, _, seconds) = self._steps(key._replace(steps=2), chosen, Events(), every=1)
-        self.network.load(self._pretrained)
         return seconds
 
     def _steps(
