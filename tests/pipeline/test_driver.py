@@ -177,6 +177,7 @@ def test_the_record_names_images_of_the_run(done: Path, digits: ImageDomains) ->
 
 def test_the_same_again_does_nothing(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:
     before = read_run(job).to_dict()
+    (job / "model" / "README.md").write_text("an edited model card")
     oodzoo.run(digits, zoo[:3], job, config=config())
     after = read_run(job).to_dict()
     assert reused(job) == dict.fromkeys(STAGES, True)
@@ -285,6 +286,16 @@ def test_lost_shards_are_made_again(job: Path, digits: ImageDomains, zoo: list[M
 def test_the_predictor_knows_the_scores(done: Path) -> None:
     document = json.loads((done / "model" / "predictor.json").read_text())
     assert set(document["provenance"]["scores"]) == set(NAMES[:3])
+
+
+def test_the_model_card_names_the_data_and_states_each_accuracy(
+    done: Path, digits: ImageDomains
+) -> None:
+    card = (done / "model" / "README.md").read_text()
+    assert f"- Name: `{digits.short_name}`\n" in card
+    measured = read_run(done).to_dict()["evaluation"]["recommended"]["domains"]
+    for domain, accuracy in measured.items():
+        assert f"| `{domain}` | {accuracy:.1f} |" in card
 
 
 def test_a_domain_that_cannot_be_read_is_left_out(

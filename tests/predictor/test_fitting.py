@@ -47,7 +47,11 @@ def test_the_events_of_a_fit_and_of_the_stages_within_it(store: oodzoo.FeatureSt
         ("predictor", "done"),
     ]
     assert heard.of("start")[0][1]["choose"] == "auto"
-    assert heard.metrics("predictor") == {"accuracy": fitted.provenance.accuracy}
+    facts = fitted.provenance
+    assert heard.metrics("predictor") == {"accuracy": facts.accuracy}
+    assert facts.accuracy_by_domain.keys() == facts.choice_by_domain.keys() == set(facts.domains)
+    assert facts.accuracy == pytest.approx(np.mean(list(facts.accuracy_by_domain.values())))
+    assert (facts.name, facts.score) == (store.name, "unseen")
     assert heard.of("end")[-1][1]["result"] is fitted
     named = Heard()
     oodzoo.fit(store, models=["mlp_glyphs_augmented"], listener=named)

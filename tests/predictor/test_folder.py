@@ -258,6 +258,8 @@ def test_the_choice_of_an_older_predictor(
         provenance = document["provenance"]
         for name in ("choice", "pool", "accuracy", "accuracy_interval", "target", "adapted"):
             del provenance[name]
+        for name in ("name", "score", "accuracy_by_domain", "choice_by_domain"):
+            del provenance[name]
         provenance.update(scores=scores, threshold=threshold)
         for model in document["models"]:
             del model["parameters"], model["milliseconds"]
@@ -268,6 +270,8 @@ def test_the_choice_of_an_older_predictor(
     assert (old.provenance.choice, old.provenance.accuracy) == (choice, None)
     assert (old.cost.milliseconds, old.adaptive) == (None, None)
     assert old.cost.bytes is not None
+    assert old.provenance.accuracy_by_domain == {}
+    assert "was not measured" in model_card(old._parts())
 
 
 def test_the_choice_is_saved(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
@@ -279,6 +283,8 @@ def test_the_choice_is_saved(predictor: oodzoo.Predictor, tmp_path: Path) -> Non
         pool=weights,
         accuracy=81.5,
         accuracy_interval=(78.0, 85.0),
+        accuracy_by_domain={"chalk": 80.0, "paper": 83.0},
+        choice_by_domain={"chalk": "pool", "paper": "single"},
         target="photos",
     )
     pool = oodzoo.Predictor(**{**vars(parts), "provenance": facts})

@@ -64,6 +64,9 @@ def test_facts_for_json(predictor: oodzoo.Predictor) -> None:
     assert [m["kept"] for m in document["models"]] == kept
     assert [m["features"] for m in document["models"]] == [one.feature_dim, two.feature_dim]
     assert sum(m["parameters"] for m in document["models"]) == document["cost"]["parameters"]
+    assert [m["licence"] for m in document["models"]] == ["Apache-2.0"] * 2
+    assert all(m["pretraining"].startswith("glyphs") for m in document["models"])
+    assert document["provenance"]["score"] == "unseen"
     assert document["provenance"]["target"] == "photos"
     assert document["provenance"]["n_images"] == 108
     assert "pool" not in document["provenance"]

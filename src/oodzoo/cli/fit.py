@@ -163,6 +163,7 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
         predictor.modality
     ]
     terminal.say(f"Predict with: oodzoo predict {folder} {takes}")
+    terminal.say(f"Model card: {folder}/README.md")
     terminal.document(
         {
             "model": folder,
