@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass
+from numbers import Integral
 from typing import Any, Literal
 
 from oodzoo.errors import InputError
@@ -64,11 +65,17 @@ class TuneSettings:
             raise InputError(f"learning rates must be positive numbers, got {list(rates)}")
         if len(set(rates)) < len(rates):
             raise InputError(f"learning rates must differ, got {list(rates)}")
-        for name, least in (("steps", 1), ("batch_size", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be {least} or more, got {getattr(self, name)}")
-        if self.lora is not None and self.lora < 1:
-            raise InputError(f"the rank of LoRA adapters must be 1 or more, got {self.lora}")
+        whole = {"steps": 1, "batch_size": 1, "seed": 0} | (
+            {} if self.lora is None else {"lora": 1}
+        )
+        for name, least in whole.items():
+            value = getattr(self, name)
+            what = "the rank of LoRA adapters" if name == "lora" else name
+            if not isinstance(value, Integral):
+                raise InputError(f"{what} must be a whole number, got {value!r}")
+            if value < least:
+                raise InputError(f"{what} must be {least} or more, got {value}")
+            object.__setattr__(self, name, int(value))  # for JSON
         if not (math.isfinite(self.weight_decay) and self.weight_decay >= 0):
             raise InputError(f"weight_decay must be 0 or more, got {self.weight_decay}")
         for name, known in (("schedule", SCHEDULES), ("start", STARTS), ("choose_by", RULES)):
