@@ -35,12 +35,17 @@ def arguments(digits: Path, out: Path) -> tuple[str | Path, ...]:
 
 
 def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
-    command = (*arguments(digits, tmp_path / "run"), "--no-baselines", "--json")
+    options = ("--no-baselines", "--published", "PACS", "--json")
+    command = (*arguments(digits, tmp_path / "run"), *options)
     first = run(*command)
     assert first.code == 0, first.err
     document = first.document
     assert document["ranking"]["ranking"][0]["rank"] == 1
     assert document["evaluation"]["selection"]["average"] > 0
+    published = document["evaluation"]["published"]
+    assert published["dataset"] == "PACS"
+    assert published["hours"]["extraction"] > 0
+    assert "Beside published results on PACS" in Path(document["report"]).read_text()
     assert Path(document["report"]).is_file()
     assert "Predict with: oodzoo predict" in first.err
     assert "1. Extract features of 19 models" in first.err
@@ -131,6 +136,7 @@ def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task
     [
         (("--target", "paper"), "a target needs classes, but the task is 'regression'"),
         (("--protocol", "domainbed"), "the protocol 'domainbed' needs classes"),
+        (("--published", "PACS"), "published accuracies are of classes"),
         (("--score", "accuracy"), "the score 'accuracy' is not for labels of the kind regression"),
     ],
 )

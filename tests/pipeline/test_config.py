@@ -49,6 +49,7 @@ def test_a_budget_is_for_a_race() -> None:
     [
         ({}, True, "a target needs classes, but the task is 'regression'"),
         ({"protocol": "domainbed"}, False, "the protocol 'domainbed' needs classes"),
+        ({"published": "PACS"}, False, "published accuracies are of classes"),
         ({"score": "accuracy"}, False, "the score 'accuracy' is not for labels of the kind"),
     ],
 )
@@ -58,3 +59,8 @@ def test_what_is_for_classes_only(options: dict[str, Any], target: bool, reason:
     with pytest.raises(InputError, match=reason):
         config.require_possible(Task("regression", ("age",)), target=target)
     RunConfig().require_possible(Task("regression", ("age",)), target=False)
+
+
+def test_an_unknown_data_set() -> None:
+    with pytest.raises(InputError, match="no accuracies are published for 'pacs'.*mean PACS?"):
+        RunConfig(published="pacs").require_possible(Task(), target=False)

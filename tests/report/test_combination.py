@@ -12,7 +12,7 @@ from tests.report.reader import Reader
 
 from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import Cell
+from oodzoo.evaluation.rows import Cell, Gain, TunedFacts, Tuning
 from oodzoo.evaluation.rows import Row as EvaluationRow
 from oodzoo.record import Run
 from oodzoo.report import page
@@ -184,3 +184,38 @@ def test_the_second_metric_of_numbers_is_in_their_units() -> None:
     assert "Values below \N{MINUS SIGN}100 % are at the edge of the chart." in read.text
     assert "Pool averages the predictions of the heads" in read.text
     assert "averages the log-odds" in Reader(page(example_run(task="multilabel"))).text
+
+
+def fine_tuned(evaluation: Evaluation, *, recommended: bool) -> Evaluation:
+    """The evaluation with a row of fine-tuned models."""
+    values = {domain: value + 3 for domain, value in evaluation.single.measure("accuracy").items()}
+    row = evaluation_row(values, evaluation.recommended.models[:1])
+    facts = TunedFacts("average 0.5", 3e-5, 50.0, 75.0, "cuda")
+    tuning = Tuning(Gain("pool", 3.0, 1.0), dict.fromkeys(evaluation.domains, facts))
+    best = evaluation.recommended
+    if recommended:
+        best = replace(
+            best,
+            choice="fine_tuned",
+            models=best.models[:1],
+            average=row.average,
+            domains=values,
+            choices=dict.fromkeys(values, "fine_tuned"),
+        )
+    return replace(evaluation, fine_tuned=row, tuning=tuning, recommended=best)
+
+
+@pytest.mark.parametrize("recommended", [False, True])
+def test_fine_tuned_models(run: Run, evaluation: Evaluation, recommended: bool) -> None:
+    changed = fine_tuned(evaluation, recommended=recommended)
+    read = Reader(page(replace(run, evaluation=changed)))
+    rows = [row for row in read.table("accuracy") if row["method"] == "Fine-tuned"]
+    assert [row["domain"] for row in rows] == ["average", *DOMAINS]
+    assert changed.fine_tuned is not None
+    assert float(rows[0]["accuracy"]) == changed.fine_tuned.average
+    assert "1 min 15 s of training for a test domain, on cuda" in read.text
+    text = "Fine-tuning the top model is better than that by more than a standard error"
+    assert (text in read.text) == recommended
+    assert "Fine_tuned" not in read.text
+    assert "For the test domains: ." not in read.text
+    assert ("Without each test domain, the choice is the same." in read.text) == recommended
