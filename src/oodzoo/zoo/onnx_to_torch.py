@@ -1,14 +1,12 @@
 """ONNX files as PyTorch modules, through onnx2torch.
 
-The graph is pruned to the features, its constants are folded by onnxruntime's basic optimisation
-(weights that are stored as uint8 or float16, batch norms after convolutions), and float16 becomes
-float32. Every node has a name of its own, so that each weight of the module is known by the node
-and the initializer that it comes from. Trained weights are written back into that graph.
+The graph is folded first (:mod:`oodzoo.zoo.onnx_folding`). Every node has a name of its own, so
+that each weight of the module is known by the node and the initializer that it comes from. Trained
+weights are written back into that graph.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -26,7 +24,9 @@ from oodzoo._text import one_line
 from oodzoo.errors import InputError
 from oodzoo.zoo.model_spec import ModelSpec
 from oodzoo.zoo.onnx import open_session, output_names
-from oodzoo.zoo.onnx_graph import Proto, features_graph, output_rank
+from oodzoo.zoo.onnx_folding import folded_graph, value_info
+from oodzoo.zoo.onnx_graph import Proto
+from oodzoo.zoo.onnx_shapes import use_constant_shapes
 from oodzoo.zoo.preprocessing import Preprocessing
 from oodzoo.zoo.spec import verified_file
 from oodzoo.zoo.torchvision_import import import_torchvision
@@ -98,7 +98,7 @@ class _Converted:
         path, _ = verified_file(specs[0])
         session = open_session(path, name, "cpu")
         specs = [_naming_features(spec, session) for spec in specs]
-        self._proto, self.outputs = _folded(self._onnx, specs, preprocessing)
+        self._proto, self.outputs, reference = folded_graph(self._onnx, specs, preprocessing)
         _require_converters(self._proto, name)
         try:
             self.module: Module = onnx2torch.convert(self._proto, attach_onnx_mapping=True).eval()
@@ -108,10 +108,11 @@ class _Converted:
                 f"to PyTorch: {one_line(error)}"
             ) from error
         self._origins = _make_trainable(self._onnx, self._proto, self.module, name)
-        shapes = _require_equal(self._proto, self.module, preprocessing, name)
+        use_constant_shapes(self.module, self._proto, self._onnx)
+        shapes = _require_equal(reference, self.module, preprocessing, name)
         self.dims = [shapes[at][1] for at in self.outputs]
         for output, (_, dim) in zip(self._proto.graph.output, shapes, strict=True):
-            output.CopyFrom(_value_info(self._onnx, output.name, ["n", dim]))
+            output.CopyFrom(value_info(self._onnx, output.name, ["n", dim]))
 
     def write(self, file: Path) -> None:
         """Write the folded graph with the current weights of the module."""
@@ -132,129 +133,6 @@ def _naming_features(spec: ModelSpec, session: Any) -> ModelSpec:
     if spec.layer is not None:
         return spec
     return replace(spec, features=output_names(spec, session)[0], logits=None)
-
-
-# --- the graph -----------------------------------------------------------------------------------
-
-
-def _folded(
-    onnx: Any, specs: Sequence[ModelSpec], preprocessing: Preprocessing
-) -> tuple[Proto, list[int]]:
-    """The graph up to the features, with folded constants; and the output of each model."""
-    proto = features_graph(onnx, specs, preprocessing)
-    names = [output.name for output in proto.graph.output]
-    distinct = list(dict.fromkeys(names))
-    _use_float32(onnx, proto)
-    _set_outputs(onnx, proto, [_pooled(onnx, proto, name) for name in distinct])
-    shape: list[int | str] = ["n", 3, *preprocessing.geometry.crop]
-    proto.graph.input[0].CopyFrom(_value_info(onnx, proto.graph.input[0].name, shape))
-    proto = _optimised(onnx, proto, specs[0].name)
-    _rename(onnx, proto)
-    _separate_weights(proto)
-    return proto, [distinct.index(name) for name in names]
-
-
-def _use_float32(onnx: Any, proto: Proto) -> None:
-    """Replace float16 by float32."""
-    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
-    helper = onnx.numpy_helper
-    attributes = [each for node in proto.graph.node for each in node.attribute]
-    for attribute in attributes:
-        if attribute.name == "to" and attribute.i == half:
-            attribute.i = single
-    for tensor in (*proto.graph.initializer, *(each.t for each in attributes)):
-        if tensor.data_type == half:
-            array = helper.to_array(tensor).astype(np.float32)
-            tensor.CopyFrom(helper.from_array(array, tensor.name))
-
-
-def _pooled(onnx: Any, proto: Proto, name: str) -> str:
-    """Average a feature map over space; return the name of the result."""
-    at = [output.name for output in proto.graph.output].index(name)
-    if output_rank(onnx, proto, at) != 4:
-        return name
-    mean, result = f"oodzoo_{at}_mean", f"oodzoo_{at}_pooled"
-    proto.graph.node.append(onnx.helper.make_node("GlobalAveragePool", [name], [mean]))
-    proto.graph.node.append(onnx.helper.make_node("Flatten", [mean], [result], axis=1))
-    return result
-
-
-def _optimised(onnx: Any, proto: Proto, name: str) -> Proto:
-    """Fold constants with onnxruntime."""
-    import onnxruntime
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "optimised.onnx"
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
-        options.optimized_model_filepath = str(file)
-        # weights of quantised files become numbers, too
-        options.add_session_config_entry("session.disable_quant_qdq", "1")
-        try:
-            onnxruntime.InferenceSession(
-                proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:
-            raise InputError(
-                f"model {name!r}: onnxruntime cannot prepare the ONNX file for training: "
-                f"{one_line(error)}"
-            ) from error
-        return onnx.load(file)
-
-
-def _rename(onnx: Any, proto: Proto) -> None:
-    """Name the input `input`, the outputs `features`, `features_1` and so on, and each node."""
-    graph = proto.graph
-    outputs = [output.name for output in graph.output]
-    names = ["features", *(f"features_{at}" for at in range(1, len(outputs)))]
-    used = {name for node in graph.node for name in (*node.input, *node.output)}
-    taken = used.union(names, ["input"])
-    renamed = {graph.input[0].name: "input"}
-    for name in used.intersection([*names, "input"]) - set(renamed):
-        renamed[name] = next(
-            f"{name}{n}" for n in range(len(taken) + 1) if f"{name}{n}" not in taken
-        )
-        taken.add(renamed[name])
-    graph.input[0].name = "input"
-    for tensor in graph.initializer:
-        tensor.name = renamed.get(tensor.name, tensor.name)
-    for node in graph.node:
-        node.input[:] = [renamed.get(name, name) for name in node.input]
-        node.output[:] = [renamed.get(name, name) for name in node.output]
-    for name, output in zip(names, outputs, strict=True):
-        source = renamed.get(output, output)
-        graph.node.append(onnx.helper.make_node("Identity", [source], [name]))
-    _set_outputs(onnx, proto, names)
-    del graph.value_info[:]
-    for number, node in enumerate(graph.node):
-        node.name = f"node_{number}_{node.op_type}"
-    domains = {node.domain for node in graph.node}
-    opsets = [entry for entry in proto.opset_import if entry.domain in domains]
-    del proto.opset_import[:]
-    proto.opset_import.extend(opsets)
-
-
-def _set_outputs(onnx: Any, proto: Proto, names: Sequence[str]) -> None:
-    del proto.graph.output[:]
-    proto.graph.output.extend(_value_info(onnx, name, None) for name in names)
-
-
-def _value_info(onnx: Any, name: str, shape: Sequence[int | str] | None) -> Any:
-    return onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
-
-
-def _separate_weights(proto: Proto) -> None:
-    """Give every node initializers of its own; exporters merge those that happen to be equal."""
-    by_name = {tensor.name: tensor for tensor in proto.graph.initializer}
-    used: set[str] = set()
-    for node in proto.graph.node:
-        for at, name in enumerate(node.input):
-            if name in used and name in by_name:
-                copy = type(by_name[name]).FromString(by_name[name].SerializeToString())
-                copy.name = node.input[at] = f"{name}_of_{node.name}_{at}"
-                proto.graph.initializer.append(copy)
-            used.add(name)
 
 
 # --- the module ----------------------------------------------------------------------------------
@@ -336,14 +214,14 @@ def _origin(node: Any, position: int) -> _Origin:
 
 
 def _require_equal(
-    proto: Proto, module: Module, preprocessing: Preprocessing, name: str
+    content: bytes, module: Module, preprocessing: Preprocessing, name: str
 ) -> list[tuple[int, ...]]:
     """Compare the outputs of the file and the module on noise; return their shapes."""
     import torch
 
     batch = np.random.default_rng(0).normal(size=(2, 3, *preprocessing.geometry.crop))
     batch = batch.astype(np.float32)
-    session = open_session(Path(), name, "cpu", content=proto.SerializeToString())
+    session = open_session(Path(), name, "cpu", content=content)
     try:
         expected = session.run(None, {"input": batch})
         with torch.inference_mode():
