@@ -14,6 +14,7 @@ import pytest
 from tests.striped import require_tuning, striped_predictor, tiny_network, write_stripes
 
 import oodzoo
+from oodzoo._io import temporary_name
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.predictor.tuning import remove_checkpoints, tune_settings
@@ -157,6 +158,15 @@ def test_the_same_folder_continues(
     assert again.models[0].fingerprint == tuned.models[0].fingerprint
     with pytest.raises(InputError, match="checkpoints of another model, of other images or sett"):
         oodzoo.tune(predictor, data, folder=kept, **SETTINGS | {"seed": 1})
+
+
+def test_a_file_that_a_killed_process_left(
+    predictor: oodzoo.Predictor, data: Path, tmp_path: Path
+) -> None:
+    """Killed while it wrote the first file: the folder is still ours."""
+    (tmp_path / "kept" / "runs").mkdir(parents=True)
+    (tmp_path / "kept" / "runs" / temporary_name()).write_bytes(b"")
+    oodzoo.tune(predictor, data, folder=tmp_path / "kept", **SETTINGS | {"steps": 2})
 
 
 def test_a_folder_of_others(predictor: oodzoo.Predictor, data: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import explaining_disk_errors, json_bytes, read_json, write_json
+from oodzoo._io import explaining_disk_errors, is_temporary, json_bytes, read_json, write_json
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed.protocol import seed_hash
@@ -249,7 +249,7 @@ def require_own_folder(folder: Path, identity: str) -> None:
     with explaining_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            if any(folder.iterdir()):
+            if any(not is_temporary(each.name) for each in folder.iterdir()):
                 raise InputError(
                     f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
                     "another folder"
