@@ -34,11 +34,15 @@ from oodzoo.predictor.images import image_files
 from oodzoo.predictor.resizing import IMAGE, build_resizing
 from oodzoo.zoo import load_zoo
 
-_COVER = {"resize": (256, 256), "crop": (224, 224), "fit": "cover"}
 NETWORKS: dict[str, dict[str, Any] | None] = {
     "mobilenet_v2_torchvision_imagenet": None,
-    "open_nsfw_resnet50thin": {**_COVER, "interpolation": "bilinear"},
-    "efficientnet_lite0_imagenet": {**_COVER, "interpolation": "bicubic"},
+    "mobilenet_v1_050_160_imagenet": {"resize": (183, 183), "crop": (160, 160), "fit": "cover"},
+    "efficientnet_lite0_imagenet": {
+        "resize": (256, 256),
+        "crop": (224, 224),
+        "fit": "cover",
+        "interpolation": "bicubic",
+    },
 }
 """Networks, and their geometry; None for their own, a squashed square."""
 
@@ -47,7 +51,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", nargs="?", help="folder of a predictor")
     parser.add_argument("folders", nargs="*", help="folders of images")
-    parser.add_argument("--images", type=int, default=400, help="images of each folder or data set")
+    parser.add_argument("--images", type=int, default=200, help="images of each folder or data set")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print(

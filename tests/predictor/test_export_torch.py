@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from PIL import Image
 from tests.small_clip import small_clip
 from tests.zoo.data import CROP, VIT, save_checkpoint
 
@@ -123,3 +124,8 @@ def test_models_in_half_precision(
     (found,) = session.run(None, predictor.preprocess(unseen))
     difference = np.abs(found - predictor.predict_proba(unseen)).max()
     assert 1e-6 < difference < 0.2
+    raw = predictor.export(tmp_path / "raw.onnx", raw=True)
+    session = onnxruntime.InferenceSession(raw, providers=["CPUExecutionProvider"])
+    with Image.open(unseen[0]) as image:
+        (one,) = session.run(None, {"image": np.asarray(image.convert("RGB"))})
+    np.testing.assert_allclose(one[0], found[0], atol=0.01)
