@@ -96,6 +96,8 @@ def test_what_it_says(parts: PredictorParts) -> None:
     assert [row[1] for row in ranked if row[3]] == [f"`{one.name}`", f"`{two.name}`"]
     assert section(card, "Licences").count("Apache-2.0") == 2
     assert "not known" not in card
+    assert "without unlabelled" not in card
+    assert "## Fine-tuning" not in card
     assert "out_of_domain" in section(card, "Limits")
     assert f"oodzoo {oodzoo.__version__}" in card
     assert "@inproceedings" in section(card, "Citation")
@@ -121,11 +123,16 @@ def test_what_is_not_known_is_said(parts: PredictorParts) -> None:
 
 
 def test_fine_tuning_a_target_and_adaptation(parts: PredictorParts) -> None:
-    tuning = {"model": "net-tuned", "learning_rate": 1e-05, "steps": 300}
+    settings = {"learning_rates": [1e-05, 3e-05], "steps": 300, "lora": None}
+    tuning = {"model": "net", "left_out": {"swad_0.5": {"chalk": 91.25}}, "settings": settings}
     facts = replace(parts.provenance, choice="tuned", tuning=tuning, target="fog", adapted=40)
     card = model_card(replace(parts, provenance=facts))
     assert "- How it was made: one fine-tuned model.\n" in card
-    assert "- Fine-tuning: model `net-tuned`, learning rate 1e-05, steps 300.\n" in card
+    assert section(card, "Fine-tuning") == (
+        "- model: `net`\n- left out\n  - swad 0.5\n    - chalk: 91.25\n"
+        "- settings\n  - learning rates: 1e-05, 3e-05\n  - steps: `300`"
+    )
+    assert "It was measured without unlabelled samples" in card
     assert "for unlabelled images of `fog`." in card
     assert "- Its head is adapted to 40 unlabelled images.\n" in card
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import oodzoo
@@ -57,6 +57,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
     location : str
         What the examples load.
     """
+    tuning = parts.provenance.tuning
     sections = [
         f"---\n{card_metadata(parts)}\n---",
         f"# {_escaped(title(parts))}",
@@ -66,6 +67,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
         f"## Models\n\n{_models(parts)}",
         f"## Licences\n\n{_licences(parts)}",
         *([f"## Ranking\n\n{_ranking(parts)}"] if parts.provenance.scores else []),
+        *([f"## Fine-tuning\n\n{_bullets(tuning)}"] if tuning else []),
         f"## Measured on held-out domains\n\n{_measured(parts)}",
         f"## Limits\n\n{_limits(parts)}",
         f"## Citation\n\n{_CITATION}",
@@ -112,8 +114,6 @@ def _summary(parts: PredictorParts) -> str:
         f"unseen domains.{given}"
     )
     lines = [first, "", f"- How it was made: {made}."]
-    if facts.tuning is not None:
-        lines.append(f"- Fine-tuning: {_listed(facts.tuning)}.")
     if facts.target is not None:
         lines.append(f"- It was fitted for unlabelled {_noun(parts)}s of {_code(facts.target)}.")
     if facts.adapted is not None:
@@ -232,6 +232,8 @@ def _measured(parts: PredictorParts) -> str:
         "the other domains only, and measured on the one left out. This predictor was made in the "
         "same way from all domains."
     )
+    if facts.target is not None or facts.adapted is not None:
+        text += " It was measured without unlabelled samples of the domain left out."
     if metric.means:
         text += f" {metric.means}"
     if not facts.accuracy_by_domain:
@@ -286,15 +288,22 @@ def _escaped(text: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|~&!])", r"\\\1", plain(text))
 
 
-def _listed(facts: dict[str, Any]) -> str:
-    shown = (f"{key.replace('_', ' ')} {_plain_value(value)}" for key, value in facts.items())
-    return ", ".join(shown)
+def _bullets(facts: Mapping[str, Any], indent: str = "") -> str:
+    """A list of facts, those within others indented."""
+    lines = []
+    for key, value in facts.items():
+        shown = f"{indent}- {_escaped(str(key).replace('_', ' '))}"
+        if isinstance(value, Mapping):
+            lines += [shown, _bullets(value, f"{indent}  ")]
+        elif value is not None:
+            lines.append(f"{shown}: {_value(value)}")
+    return "\n".join(filter(None, lines))
 
 
-def _plain_value(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return _code(value) if isinstance(value, str) else _escaped(str(value))
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_value, value))
+    return f"{value:.4g}" if isinstance(value, float) else _code(value)
 
 
 def _enumerated(values: Sequence[Any]) -> str:
