@@ -61,6 +61,11 @@ class Problem:
         """Divide the images of a domain, as DomainBed does: for training, and a fifth held out."""
         rows = self.rows(domain)
         groups = [self.groups[row] for row in rows]
+        if len(rows) > 1 and groups[0] is not None and len(set(groups)) == 1:
+            raise InputError(
+                f"all images of the domain {domain!r} are of one group, so that none can be held "
+                "out"
+            )
         parts = split(len(rows), seed, self.domains.index(domain), groups)
         if not len(parts.outside):
             raise InputError(
