@@ -100,6 +100,8 @@ select BAD/store
 evaluate BAD/store
 fit BAD/store --out NEW
 fit GOOD/store --zoo BAD/zoo.toml --out NEW
+tune BAD/model GOOD/data --out NEW
+tune GOOD/model BAD/data --out NEW
 predict BAD/model GOOD/data
 predict GOOD/model BAD/data
 export BAD/model NEW
@@ -127,6 +129,7 @@ extract GOOD/data --zoo GOOD/zoo.toml --store BAD/new
 run GOOD/data --zoo GOOD/zoo.toml --out BAD/new
 rank GOOD/store --plot BAD/new.png
 fit GOOD/store --out BAD/new
+tune GOOD/model GOOD/data --out BAD/new
 predict GOOD/model GOOD/data --output BAD/new.csv
 export GOOD/model BAD/new.onnx
 report GOOD/job --out BAD/new.html

@@ -124,6 +124,7 @@ def tune(
     with _work_folder(folder) as work, Stage(listener, "tuning", **facts) as stage:
         images = readable_to_tune(listed, before, stage.progress)
         _warn_of_two_domains(images, chosen)
+        fresh = not (work / _RUNS).exists()
         with opened(images, original.preprocessing.geometry) as problem:
             tuner = _tuner(chosen)(
                 lambda: load_trainable(original.spec, original.preprocessing),
@@ -133,7 +134,8 @@ def tune(
                 folder=work / _RUNS,
                 stage=stage,
             )
-            _require_time(tuner, original.name, max_hours)
+            with _removed_if_refused(work, fresh):
+                _require_time(tuner, original.name, max_hours)
             if len(before.models) > 1:  # first, because it may fail
                 models = before.loadable_models
                 extract_models(images, models, work / _FEATURES, before.device, stage.events)
@@ -202,7 +204,22 @@ def _work_folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
     require_checkpoint_folder(path)
     with explaining_disk_errors(path):
         path.mkdir(parents=True, exist_ok=True)
-    yield path
+    try:
+        yield path
+    finally:
+        with contextlib.suppress(OSError):  # it has checkpoints
+            path.rmdir()
+
+
+@contextlib.contextmanager
+def _removed_if_refused(folder: Path, fresh: bool) -> Iterator[None]:
+    """Remove a folder without finished steps, so that the next call may have other settings."""
+    try:
+        yield
+    except InputError:
+        if fresh:
+            remove_checkpoints(folder)
+        raise
 
 
 def _warn_of_two_domains(images: ImageDomains, settings: TuneSettings | ErmSettings) -> None:
