@@ -48,7 +48,8 @@ class Choice:
     candidate : Candidate
     metrics : dict of str to dict
         For each candidate of the chosen learning rate (such as "average 0.5"), the main metric in
-        percent in each domain that it was chosen on.
+        percent in each domain that it was chosen on. After training that has diverged, candidates
+        whose outputs are not numbers are left out.
     """
 
     learning_rate: float
@@ -80,21 +81,30 @@ def choose(
         For each domain, (n,) or (n, C).
     kind : {"classification", "regression", "multilabel"}
     """
-    domains = list(labels)
-    truth = [labels[domain] for domain in domains]
-    quality = {
-        rate: outputs_of(kind).quality([found[d] for d in domains], truth).mean(axis=0)
-        for rate, found in outputs.items()
-    }
+    quality = {rate: _quality(kind, found, labels) for rate, found in outputs.items()}
     rate = max(quality, key=lambda each: float(quality[each].max()))
     metrics = {
         str_of(candidate): {
-            domain: 100 * metric(kind, outputs[rate][domain][at], labels[domain])
-            for domain in domains
+            domain: 100 * metric(kind, outputs[rate][domain][at], here)
+            for domain, here in labels.items()
         }
         for at, candidate in enumerate(CANDIDATES)
+        if quality[rate][at] > -np.inf
     }
     return Choice(rate, CANDIDATES[int(np.argmax(quality[rate]))], metrics)
+
+
+def _quality(
+    kind: Kind, outputs: Mapping[str, NDArray[Any]], labels: Mapping[str, NDArray[Any]]
+) -> NDArray[np.float64]:
+    """Mean quality of each candidate; -inf after training that has diverged."""
+    numbers = (lambda array: ~np.isnan(array)) if kind == "classification" else np.isfinite
+    usable = np.all([numbers(outputs[domain]).all(axis=(1, 2)) for domain in labels], axis=0)
+    found = np.full(len(usable), -np.inf)
+    if usable.any():
+        here = [outputs[domain][usable] for domain in labels]
+        found[usable] = outputs_of(kind).quality(here, list(labels.values())).mean(axis=0)
+    return found
 
 
 def metric(kind: Kind, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
@@ -113,5 +123,3 @@ def str_of(candidate: Candidate) -> str:
     if candidate.mixing == 0:
         return "linear head"
     return f"{candidate.weights} {candidate.mixing:g}"
-
-
