@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -52,10 +53,24 @@ def test_better_by_more_than_its_error(data: tuple[Evaluation, ArraySource]) -> 
     gain = result.tuning.gain
     assert gain.over == before.recommended.choice
     assert gain.average == pytest.approx(np.mean(gains))
+    assert gain.over_head == 50
     assert gain.error == pytest.approx(np.std(gains, ddof=1) / 2)
     assert "x, fine-tuned" in result.findings()[0]
     assert "oodzoo tune MODEL DATA" in " ".join(result.findings())
     assert result.recommended_row == result.fine_tuned
+
+
+def test_a_gain_that_is_due_to_the_head(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    found = folds(source, dict.fromkeys(before.domains, 1.0))
+    same = {
+        test: replace(fold, facts=replace(fold.facts, linear_head=100.0))
+        for test, fold in found.items()
+    }
+    result = with_fine_tuned(before, source, same, "x")
+    assert result.recommended == before.recommended
+    (line,) = [line for line in result.findings() if line.startswith("Fine-tuning gains")]
+    assert "; equal to the linear head that it starts from): it is not recommended." in line
 
 
 def test_a_gain_in_one_domain_only_is_not_enough(data: tuple[Evaluation, ArraySource]) -> None:

@@ -191,7 +191,7 @@ def fine_tuned(evaluation: Evaluation, *, recommended: bool) -> Evaluation:
     values = {domain: value + 3 for domain, value in evaluation.single.measure("accuracy").items()}
     row = evaluation_row(values, evaluation.recommended.models[:1])
     facts = TunedFacts("average 0.5", 3e-5, 50.0, 75.0, "cuda")
-    tuning = Tuning(Gain("pool", 3.0, 1.0), dict.fromkeys(evaluation.domains, facts))
+    tuning = Tuning(Gain("pool", 3.0, 1.0, 2.0), dict.fromkeys(evaluation.domains, facts))
     best = evaluation.recommended
     if recommended:
         best = replace(

@@ -286,12 +286,13 @@ class Evaluation:
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
             f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
         )
-        lines = [main, *([self.caution] if self.caution else []), *self._of_fine_tuning()]
+        lines = [main, *([self.caution] if self.caution else [])]
         if oracle := self.oracle:
             lines.append(
                 f"That is {_compared(best.average, oracle.average)} the best single model on each "
                 f"test domain ({oracle.average:.1f} %), which is unknown in advance."
             )
+        lines += self._of_fine_tuning()
         if pool := self.with_target.get("pool"):
             lines.append(
                 "With unlabelled images of each test domain, the pool reaches "
@@ -332,7 +333,7 @@ class Evaluation:
         text = (
             f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
             f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
-            f"{gain.error:.1f})"
+            f"{gain.error:.1f}; {_compared(gain.over_head, 0)} the linear head that it starts from)"
         )
         if self.recommended.choice != FINE_TUNED:
             return [f"{text}: it is not recommended."]

@@ -197,11 +197,14 @@ class Gain:
         What is recommended otherwise.
     average, error : float
         Mean over the test domains, and its standard error between them.
+    over_head : float
+        Mean gain over the linear head that the training starts from.
     """
 
     over: str
     average: float
     error: float
+    over_head: float
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
 from oodzoo.evaluation.rows import Gain, Row, Tuning
 from oodzoo.evaluation.scoring import score_predicted, trial_rows
 from oodzoo.features.source import FeatureSource
+from oodzoo.tuning.choice import metric
 
 
 def with_fine_tuned(
@@ -24,7 +25,8 @@ def with_fine_tuned(
     """Add the row of fine-tuned models to an evaluation.
 
     They are recommended if they are better than what is recommended otherwise, on the test domains
-    (three or more), by more than a standard error between them.
+    (three or more), by more than a standard error between them; and better on average than the
+    linear heads that the training starts from, to which the gain may be due otherwise.
 
     Parameters
     ----------
@@ -46,12 +48,14 @@ def with_fine_tuned(
     tuned = row.measure(row.metric)
     gains = np.array([tuned[test] - before.domains[test] for test in evaluation.domains])
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    over_head = [_gain_over_head(source, test, fold) for test, fold in folds.items()]
     tuning = Tuning(
-        Gain(before.choice, float(gains.mean()), error),
+        Gain(before.choice, float(gains.mean()), error, float(np.mean(over_head))),
         {test: fold.facts for test, fold in folds.items()},
     )
     recommended = before
-    if is_better(_estimate(tuned), _estimate(before.domains)):
+    better = is_better(_estimate(tuned), _estimate(before.domains))
+    if better and tuning.gain.over_head > 0:
         recommended = Recommended(
             choice=FINE_TUNED,
             models=(best,),
@@ -62,6 +66,11 @@ def with_fine_tuned(
             estimates=before.estimates,
         )
     return replace(evaluation, fine_tuned=row, tuning=tuning, recommended=recommended)
+
+
+def _gain_over_head(source: FeatureSource, test: str, fold: TunedFold) -> float:
+    tuned = 100 * metric(source.task.kind, fold.outputs, source.labels(test))
+    return tuned - fold.facts.linear_head
 
 
 def _estimate(domains: Mapping[str, float]) -> Estimate:
