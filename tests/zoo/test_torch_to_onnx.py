@@ -126,3 +126,13 @@ def test_missing_packages(
     message = rf'ONNX files needs the package {package}.*"oodzoo\[tune\]"'
     with pytest.raises(MissingPackageError, match=message):
         write_features(module, CROP, tmp_path / "module.onnx", name="small")
+
+
+def test_an_old_torch(
+    torch: Any, module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def export(model: Any, args: Any, f: Any) -> None: ...
+
+    monkeypatch.setattr(torch.onnx, "export", export)
+    with pytest.raises(InputError, match=r"ONNX files needs torch 2\.5 or newer, got 2\."):
+        write_features(module, CROP, tmp_path / "module.onnx", name="small")
