@@ -33,7 +33,7 @@ def use_constant_shapes(module: Module, proto: Proto, onnx: Any) -> None:
         given: list[Any] = [constants.get(name) for name in node.input[1:]]
         if node.op_type == "Reshape":
             replaced = _reshape(given[0])
-        elif node.op_type == "Slice" and min((given[3:4] or [None])[0] or [1]) > 0:
+        elif node.op_type == "Slice":
             replaced = _slice(*given)
         else:
             continue
@@ -65,13 +65,20 @@ def _slice(
     steps: Sequence[int] | None = None,
 ) -> Module:
     torch: Any = import_module("torch")
-    limits = zip(starts, ends, steps or [1] * len(starts), strict=True)
-    parts = dict(zip(axes or range(len(starts)), (slice(*limit) for limit in limits), strict=True))
+    steps = steps or [1] * len(starts)
+    parts: dict[int, slice] = {}
+    backwards: list[int] = []
+    for axis, start, end, step in zip(axes or range(len(starts)), starts, ends, steps, strict=True):
+        parts[axis] = slice(start, end, step)
+        if step < 0:  # PyTorch has no negative steps: the same elements, after a flip
+            parts[axis] = slice(-start - 1, -end - 1, -step)
+            backwards.append(axis)
 
     class Slice(torch.nn.Module):  # type: ignore[misc]
         """Constant limits."""
 
         def forward(self, tensor: Tensor) -> Tensor:
+            tensor = tensor.flip(backwards) if backwards else tensor
             whole = [slice(None)] * tensor.ndim
             for axis, part in parts.items():
                 whole[axis] = part
