@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oodzoo._io import explaining_disk_errors, remove_temporaries, write_bytes
+from oodzoo._text import one_line
 from oodzoo.errors import InputError
 
 Tensor = Any
@@ -55,12 +57,13 @@ def read_checkpoint(folder: Path) -> Checkpoint | None:
     if not (folder / FILE).is_file():
         return None
     remove_temporaries(folder)
-    tensors, facts = read_tensors(folder / FILE)
-    parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
-    for key, tensor in tensors.items():
-        part, _, name = key.partition("/")
-        parts[part][name] = tensor
-    return Checkpoint(int(facts["step"]), int(facts["images_per_pass"]), **parts)
+    with explaining_damage(folder / FILE):
+        tensors, facts = read_tensors(folder / FILE)
+        parts: dict[str, dict[str, Tensor]] = {part: {} for part in _PARTS}
+        for key, tensor in tensors.items():
+            part, _, name = key.partition("/")
+            parts[part][name] = tensor
+        return Checkpoint(int(facts["step"]), int(facts["images_per_pass"]), **parts)
 
 
 def write_tensors(file: Path, tensors: Mapping[str, Tensor], facts: Mapping[str, str]) -> None:
@@ -73,12 +76,20 @@ def write_tensors(file: Path, tensors: Mapping[str, Tensor], facts: Mapping[str,
 
 def read_tensors(file: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Read tensors and facts."""
-    from safetensors import SafetensorError, safe_open
+    from safetensors import safe_open
+
+    with explaining_damage(file), safe_open(file, framework="pt") as opened:
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        return tensors, opened.metadata() or {}
+
+
+@contextmanager
+def explaining_damage(file: Path) -> Iterator[None]:
+    """Turn an error of reading a file into an InputError that says what to do."""
+    from safetensors import SafetensorError
 
     try:
-        with safe_open(file, framework="pt") as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}, (  # noqa: SIM118
-                opened.metadata() or {}
-            )
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{str(file)!r} is damaged: {error}; remove it to start again") from error
+        yield
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
+        why = f"no {error}" if isinstance(error, KeyError) else one_line(error)
+        raise InputError(f"{str(file)!r} is damaged: {why}; remove it to start again") from error

@@ -291,6 +291,7 @@ class Training:
         moments = {
             f"{kind}.{name}": state[number][kind]
             for number, name in enumerate(named)
+            if number in state  # not that of weights that the outputs do not depend on
             for kind in ("exp_avg", "exp_avg_sq")
         }
         write_checkpoint(
@@ -313,7 +314,7 @@ class Training:
             return 0
         self.network.load(found.weights)
         for name, parameter in self.network.parts.named_parameters():
-            if not parameter.requires_grad:
+            if f"exp_avg.{name}" not in found.moments:
                 continue
             # in the memory format of the weights, which fused kernels demand
             moments = {kind: torch.zeros_like(parameter) for kind in ("exp_avg", "exp_avg_sq")}

@@ -1,0 +1,104 @@
+"""Checkpoints: read as they were written, and refused with one line if damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oodzoo.errors import InputError
+from oodzoo.tuning.checkpoint import (
+    FILE,
+    Checkpoint,
+    read_checkpoint,
+    read_tensors,
+    write_checkpoint,
+    write_tensors,
+)
+
+torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors")
+
+
+def checkpoint(step: int = 7) -> Checkpoint:
+    generator = torch.Generator().manual_seed(step)
+
+    def random(*shape: int) -> object:
+        return torch.randn(*shape, generator=generator)
+
+    return Checkpoint(
+        step,
+        16,
+        {"features.0.weight": random(4, 3), "head.bias": random(2)},
+        {"exp_avg.head.bias": random(2), "exp_avg_sq.head.bias": random(2)},
+        {"numbers": random(3, 3).double(), "mean.features/odd": random(4, 3).t()},  # type: ignore[attr-defined]
+    )
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    folder = tmp_path / "new" / "folder"
+    assert read_checkpoint(folder) is None
+    for step in (7, 9):  # the second replaces the first
+        written = checkpoint(step)
+        write_checkpoint(folder, written)
+        found = read_checkpoint(folder)
+        assert found is not None
+        assert (found.step, found.images_per_pass) == (step, 16)
+        for part in ("weights", "moments", "valley"):
+            torch.testing.assert_close(getattr(found, part), getattr(written, part), rtol=0, atol=0)
+    assert [each.name for each in folder.iterdir()] == [FILE]
+
+
+def test_nothing_is_pickled(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path, checkpoint())
+    with safetensors.safe_open(tmp_path / FILE, framework="np") as opened:
+        assert "weights/head.bias" in opened.keys()  # noqa: SIM118
+
+
+@pytest.mark.parametrize("kept", [0, 4, 100, 500])
+def test_cut_off(tmp_path: Path, kept: int) -> None:
+    write_checkpoint(tmp_path, checkpoint())
+    content = (tmp_path / FILE).read_bytes()
+    assert len(content) > kept
+    (tmp_path / FILE).write_bytes(content[:kept])
+    with pytest.raises(InputError) as caught:
+        read_checkpoint(tmp_path)
+    message = str(caught.value)
+    assert message.startswith(f"{str(tmp_path / FILE)!r} is damaged")
+    assert message.endswith("remove it to start again")
+    assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "facts"),
+    [
+        ("weights/a", {}),
+        ("weights/a", {"step": "x", "images_per_pass": "1"}),
+        ("other/a", {"step": "1", "images_per_pass": "1"}),
+    ],
+)
+def test_another_file(tmp_path: Path, name: str, facts: dict[str, str]) -> None:
+    write_tensors(tmp_path / FILE, {name: torch.zeros(2)}, facts)
+    with pytest.raises(InputError, match=r"is damaged: .+; remove it to start again"):
+        read_checkpoint(tmp_path)
+
+
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
+    from oodzoo._io import temporary_name
+
+    write_checkpoint(tmp_path, checkpoint())
+    left = tmp_path / temporary_name()
+    left = left.with_name(left.name.replace(left.name.split("-")[2], "999999999"))
+    left.write_bytes(b"half")
+    assert read_checkpoint(tmp_path) is not None
+    assert not left.exists()
+
+
+def test_tensors_and_facts(tmp_path: Path) -> None:
+    tensors = {"a/b": torch.arange(6).view(2, 3).t(), "empty": torch.zeros(0)}
+    write_tensors(tmp_path / "x", tensors, {"n": "1"})
+    found, facts = read_tensors(tmp_path / "x")
+    torch.testing.assert_close(found, tensors, rtol=0, atol=0)
+    assert facts == {"n": "1"}
+    with pytest.raises(InputError, match="is damaged"):
+        read_tensors(tmp_path / "absent")
