@@ -18,7 +18,7 @@ Tensor = Any  # torch.Tensor; torch is imported when a network is
 Weights = dict[str, Tensor]
 """Weights by name: those of the features are `features.NAME`, those of the head `head.NAME`."""
 
-_LOWEST = -1e4
+_LOWEST = -1e9
 """Bias of a class without training images; infinite ones cannot be averaged."""
 
 
@@ -59,6 +59,11 @@ class Network:
         """Outputs (n, C) of the head."""
         return self.parts["head"](self.features(batch))
 
+    def log_probabilities(self, batch: Tensor) -> Tensor:
+        """Log-probabilities (n, C) of classes, -inf of those without training images."""
+        unseen = self.parts["head"].bias < _LOWEST / 2
+        return self.outputs(batch).log_softmax(1).masked_fill(unseen, -np.inf)
+
     def images(self, pixels: NDArray[np.uint8]) -> Tensor:
         """Move pixels (n, height, width, 3) to the device, as values from 0 to 1."""
         import torch
@@ -94,20 +99,22 @@ class Network:
             for name, value in weights.items():
                 parameters[name].copy_(value)
 
-    def head(self) -> LinearHead:
+    def head(self, kind: Kind = "classification") -> LinearHead:
         """The head as it is now."""
         weight, bias = (
             each.detach().double().cpu().numpy()
             for each in (self.parts["head"].weight, self.parts["head"].bias)
         )
-        return LinearHead(weight, bias, C=1.0)
+        if kind == "classification":
+            bias[bias < _LOWEST / 2] = -np.inf
+        return LinearHead(weight, bias, C=1.0, kind=kind)
 
 
 def head_weights(head: LinearHead) -> Weights:
     """The weights of a fitted head."""
     import torch
 
-    bias = np.maximum(head.bias, _LOWEST)
+    bias = np.where(np.isneginf(head.bias), _LOWEST, head.bias)
     return {
         "head.weight": torch.from_numpy(head.weights.astype(np.float32)),
         "head.bias": torch.from_numpy(bias.astype(np.float32)),

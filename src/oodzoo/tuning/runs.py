@@ -17,7 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.tuning.checkpoint import read_tensors, write_tensors
+from oodzoo.tuning.checkpoint import explaining_damage, read_tensors, write_tensors
 from oodzoo.tuning.choice import CANDIDATES, Candidate
 from oodzoo.tuning.lora import add_adapters, merge_adapters
 from oodzoo.tuning.network import Network, Weights, head_weights
@@ -176,7 +176,7 @@ class Runs:
         """Load and return the weights before a run: a linear probe of the training images."""
         import torch
 
-        self.network.load(self._frozen)
+        self.reset()  # a run that was interrupted has left its weights
         if self._settings.start == "random":
             head = self.network.parts["head"]
             with torch.random.fork_rng(devices=[]):
@@ -213,17 +213,15 @@ class Runs:
         """Outputs of all candidates for some images of each domain."""
         images = {domain: rows(domain) for domain in domains}
         found: dict[str, list[NDArray[Any]]] = {domain: [] for domain in images}
+        classes = self._problem.kind == "classification"
+        function = self.network.log_probabilities if classes else self.network.outputs
         for candidate in CANDIDATES:
             end = ends[candidate.weights]
             self.network.load(mixed(ends["start"], end, candidate.mixing))
             for domain, here in images.items():
-                found[domain].append(self._computed(here, self._outputs))
+                found[domain].append(self._computed(here, function))
         self.network.load(self._frozen)
         return {domain: np.stack(outputs) for domain, outputs in found.items()}
-
-    def _outputs(self, batch: Any) -> Any:
-        outputs = self.network.outputs(batch)
-        return outputs.log_softmax(1) if self._problem.kind == "classification" else outputs
 
     def _computed(self, rows: Rows, function: Callable[[Any], Any]) -> NDArray[np.float32]:
         """Apply a function to images as in inference, in float32."""
@@ -275,13 +273,14 @@ def _write_run(file: Path, run: Run) -> None:
 
 
 def _read_run(file: Path) -> Run:
-    tensors, facts = read_tensors(file)
-    parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
-    for name, tensor in tensors.items():
-        part, _, domain = name.partition("/")
-        parts[part][domain] = tensor.numpy()
-    window = int(facts["start"]), int(facts["end"])
-    return Run(**parts, window=window, seconds=float(facts["seconds"]))
+    with explaining_damage(file):
+        tensors, facts = read_tensors(file)
+        parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
+        for name, tensor in tensors.items():
+            part, _, domain = name.partition("/")
+            parts[part][domain] = tensor.numpy()
+        window = int(facts["start"]), int(facts["end"])
+        return Run(**parts, window=window, seconds=float(facts["seconds"]))
 
 
 def _write_ends(file: Path, ends: Mapping[str, Weights]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,8 @@ class Tuner:
         self.settings = settings
         self._stage = stage
         trainable = load()
-        identity = [problem.fingerprint, settings.to_dict(), weights_digest(trainable.module)]
+        model = [asdict(trainable.preprocessing), weights_digest(trainable.module)]
+        identity = [problem.fingerprint, settings.to_dict(), model]
         network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
         digest = hashlib.sha256(json_bytes(identity)).hexdigest()
         self._runs = Runs(network, problem, settings, folder, digest)
@@ -125,18 +126,21 @@ class Tuner:
         return self._judged(left_out, keep_weights=False)
 
     def tuned(self) -> Tuned:
-        """Train on all domains."""
+        """Train on all domains; further calls of the tuner would change the weights."""
         judged = self._judged((), keep_weights=True)
         choice, network = judged.choice, self._runs.network
         self._runs.load((frozenset(), choice.learning_rate), choice.candidate, self._events)
-        head = replace(network.head(), kind=self.problem.kind)
+        head = network.head(self.problem.kind)
         network.trainable.module.to("cpu")
         return Tuned(**vars(judged), trainable=network.trainable, head=head)
 
     def planned_steps(self, left_out: Sequence[str] = ()) -> int:
         """Number of steps of all runs that are still to be done."""
         missing = sum(self._runs.get(key) is None for key in self._keys(left_out))
-        return (missing + self._by_domain) * self.settings.steps
+        if self._by_domain:  # one more on all domains, with the chosen learning rate
+            final = [(frozenset(left_out), rate) for rate in self.settings.learning_rates]
+            missing += any(self._runs.get(key) is None for key in final)
+        return missing * self.settings.steps
 
     def estimated_seconds(self, left_out: Sequence[str] = ()) -> float:
         """Estimate the time of the runs that are still to be done from that of one step."""

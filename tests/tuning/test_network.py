@@ -1,0 +1,124 @@
+"""A network with a head: its inputs, weights, outputs and losses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tuning import small
+
+from oodzoo.heads.linear import LinearHead
+from oodzoo.tuning.lora import add_adapters
+from oodzoo.tuning.network import Network, head_weights, loss
+from oodzoo.zoo.trainable import Trainable
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def network() -> Network:
+    return Network(small.trainable(), small.CLASSES, "cpu")
+
+
+def pixels(n: int = 4) -> Any:
+    return np.random.default_rng(0).integers(0, 256, (n, 8, 8, 3), dtype=np.uint8)
+
+
+def test_features_are_those_of_the_model(network: Network) -> None:
+    batch = torch.from_numpy(small.PREPROCESSING.normalise(pixels()))
+    with torch.no_grad():
+        expected = small.features()(batch)
+        found = network.features(network.images(pixels()))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+
+
+def test_images_of_read_only_pixels(network: Network) -> None:
+    read_only = pixels()
+    read_only.flags.writeable = False
+    expected = read_only.transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(network.images(read_only).numpy(), expected, atol=1e-7)
+
+
+def test_weights_are_copies(network: Network) -> None:
+    before = network.weights()
+    assert set(before) >= {"features.0.weight", "features.1.bias", "head.weight", "head.bias"}
+    network.load({name: each + 1 for name, each in before.items()})
+    after = network.weights()
+    for name, each in before.items():
+        torch.testing.assert_close(after[name], each + 1, rtol=0, atol=0)
+    network.load({"head.bias": torch.zeros(3)})
+    assert not network.weight("head.bias").any()
+
+
+def test_weights_with_adapters(network: Network) -> None:
+    before = network.weights()
+    add_adapters(network.parts["features"], 2, seed=0)
+    trained = network.trained()
+    assert {name for name in trained if "parametrizations" not in name} == {
+        "head.weight",
+        "head.bias",
+    }
+    name = next(name for name in trained if name.endswith("features.0.parametrizations.weight.0.B"))
+    network.load({name: torch.ones_like(trained[name])})
+    matrix = trained[name] @ trained[name[:-1] + "A"]
+    expected = before["features.0.weight"] + matrix.view(before["features.0.weight"].shape)
+    torch.testing.assert_close(network.weight("features.0.weight").detach(), expected)
+    torch.testing.assert_close(network.weight("features.0.bias"), before["features.0.bias"])
+
+
+def test_a_module_in_training_mode(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(small.features(), torch.nn.Dropout(0.5)).train()
+    network = Network(Trainable("a", module, small.PREPROCESSING, small.DIM, print), 3, "cpu")
+    batch = network.images(pixels())
+    torch.testing.assert_close(network.outputs(batch), network.outputs(batch), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
+def test_head_there_and_back(network: Network, kind: Any) -> None:
+    rng = np.random.default_rng(1)
+    # regressions of large numbers have a large bias
+    head = LinearHead(rng.normal(size=(3, small.DIM)), np.array([-3e5, 2.5, 7e4]), 2.0, kind)
+    network.load(head_weights(head))
+    found = network.head(kind)
+    assert found.kind == kind
+    np.testing.assert_allclose(found.weights, head.weights, rtol=1e-6)
+    np.testing.assert_allclose(found.bias, head.bias, rtol=1e-6)
+
+
+def test_classes_without_training_images(network: Network) -> None:
+    rng = np.random.default_rng(1)
+    head = LinearHead(rng.normal(size=(3, small.DIM)), np.array([0.5, -np.inf, 0.1]), 1.0)
+    weights = head_weights(head)
+    assert all(each.isfinite().all() for each in weights.values())
+    network.load(weights)
+    assert network.head().bias[1] == -np.inf
+    batch = network.images(pixels())
+    with torch.no_grad():
+        found = network.log_probabilities(batch).numpy()
+        features = network.features(batch).numpy()
+    with np.errstate(divide="ignore"):
+        expected = np.log(head.probabilities(features))
+    assert (found[:, 1] == -np.inf).all()
+    np.testing.assert_allclose(found[:, [0, 2]], expected[:, [0, 2]], atol=1e-5)
+
+
+def test_losses() -> None:
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(5, 3))
+    outputs = torch.from_numpy(z)
+    classes = np.array([0, 2, 1, 1, 0])
+    p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    expected = -np.log(p[np.arange(5), classes]).mean()
+    assert float(loss("classification", outputs, torch.from_numpy(classes))) == pytest.approx(
+        expected
+    )
+    several = rng.integers(2, size=(5, 3)).astype(float)
+    q = 1 / (1 + np.exp(-z))
+    expected = -(several * np.log(q) + (1 - several) * np.log(1 - q)).mean()
+    assert float(loss("multilabel", outputs, torch.from_numpy(several))) == pytest.approx(expected)
+    numbers, scale = rng.normal(size=(5, 3)), np.array([1.0, 10, 0.1])
+    expected = (((z - numbers) / scale) ** 2).mean()
+    found = loss("regression", outputs, torch.from_numpy(numbers), torch.from_numpy(scale))
+    assert float(found) == pytest.approx(expected)
