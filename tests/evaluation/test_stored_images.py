@@ -76,7 +76,7 @@ def test_images_that_are_not_there(source: StoreSource, tmp_path: Path) -> None:
         find_images(source, data)
     text = str(caught.value)
     assert f"{str(data)!r} is not the data of the store" in text
-    assert "1 of its images of 18 (such as 'red/down/0.png') is not there" in text
+    assert "1 of its 18 images (such as 'red/down/0.png') is not there" in text
 
 
 def test_other_labels(source: StoreSource, tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def find_images(source: StoreSource, data: Any) -> StoredImages:
         n = sum(map(len, chosen.values())) + len(missing)
         raise InputError(
             f"{found.name!r} is not the data of the store {store.location!r}: "
-            f"{count(len(missing), 'of its images', 'of its images')} of {n:,} (such as "
+            f"{len(missing):,} of its {count(n, 'image')} (such as "
             f"{missing[0]!r}) {'is' if len(missing) == 1 else 'are'} not there with the same "
             "content, domain and label; give the data of the extraction, or run oodzoo store sync"
         )
