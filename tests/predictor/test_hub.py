@@ -74,9 +74,12 @@ def test_pushed_and_loaded(
     assert files["README.md"].decode() == model_card(predictor._parts(), URL)
     assert b'oodzoo.load("hf://ada/digits")' in files["README.md"]
     expected = predictor.predict_proba(unseen)
+    hub.asked.clear()
     for loaded in (oodzoo.load(write(tmp_path / "copy", files)), oodzoo.load(URL, device="cpu")):
         np.testing.assert_array_equal(loaded.predict_proba(unseen), expected)
         assert loaded.provenance == predictor.provenance
+    # the other files are of the same commit, whatever is pushed meanwhile
+    assert {line.rpartition("/")[2] for line in hub.asked if "/main/" in line} == {"predictor.json"}
 
 
 def test_a_predictor_is_replaced_and_other_files_stay(
@@ -157,7 +160,13 @@ def test_offline(predictor: oodzoo.Predictor, constants: Any) -> None:
 def test_a_hub_that_cannot_be_reached(
     predictor: oodzoo.Predictor, hub: Hub, constants: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    predictor.push_to_hub(NAME, token=TOKEN)
+    oodzoo.load(URL)
+    hub.asked.clear()
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(zoo_hub, "_reached", False)
+    assert models(URL) == [model.name for model in predictor.models]
+    assert not hub.asked
     with pytest.raises(InputError, match=r"'ada/digits': http://127.0.0.1:9 cannot be reached"):
         predictor.push_to_hub(NAME, token=TOKEN)
 
