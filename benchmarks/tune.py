@@ -123,8 +123,8 @@ def _loader(
         ]
     )
     n = settings.batch_size * len(DOMAINS)
-    images = _Images(data, problem.labels, transform)
-    loader = DataLoader(
+    images: Any = _Images(data, problem.labels, transform)
+    loader: Any = DataLoader(
         images,
         n,
         sampler=RandomSampler(images, replacement=True, num_samples=n * settings.steps),

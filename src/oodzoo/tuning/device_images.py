@@ -12,9 +12,12 @@ crop, so that images of any size, padded to that of the largest, are resized tog
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oodzoo.tuning.images import OVERSAMPLING, Rows, TrainingImages, crop_box, crop_draws
 
@@ -76,8 +79,8 @@ class DeviceImages:
         draws = crop_draws(len(rows), seed)
         boxes = [crop_box(self._sizes[at], draw) for at, draw in zip(numbers, draws, strict=True)]
         device = self._pixels.device
-        top, left, height, width = torch.tensor(boxes, dtype=torch.float32).T.to(device)
-        chosen = self._pixels[torch.tensor(numbers).to(device)]
+        top, left, height, width = to_device(np.array(boxes, np.float32).T, device)
+        chosen = self._pixels[to_device(np.array(numbers), device)]
         dtype = torch.float16 if device.type == "cuda" else torch.float32
         vertical = resizing_weights(top, height, chosen.shape[2], self._crop[0]).to(dtype)
         horizontal = resizing_weights(left, width, chosen.shape[3], self._crop[1]).to(dtype)
@@ -107,3 +110,38 @@ def resizing_weights(start: Tensor, length: Tensor, size: int, result: int) -> T
     inside = (pixels >= 0) & (pixels < length[:, None, None])
     weights = (1 - distance).clamp(min=0) * inside
     return weights / weights.sum(dim=2, keepdim=True)
+
+
+def to_device(values: NDArray[Any], device: Any) -> Tensor:
+    """Copy an array to a device; a GPU goes on with its work meanwhile."""
+    import torch
+
+    tensor = torch.from_numpy(np.ascontiguousarray(values))
+    if device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
+
+
+def ahead_of_time(
+    make: Callable[[int], Tensor], numbers: Sequence[int], device: Any
+) -> Iterator[Tensor]:
+    """Yield a tensor for each number; a GPU makes the next one while it works with this one."""
+    torch: Any = import_module("torch")
+    if device.type != "cuda":
+        yield from map(make, numbers)
+        return
+    side, main = torch.cuda.Stream(device), torch.cuda.current_stream(device)
+
+    def started(number: int) -> tuple[Tensor, Any]:
+        with torch.cuda.stream(side):
+            return make(number), side.record_event()
+
+    following = started(numbers[0]) if len(numbers) else None
+    for position in range(len(numbers)):
+        assert following is not None
+        tensor, made = following
+        if position + 1 < len(numbers):
+            following = started(numbers[position + 1])
+        main.wait_event(made)
+        tensor.record_stream(main)
+        yield tensor

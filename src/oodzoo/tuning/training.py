@@ -19,7 +19,7 @@ from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from oodzoo.tuning.device_images import DeviceImages
+from oodzoo.tuning.device_images import DeviceImages, ahead_of_time, to_device
 from oodzoo.tuning.images import prefetched
 from oodzoo.tuning.memory import find_batch_size
 from oodzoo.tuning.network import Network, Weights, loss
@@ -157,9 +157,10 @@ class Training:
     def seconds_per_step(self) -> float:
         """Time a step; the second, if the first was quick. The weights change."""
         self._find_images_per_pass()
+        batches = self._batches(0)
         for number in range(2):
             begun = time.perf_counter()
-            self._step(number, self.network.images(self._pixels(number)))
+            self._step(number, next(batches))
             self._synchronise()
             seconds = time.perf_counter() - begun
             if seconds > 1:
@@ -175,12 +176,19 @@ class Training:
     def _batches(self, first: int) -> Iterator[Any]:
         """The images of each step, with values from 0 to 1, on the device."""
         steps = range(first, self._settings.steps)
-        if self._on_device is None:
-            for pixels in prefetched(self._pixels, steps):
-                yield self.network.images(pixels)
+        if self._on_device is not None:
+            yield from ahead_of_time(self._made_on_device, steps, self.network.device)
             return
-        for step in steps:
-            yield self._on_device.cropped(self._rows(step), self._seed(step, "crops"))
+        for step, pixels in zip(steps, prefetched(self._pixels, steps), strict=True):
+            batch = self.network.images(pixels)
+            if self._settings.augment:
+                batch = augmented(batch, self._seed(step, "colours"))
+            yield batch
+
+    def _made_on_device(self, step: int) -> Any:
+        assert self._on_device is not None
+        batch = self._on_device.cropped(self._rows(step), self._seed(step, "crops"))
+        return augmented(batch, self._seed(step, "colours"))
 
     def _pixels(self, step: int) -> Any:
         rows, images = self._rows(step), self._problem.images
@@ -193,9 +201,7 @@ class Training:
 
     def _step(self, step: int, batch: Any) -> Any:
         """Update the weights once; return the loss before, still on the device."""
-        if self._settings.augment:
-            batch = augmented(batch, self._seed(step, "colours"))
-        labels = self._labels[self._rows(step)]
+        labels = self._labels[to_device(self._rows(step), self.network.device)]
         for group in self._optimiser.param_groups:
             group["lr"] = self._settings.rate(self._rate, step)
         while True:
