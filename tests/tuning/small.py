@@ -1,4 +1,4 @@
-"""A small network and few images of three domains, for tests of DomainBed's protocol."""
+"""A small network and few images of three domains, for tests of fine-tuning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 
 from oodzoo.data.files import LocalFile
@@ -60,4 +61,15 @@ def problem(
         files.append(LocalFile(str(folder / f"{row}.png")))
     with TrainingImages(files, PREPROCESSING.geometry) as images:
         groups = [None] * len(labels)
-        yield Problem(images, labels, numbers, domains, groups, kind, CLASSES, "few images")
+        values = labels_of(kind, labels)
+        yield Problem(images, values, numbers, domains, groups, kind, CLASSES, "few images")
+
+
+def labels_of(kind: Kind, classes: NDArray[np.int64]) -> NDArray[Any]:
+    """Classes, or labels (n, CLASSES) that depend on them: numbers of several scales, or bits."""
+    if kind == "classification":
+        return classes
+    several = np.arange(CLASSES) >= classes[:, None]
+    noise = np.random.default_rng(1).normal(size=several.shape)
+    numbers: NDArray[Any] = (several + noise / 4) * [1.0, 30.0, 0.01] + [0, 500, 0]
+    return numbers if kind == "regression" else several.astype(np.float64)

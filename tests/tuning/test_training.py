@@ -1,0 +1,316 @@
+"""One training run: its updates, its average, and how it continues from a checkpoint."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.tuning import small
+
+from oodzoo.errors import InputError
+from oodzoo.heads.domainbed.protocol import seed_hash
+from oodzoo.tuning import checkpoint, training
+from oodzoo.tuning.augmentation import augmented
+from oodzoo.tuning.lora import add_adapters
+from oodzoo.tuning.network import Network
+from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.training import Events, Training, Trajectory
+from oodzoo.zoo.trainable import Trainable
+
+torch = pytest.importorskip("torch")
+
+RATE = 2e-3
+SETTINGS = TuneSettings(steps=10, batch_size=3, weight_decay=0.1, learning_rates=(RATE,))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def problem(folder: Path) -> Iterator[Problem]:
+    with small.problem(folder) as found:
+        yield found
+
+
+def network_of(module: Any | None = None) -> Network:
+    module = small.features() if module is None else module
+    torch.manual_seed(1)
+    trainable = Trainable("small", module, small.PREPROCESSING, small.DIM, lambda file: None)
+    return Network(trainable, small.CLASSES, "cpu")
+
+
+def training_of(
+    problem: Problem, settings: TuneSettings = SETTINGS, module: Any | None = None
+) -> Training:
+    network = network_of(module)
+    if settings.lora is not None:
+        add_adapters(network.parts["features"], settings.lora, seed=settings.seed)
+    parts = [problem.split(domain, settings.seed) for domain in ("art", "sketch")]
+    held_out = np.concatenate([outside for _, outside in parts])
+    inside = [each for each, _ in parts]
+    return Training(network, problem, inside, held_out, settings, settings.learning_rates[0])
+
+
+def twin_of(problem: Problem, settings: TuneSettings, module: Any | None = None) -> Any:
+    """The path of the plain loop on the same images; weights have the names of the network."""
+    oracle = pytest.importorskip("tests.oracles.fine_tuning")
+    network = copy.deepcopy(network_of(module).parts)
+    parts = [problem.split(domain, settings.seed) for domain in ("art", "sketch")]
+    held_out = np.concatenate([outside for _, outside in parts])
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (small.MEAN, small.STD))
+    labels = torch.from_numpy(problem.labels)
+
+    def normalised(batch: Any) -> Any:
+        return (batch - mean) / std
+
+    def images(pixels: Any) -> Any:
+        return torch.from_numpy(pixels).permute(0, 3, 1, 2).float() / 255
+
+    def batches(step: int) -> tuple[Any, Any]:
+        rng = np.random.default_rng(seed_hash(settings.seed, step, "images"))
+        rows = np.concatenate([rng.choice(each, settings.batch_size) for each, _ in parts])
+        if not settings.augment:
+            return normalised(images(problem.images.prepared(rows))), labels[rows]
+        batch = images(problem.images.cropped(rows, seed_hash(settings.seed, step, "crops")))
+        batch = augmented(batch, seed_hash(settings.seed, step, "colours"))
+        return normalised(batch), labels[rows]
+
+    inside = np.concatenate([each for each, _ in parts])
+    return oracle.train(
+        torch.nn.Sequential(OrderedDict(network.items())),
+        batches,
+        (normalised(images(problem.images.prepared(held_out))), labels[held_out]),
+        kind=problem.kind,
+        learning_rate=settings.learning_rates[0],
+        steps=settings.steps,
+        schedule=settings.schedule,
+        weight_decay=settings.weight_decay,
+        scale=torch.from_numpy(problem.labels[inside].std(axis=0).astype(np.float32))
+        if problem.kind == "regression"
+        else None,
+    )
+
+
+def assert_same(found: dict[str, Any], expected: dict[str, Any], atol: float = 1e-6) -> None:
+    assert found.keys() == expected.keys()
+    for name, each in expected.items():
+        torch.testing.assert_close(found[name], each, rtol=0, atol=atol)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {},
+        {"schedule": "constant"},
+        {"weight_decay": 0.0},
+        {"augment": False},
+        {"seed": 3},
+    ],
+    ids=["cosine", "constant", "no decay", "no augmentation", "another seed"],
+)
+def test_updates_of_a_plain_loop(problem: Problem, change: dict[str, Any]) -> None:
+    settings = replace(SETTINGS, **change)
+    path = twin_of(problem, settings)
+    metrics: list[tuple[str, float, int]] = []
+    events = Events(metric=lambda *facts: metrics.append(facts))
+    mine = training_of(problem, settings)
+    start = mine.network.weights()
+    found = mine.run(events=events)
+    assert_same(found.last, path.weights[-1])
+    assert max(float((found.last[name] - start[name]).abs().max()) for name in start) > 1e-3
+    for name, expected in (("loss", path.losses), ("validation_loss", path.validation)):
+        values = [value for each, value, _ in metrics if each == name]
+        assert values == pytest.approx(expected, abs=1e-5)
+        assert [step for each, _, step in metrics if each == name] == list(range(10))
+    assert len(metrics) == 20
+
+
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_updates_for_other_tasks(folder: Path, kind: Any) -> None:
+    with small.problem(folder, kind=kind) as problem:
+        path = twin_of(problem, SETTINGS)
+        assert_same(training_of(problem).run().last, path.weights[-1])
+
+
+def test_a_number_that_is_constant_in_training(folder: Path) -> None:
+    with small.problem(folder, kind="regression") as problem:
+        labels = problem.labels.copy()
+        labels[:, 1] = 4.0
+        found = training_of(replace(problem, labels=labels)).run()
+    assert all(each.isfinite().all() for each in found.last.values())
+
+
+def test_the_average_is_that_of_swad(problem: Problem) -> None:
+    oracle = pytest.importorskip("tests.oracles.fine_tuning")
+    settings = replace(SETTINGS, steps=45, learning_rates=(1e-2,), schedule="constant")
+    mine = training_of(problem, settings)
+    assert mine.segment == 2
+    found = mine.run()
+    path = twin_of(problem, settings)
+    weights, window = oracle.swad(path, 2)
+    assert found.window == window
+    assert_same(found.average, weights, 1e-5)
+    # it is no single point of the path
+    assert min(float((found.average["head.weight"] - each["head.weight"]).abs().max())
+               for each in path.weights) > 1e-4  # fmt: skip
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_passes_have_the_update_of_one(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch, lora: int | None
+) -> None:
+    settings = replace(SETTINGS, lora=lora, batch_size=7)
+    whole = training_of(problem, settings).run()
+    sizes = set()
+    outputs = Network.outputs
+
+    def counted(self: Network, batch: Any) -> Any:
+        sizes.add(len(batch))
+        return outputs(self, batch)
+
+    monkeypatch.setattr(Network, "outputs", counted)
+    # an image takes 2.6 kB: there is room for 3 of the 14, their half would be 7
+    monkeypatch.setattr("oodzoo.tuning.memory.available_memory", lambda: 30_000)
+    parts = training_of(problem, settings).run()
+    assert max(sizes) == 3
+    assert_same(parts.last, whole.last)
+    assert_same(parts.average, whole.average)
+
+
+def test_statistics_and_dropout_are_those_of_inference(problem: Problem) -> None:
+    module = torch.nn.Sequential(*small.features(), torch.nn.Dropout(0.5)).train()
+    mine = training_of(problem, module=copy.deepcopy(module))
+    before = {name: each.clone() for name, each in mine.network.parts.named_buffers()}
+    assert any("running_mean" in name for name in before)
+    found = mine.run()
+    assert_same(dict(mine.network.parts.named_buffers()), before, 0)
+    path = twin_of(problem, SETTINGS, module)
+    assert_same(found.last, path.weights[-1])
+
+
+@pytest.mark.parametrize("steps", [1, 7, 41])
+def test_events_count_all_steps(problem: Problem, steps: int) -> None:
+    counted: list[int] = []
+    metrics: list[int] = []
+    events = Events(lambda: counted.append(1), lambda name, value, step: metrics.append(step))
+    training_of(problem, replace(SETTINGS, steps=steps)).run(events=events)
+    assert len(counted) == steps
+    assert metrics[-1] == steps - 1
+    every = max(1, steps // 20)
+    assert len(metrics) == 2 * -(-steps // every)
+
+
+def test_weights_that_the_outputs_do_not_depend_on(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+
+    def module() -> Any:
+        found = small.features()
+        found.register_parameter("unused", torch.nn.Parameter(torch.ones(3)))
+        return found
+
+    expected = training_of(problem, module=module()).run()
+    with pytest.raises(Stopped):
+        training_of(problem, module=module()).run(tmp_path / "run", stopping_at(5))
+    found = training_of(problem, module=module()).run(tmp_path / "run")
+    assert_same(found.last, expected.last, 0)
+    assert found.last["features.unused"].tolist() == [1, 1, 1]
+
+
+# --- checkpoints -----------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """Raised in the middle of a run."""
+
+
+def stopping_at(step: int) -> Events:
+    counted = []
+
+    def count() -> None:
+        counted.append(1)
+        if len(counted) == step:
+            raise Stopped
+
+    return Events(count)
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+@pytest.mark.parametrize("steps", [10, 44])
+def test_stopped_and_resumed(
+    problem: Problem,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lora: int | None,
+    steps: int,
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    settings = replace(SETTINGS, steps=steps, lora=lora)
+    expected = training_of(problem, settings).run()
+    run = tmp_path / "run"
+    for step in (1, steps // 3, 2 * steps // 3, steps):  # the first before any checkpoint
+        with pytest.raises(Stopped):
+            training_of(problem, settings).run(run, stopping_at(step))
+    kept = checkpoint.read_checkpoint(run)
+    assert kept is not None
+    assert 0 < kept.step < steps
+    counted: list[int] = []
+    done: list[int] = []
+    mine = training_of(problem, settings)
+    step_of = mine._step
+
+    def counting(step: int, batch: Any) -> Any:
+        done.append(step)
+        return step_of(step, batch)
+
+    monkeypatch.setattr(mine, "_step", counting)
+    found = mine.run(run, Events(lambda: counted.append(1)))
+    assert len(counted) == steps
+    assert done == list(range(kept.step, steps))
+    assert_equal(found, expected)
+
+
+def assert_equal(found: Trajectory, expected: Trajectory) -> None:
+    assert_same(found.last, expected.last, 0)
+    assert_same(found.average, expected.average, 0)
+    assert found.window == expected.window
+
+
+def test_checkpoints_are_not_written_all_the_time(problem: Problem, tmp_path: Path) -> None:
+    training_of(problem).run(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_checkpoint(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
+    training_of(problem).run(tmp_path)
+    file = tmp_path / checkpoint.FILE
+    file.write_bytes(file.read_bytes()[:-9])
+    with pytest.raises(InputError) as caught:
+        training_of(problem).run(tmp_path)
+    assert str(caught.value).startswith(f"{str(file)!r} is damaged: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_unreadable_image(problem: Problem, folder: Path) -> None:
+    (folder / "3.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match="cannot read the image"):
+        training_of(problem).run()
+
+
+def test_seconds_per_step(problem: Problem) -> None:
+    mine = training_of(problem)
+    assert mine.seconds_per_step() > 0
