@@ -143,6 +143,29 @@ def test_stated_preprocessing_is_recorded(
     np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
 
 
+def test_the_geometry_of_an_onnx_file_is_recorded(
+    digits: Path, unseen: list[Path], zoo: list[ModelSpec], extract: Any, tmp_path: Path
+) -> None:
+    geometry = {"resize": (40, 40), "crop": (32, 32), "fit": "cover", "interpolation": "bicubic"}
+    spec = replace(zoo[0], input_size=None, geometry=geometry)
+    store = extract(digits, [spec, zoo[1]], tmp_path / "store")
+    assert store.model(spec.name).spec["geometry"] == geometry | {
+        "resize": [40, 40],
+        "crop": [32, 32],
+    }
+    plain = replace(spec, geometry=None)  # that of the store counts, whatever a zoo says now
+    for known in ([], [plain]):
+        found = find_model(store, spec.name, known)
+        assert found.preprocessing.geometry.resize == (40, 40)
+        assert found.load("cpu").info.preprocessing == found.preprocessing
+    assert find_model(store, zoo[1].name).spec.geometry is None
+    fitted = oodzoo.fit(store, models=[spec.name])
+    again = oodzoo.load(fitted.save(tmp_path / "model"), device="cpu")
+    assert again.loadable_models[0].preprocessing.geometry.interpolation == "bicubic"
+    expected = fitted.predict_proba(unseen[:2])
+    np.testing.assert_array_equal(again.predict_proba(unseen[:2]), expected)
+
+
 def test_a_model_that_does_not_match_is_rejected(
     predictor: oodzoo.Predictor,
 ) -> None:

@@ -21,6 +21,7 @@ import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.zoo import ModelSpec, load_model, load_zoo
 from oodzoo.zoo.onnx import OnnxModel, count_parameters, external_files
+from oodzoo.zoo.preprocessing import Geometry
 
 FLOAT, FLOAT16, INT64 = 1, 10, 7
 Shape = list[int | str]
@@ -262,6 +263,39 @@ def test_wrong_feature_dim(load: Load) -> None:
 def test_wrong_input_size(load: Load) -> None:
     message = complaint(load, proto(*MEAN), input_size=32)
     assert "takes images of 8×8 pixels, but its zoo file sets input_size = 32" in message
+
+
+GEOMETRY: dict[str, Any] = {"resize": [12, 10], "crop": [8, 8], "fit": "cover"}
+
+
+def test_a_stated_geometry(load: Load) -> None:
+    found = load(proto(*MEAN), geometry=GEOMETRY).info.preprocessing.geometry
+    assert found == Geometry((12, 10), (8, 8), "cover")
+    assert load(proto(*MEAN), geometry=GEOMETRY, input_size=8).info.preprocessing.geometry == found
+    free = value("x", ["n", 3, "height", "width"])
+    tall = {"resize": [12, 10], "crop": [12, 10]}
+    model = load(proto(*MEAN, inputs={"x": free}), geometry=tall)
+    assert model.info.preprocessing.geometry.crop == (12, 10)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (
+            {"crop": [8, 7]},
+            "of 8×8 pixels, but its zoo file sets crop = [8, 7] in geometry",
+        ),
+        ({"crop": [8]}, "model 'net': the geometry {"),
+        ({"fill": -1}, "fill of geometry must be from 0 to 255, got -1"),
+    ],
+)
+def test_a_wrong_geometry(load: Load, change: dict[str, Any], words: str) -> None:
+    assert words in complaint(load, proto(*MEAN), geometry=GEOMETRY | change)
+
+
+def test_a_geometry_of_another_input_size(load: Load) -> None:
+    message = complaint(load, proto(*MEAN), geometry=GEOMETRY, input_size=9)
+    assert "sets input_size = 9, but crop = [8, 8] in geometry; remove input_size" in message
 
 
 def test_input_size_too_small_to_run(load: Load) -> None:
