@@ -50,7 +50,7 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     assert float(last[-1] if last[-1] != "chosen" else last[-2]) > float(head[-1])
     assert done.out.count("chosen") >= 1
     assert "tiny-tuned: " in done.out
-    assert "2 classes, trained on 48 images of 3 domains in " in done.out
+    assert "2 classes, trained on 48 images of 3 domains; fine-tuning took " in done.out
     loaded = oodzoo.load(out)
     assert [model.name for model in loaded.models] == ["tiny-tuned"]
     assert loaded.provenance.choice == "tuned"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.predictor.tuning import remove_checkpoints, tune_settings
 from oodzoo.tuning.settings import TuneSettings
+from oodzoo.zoo import ModelSpec
 
 require_tuning()
 
@@ -315,3 +317,21 @@ def test_the_protocol_of_domainbed(predictor: oodzoo.Predictor, data: Path, tmp_
     assert again.models[0].fingerprint == after.models[0].fingerprint
     with pytest.raises(InputError, match="checkpoints of another model, of other images or sett"):
         oodzoo.tune(predictor, data, folder=tmp_path / "kept", **SETTINGS)
+
+
+def test_a_model_of_timm(
+    timm_spec: Callable[..., ModelSpec], folder: Path, data: Path, tmp_path: Path
+) -> None:
+    """It becomes an ONNX file that is resized and cropped as before."""
+    store = oodzoo.extract(data, [timm_spec("test_resnet.r160_in1k")], tmp_path / "store")
+    before = oodzoo.fit(store, choose="single")
+    settings = SETTINGS | {"learning_rates": 1e-3, "steps": 3, "batch_size": 2}
+    after = oodzoo.tune(before, data, **settings)
+    assert record(after)["tuned"] == "tiny-tuned"
+    (model,) = after.loadable_models
+    assert model.spec.kind == "onnx"
+    assert model.preprocessing == before.loadable_models[0].preprocessing
+    after.save(tmp_path / "model")
+    files = sorted(data.rglob("*.png"))
+    loaded = oodzoo.load(tmp_path / "model").predict_proba(files)
+    np.testing.assert_allclose(loaded, after.predict_proba(files), rtol=1e-5)

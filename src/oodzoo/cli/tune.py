@@ -222,8 +222,8 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
         terminal.line("pool: " + ", ".join(f"{each} {weight:.2f}" for each, weight in weights))
     terminal.line(
         f"{predictor.task.count_outputs(len(predictor.classes_))}, trained on "
-        f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')} in "
-        f"{duration(record['seconds'])} on {record['device']}; saved in {folder}"
+        f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')}; "
+        f"fine-tuning took {duration(record['seconds'])} on {record['device']}; saved in {folder}"
     )
     terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
     head = left_out.get(LINEAR_HEAD, {})
