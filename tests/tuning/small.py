@@ -49,7 +49,10 @@ def trainable() -> Trainable:
 def problem(
     folder: Path, domains: tuple[str, ...] = DOMAINS, kind: Kind = "classification"
 ) -> Iterator[Problem]:
-    """Images of noise around the colour of their class; 10, 11, 12 of the domains."""
+    """Images of noise around the colour of their class; 10, 11, 12 of the domains.
+
+    Files that exist are not written again.
+    """
     rng = np.random.default_rng(0)
     numbers = np.repeat(np.arange(len(domains)), 10 + np.arange(len(domains)))
     labels = rng.integers(CLASSES, size=len(numbers))
@@ -57,7 +60,8 @@ def problem(
     for row, label in enumerate(labels.tolist()):
         pixels = rng.integers(0, 120, (10, 12, 3), dtype=np.uint8)
         pixels[:, :, label] += 100
-        Image.fromarray(pixels).save(folder / f"{row}.png")
+        if not (folder / f"{row}.png").exists():
+            Image.fromarray(pixels).save(folder / f"{row}.png")
         files.append(LocalFile(str(folder / f"{row}.png")))
     with TrainingImages(files, PREPROCESSING.geometry) as images:
         groups = [None] * len(labels)

@@ -1,0 +1,316 @@
+"""Runs that leave domains out: the outputs of their candidates, and what is kept on disk."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax
+from tests.killing import STEP, Job, children, needs_fork
+from tests.tuning import small
+
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Samples
+from oodzoo.heads.kinds import fit_head_of
+from oodzoo.tuning import training
+from oodzoo.tuning.choice import CANDIDATES
+from oodzoo.tuning.network import Network
+from oodzoo.tuning.problem import Problem
+from oodzoo.tuning.runs import Key, Run, Runs
+from oodzoo.tuning.settings import TuneSettings
+from oodzoo.tuning.training import Events
+
+torch = pytest.importorskip("torch")
+
+SETTINGS = TuneSettings(steps=6, batch_size=3, learning_rates=(3e-3,))
+KEY: Key = (frozenset(["photo"]), 3e-3)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    return tmp_path / "images"
+
+
+@pytest.fixture
+def problem(folder: Path) -> Iterator[Problem]:
+    with small.problem(folder) as found:
+        yield found
+
+
+def runs_of(
+    problem: Problem,
+    folder: Path | None = None,
+    identity: str = "a",
+    settings: TuneSettings = SETTINGS,
+) -> Runs:
+    network = Network(small.trainable(), problem.n_outputs, "cpu")
+    return Runs(network, problem, settings, folder, identity)
+
+
+def features_of(problem: Problem, rows: Any, module: Any | None = None) -> Any:
+    pixels = small.PREPROCESSING.normalise(problem.images.prepared(rows))
+    with torch.no_grad():
+        return (module or small.features())(torch.from_numpy(pixels)).numpy()
+
+
+def assert_same(found: Run, expected: Run) -> None:
+    for part in ("outputs", "held_out"):
+        mine, theirs = getattr(found, part), getattr(expected, part)
+        assert mine.keys() == theirs.keys()
+        for domain, outputs in theirs.items():
+            np.testing.assert_array_equal(mine[domain], outputs)
+    assert found.window == expected.window
+
+
+class Steps:
+    """Counts steps, and stops after some."""
+
+    def __init__(self, stop: int = 0) -> None:
+        self.done = 0
+        self.stop = stop
+        self.events = Events(self.step)
+
+    def step(self) -> None:
+        self.done += 1
+        if self.done == self.stop:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("kind", ["classification", "regression", "multilabel"])
+def test_the_first_candidate_is_the_linear_head(folder: Path, kind: Any) -> None:
+    with small.problem(folder, kind=kind) as problem:
+        run = runs_of(problem).do(KEY, Events())
+        inside = [problem.split(domain, 0)[0] for domain in ("art", "sketch")]
+        rows = np.concatenate(inside)
+        numbers = np.repeat([0, 1], [len(each) for each in inside])
+        samples = Samples(features_of(problem, rows), problem.labels[rows], numbers)
+        head = fit_head_of(kind, samples, small.CLASSES)
+        parts = {"photo": problem.rows("photo")}
+        parts |= {domain: problem.split(domain, 0)[1] for domain in ("art", "sketch")}
+        assert list(run.outputs) == ["photo"]
+        assert sorted(run.held_out) == ["art", "sketch"]
+        for domain, here in parts.items():
+            expected = head.logits(features_of(problem, here))
+            if kind == "classification":
+                expected = log_softmax(expected, axis=1)
+            found = (run.outputs | run.held_out)[domain]
+            assert found.shape == (len(CANDIDATES), len(here), small.CLASSES)
+            np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-4)
+            assert np.abs(found[-1] - found[0]).max() > 1e-3
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_candidates_are_mixtures(problem: Problem, lora: int | None) -> None:
+    mine = runs_of(problem, settings=replace(SETTINGS, lora=lora))
+    run = mine.do(KEY, Events(), keep_weights=True)
+    ends = mine.ends(KEY, Events())
+    rows = problem.rows("photo")
+    for at, candidate in enumerate(CANDIDATES):
+        module = torch.nn.ModuleDict(
+            {"features": small.features(), "head": torch.nn.Linear(small.DIM, small.CLASSES)}
+        )
+        share = candidate.mixing
+        for name, parameter in module.named_parameters():
+            end = ends[candidate.weights][name]
+            parameter.data = (1 - share) * ends["start"][name] + share * end
+        weight, bias = (each.detach().numpy() for each in module["head"].parameters())
+        logits = features_of(problem, rows, module["features"]) @ weight.T + bias
+        np.testing.assert_allclose(
+            run.outputs["photo"][at], log_softmax(logits, axis=1), rtol=1e-4, atol=1e-5
+        )
+    assert CANDIDATES[0].mixing == 0
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_ends_are_those_of_the_training(problem: Problem, lora: int | None) -> None:
+    settings = replace(SETTINGS, lora=lora)
+    mine = runs_of(problem, settings=settings)
+    mine.do(KEY, Events(), keep_weights=True)
+    ends = mine.ends(KEY, Events())
+    again = runs_of(problem, settings=settings)
+    again.network.load(ends["start"])
+    trajectory = again.training(("art", "sketch"), 3e-3).run()
+    for end, expected in (("last", trajectory.last), ("average", trajectory.average)):
+        again.network.load(expected)
+        for name, found in ends[end].items():
+            value = again.network.weight(name).detach()
+            torch.testing.assert_close(found, value, rtol=0, atol=0)
+
+
+def test_adapters_change_matrices_and_the_head_only(problem: Problem) -> None:
+    mine = runs_of(problem, settings=replace(SETTINGS, lora=2))
+    frozen = mine.network.weights()
+    mine.do(KEY, Events(), keep_weights=True)
+    ends = mine.ends(KEY, Events())
+    changed = {n for n, each in ends["last"].items() if not torch.equal(each, ends["start"][n])}
+    assert changed == {"features.0.weight", "features.3.weight", "head.weight", "head.bias"}
+    for name in ("features.0.weight", "features.3.weight"):
+        difference = (ends["last"][name] - ends["start"][name]).flatten(1)
+        assert torch.linalg.matrix_rank(difference, rtol=1e-3) <= 2
+    assert frozen.keys() == ends["last"].keys() == mine.network.weights().keys()
+
+
+@pytest.mark.parametrize("lora", [None, 2])
+def test_runs_do_not_depend_on_earlier_ones(problem: Problem, lora: int | None) -> None:
+    settings = replace(SETTINGS, lora=lora)
+    mine = runs_of(problem, settings=settings)
+    before = mine.network.weights()
+    mine.do((frozenset(["art"]), 1e-2), Events())
+    torch.testing.assert_close(mine.network.weights(), before, rtol=0, atol=0)
+    assert all(each.requires_grad for each in mine.network.parts.parameters())
+    with pytest.raises(KeyboardInterrupt):
+        mine.do((frozenset(["sketch"]), 1e-2), Steps(stop=3).events)
+    found = mine.do(KEY, Events())
+    assert_same(found, runs_of(problem, settings=settings).do(KEY, Events()))
+
+
+def test_random_head(problem: Problem) -> None:
+    settings = replace(SETTINGS, start="random")
+    torch.manual_seed(0)
+    expected = torch.rand(3)
+    torch.manual_seed(0)
+    mine, other = runs_of(problem, settings=settings), runs_of(problem, settings=settings)
+    torch.manual_seed(0)
+    starts = []
+    for runs, key in ((mine, KEY), (other, (frozenset(["art"]), 3e-3))):
+        runs.do(key, Events(), keep_weights=True)
+        starts.append(runs.ends(key, Events())["start"])
+    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+    torch.testing.assert_close(starts[0], starts[1], rtol=0, atol=0)
+    another = runs_of(problem, settings=replace(settings, seed=1))
+    another.do(KEY, Events(), keep_weights=True)
+    assert not torch.equal(
+        another.ends(KEY, Events())["start"]["head.bias"], starts[0]["head.bias"]
+    )
+
+
+def test_classes_that_training_lacks(problem: Problem) -> None:
+    labels = np.where(problem.numbers == 1, 2, problem.labels % 2)
+    run = runs_of(replace(problem, labels=labels)).do(KEY, Events())
+    assert (run.outputs["photo"][:, :, 2] == -np.inf).all()
+    probabilities = np.exp(run.outputs["photo"][:, :, :2])
+    np.testing.assert_allclose(probabilities.sum(axis=2), 1, atol=1e-5)
+
+
+# --- on disk -----------------------------------------------------------------------------------
+
+
+def test_finished_runs_are_kept(problem: Problem, tmp_path: Path) -> None:
+    first = runs_of(problem, tmp_path / "runs")
+    assert first.get(KEY) is None
+    done = first.do(KEY, Events(), keep_weights=True)
+    ends = first.ends(KEY, Events())
+    again, steps = runs_of(problem, tmp_path / "runs"), Steps()
+    found = again.get(KEY)
+    assert found is not None
+    assert_same(found, done)
+    assert found.seconds == done.seconds
+    torch.testing.assert_close(again.ends(KEY, steps.events), ends, rtol=0, atol=0)
+    assert steps.done == 0
+    assert again.get((frozenset(["photo"]), 1e-3)) is None
+    assert again.get((frozenset(["art"]), 3e-3)) is None
+    names = sorted(each.name.split("-")[-1] for each in (tmp_path / "runs").iterdir())
+    assert names == ["run.safetensors", "tuning.json", "weights.safetensors"]
+
+
+def test_weights_that_were_not_kept_are_trained_again(problem: Problem) -> None:
+    mine, steps = runs_of(problem), Steps()
+    mine.do(KEY, Events())
+    mine.ends(KEY, steps.events)
+    assert steps.done == SETTINGS.steps
+    mine.ends(KEY, steps.events)
+    assert steps.done == SETTINGS.steps
+
+
+def test_loading_a_candidate(problem: Problem) -> None:
+    mine = runs_of(problem)
+    run = mine.do(KEY, Events(), keep_weights=True)
+    rows = problem.rows("photo")
+    for at in (0, 2, 8):
+        mine.load(KEY, CANDIDATES[at], Events())
+        batch = mine.network.images(problem.images.prepared(rows))
+        with torch.no_grad():
+            found = mine.network.log_probabilities(batch).numpy()
+        np.testing.assert_array_equal(found, run.outputs["photo"][at])
+
+
+def test_folders_of_others(problem: Problem, tmp_path: Path) -> None:
+    runs_of(problem, tmp_path / "runs")
+    runs_of(problem, tmp_path / "runs")
+    with pytest.raises(InputError) as caught:
+        runs_of(problem, tmp_path / "runs", "b")
+    assert str(caught.value) == (
+        f"{str(tmp_path / 'runs')!r} has checkpoints of another model, of other images or "
+        "settings; remove it, or choose another folder"
+    )
+    with pytest.raises(InputError, match="is not empty and has no checkpoints of fine-tuning"):
+        runs_of(problem, tmp_path / "images")
+
+
+@pytest.mark.parametrize("what", ["run", "weights"])
+def test_damaged_results(problem: Problem, tmp_path: Path, what: str) -> None:
+    runs_of(problem, tmp_path / "runs").do(KEY, Events(), keep_weights=True)
+    (file,) = (tmp_path / "runs").glob(f"*-{what}.safetensors")
+    file.write_bytes(file.read_bytes()[:-5])
+    again = runs_of(problem, tmp_path / "runs")
+    with pytest.raises(InputError) as caught:
+        again.get(KEY) if what == "run" else again.ends(KEY, Events())
+    assert str(caught.value).startswith(f"{str(file)!r} is damaged: ")
+    assert "\n" not in str(caught.value)
+
+
+def test_domains_of_any_name(folder: Path, tmp_path: Path) -> None:
+    with small.problem(folder, ("a/b", "ü ", "/")) as problem:
+        key = (frozenset(["a/b", "/"]), 3e-3)
+        done = runs_of(problem, tmp_path / "runs").do(key, Events())
+        found = runs_of(problem, tmp_path / "runs").get(key)
+    assert found is not None
+    assert_same(found, done)
+
+
+def train(images: str, folder: str, lora: int | None) -> None:
+    """A run with a checkpoint after each step."""
+    training.CHECKPOINT_SECONDS = 0.0
+    with small.problem(Path(images)) as problem:
+        settings = replace(SETTINGS, lora=lora)
+        runs_of(problem, Path(folder), settings=settings).do(KEY, Events(), keep_weights=True)
+
+
+@needs_fork
+@pytest.mark.parametrize("lora", [None, 2])
+def test_killed_and_resumed(
+    problem: Problem, folder: Path, tmp_path: Path, lora: int | None
+) -> None:
+    """The weights are the same, bit for bit, wherever the process was killed."""
+    settings = replace(SETTINGS, lora=lora)
+    reference = runs_of(problem, tmp_path / "reference", settings=settings)
+    expected = reference.do(KEY, Events(), keep_weights=True)
+    (weights,) = (tmp_path / "reference").glob("*-weights.safetensors")
+    function = "tests.tuning.test_runs:train"
+    with children("tests.tuning.test_runs") as processes:
+        moment = 3
+        while processes.killed(moment, function, folder, tmp_path / f"{moment}", lora):
+            processes.succeed(Job(function, (folder, tmp_path / f"{moment}", lora)))
+            moment += 3 * STEP
+    assert moment > 20
+    for each in range(3, moment, 3 * STEP):
+        file = tmp_path / f"{each}" / weights.name
+        assert file.read_bytes() == weights.read_bytes()
+        found = runs_of(problem, tmp_path / f"{each}", settings=settings).get(KEY)
+        assert found is not None
+        assert_same(found, expected)
+
+
+def test_copies_of_networks(problem: Problem) -> None:
+    """Runs keep the frozen weights themselves."""
+    mine = runs_of(problem)
+    expected = copy.deepcopy(mine.network.weights())
+    mine.network.load({name: each + 1 for name, each in expected.items()})
+    mine.reset()
+    torch.testing.assert_close(mine.network.weights(), expected, rtol=0, atol=0)
