@@ -168,9 +168,10 @@ def test_the_store_keeps_arguments_and_random_weights(
     assert stored.spec["arguments"] == built.arguments
     assert stored.spec["pretrained"] is False
     # those of the store count, whatever a zoo says now
-    zoo = [ModelSpec("vit", "timm/test_vit", arguments={"depth": 1})]
+    zoo = [ModelSpec("vit", "timm/test_vit", arguments={"depth": 1}, geometry={"crop": [8, 8]})]
     for known in ([], zoo):
         found = find_spec(store, stored, known)
         assert (found.arguments, found.pretrained) == (built.arguments, False)
     plain = msgspec.structs.replace(stored, spec={"input_size": 32})
     assert find_spec(store, plain, zoo).arguments is None
+    assert find_spec(store, plain, zoo).geometry is None
