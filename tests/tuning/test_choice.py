@@ -68,9 +68,13 @@ def test_quality_decides_and_not_accuracy() -> None:
 
 
 def test_domains_weigh_alike() -> None:
-    """Candidate 1 is better in the smaller domain by more than candidate 2 in the larger one."""
+    """Candidate 1 is better in the smaller domain by more than candidate 2 in the larger one.
+
+    Candidate 3 is the best in the larger domain, and the worst in the smaller one.
+    """
     a, b = [0.5] * N, [0.5] * N
     b[1], a[2] = 0.8, 0.75
+    a[3], b[3] = 0.99, 0.05
     labels = {"a": np.zeros(100, int), "b": np.zeros(2, int)}
     found = {
         name: of_probabilities(np.repeat(np.array(p)[:, None], len(labels[name]), 1), labels[name])
