@@ -118,7 +118,7 @@ def evaluate(
         typer.Option(
             metavar="RATE,…",
             help="With --tune: learning rate; one of several is chosen on left-out domains.",
-            show_default="3e-5",
+            show_default="1e-4,1e-3",
         ),
     ] = None,
     lora: Annotated[

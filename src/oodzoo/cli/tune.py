@@ -63,7 +63,7 @@ def tune(
         typer.Option(
             metavar="RATE,…",
             help="Learning rate of AdamW; one of several is chosen on left-out domains.",
-            show_default="3e-5",
+            show_default="1e-4,1e-3",
         ),
     ] = None,
     steps: Annotated[

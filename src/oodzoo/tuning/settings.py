@@ -48,7 +48,7 @@ class TuneSettings:
        underperform out-of-distribution, ICLR 2022.
     """
 
-    learning_rates: tuple[float, ...] = (3e-5,)
+    learning_rates: tuple[float, ...] = (1e-4, 1e-3)
     steps: int = 300
     batch_size: int = 32
     weight_decay: float = 1e-4
