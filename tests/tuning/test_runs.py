@@ -171,23 +171,32 @@ def test_runs_do_not_depend_on_earlier_ones(problem: Problem, lora: int | None) 
 
 
 def test_random_head(problem: Problem) -> None:
+    """The training begins with it; the first candidate is still the linear head."""
     settings = replace(SETTINGS, start="random")
     torch.manual_seed(0)
     expected = torch.rand(3)
-    torch.manual_seed(0)
     mine, other = runs_of(problem, settings=settings), runs_of(problem, settings=settings)
-    torch.manual_seed(0)
-    starts = []
-    for runs, key in ((mine, KEY), (other, (frozenset(["art"]), 3e-3))):
-        runs.do(key, Events(), keep_weights=True)
-        starts.append(runs.ends(key, Events())["start"])
-    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
-    torch.testing.assert_close(starts[0], starts[1], rtol=0, atol=0)
     another = runs_of(problem, settings=replace(settings, seed=1))
+    probe = runs_of(problem).do(KEY, Events())
+    torch.manual_seed(0)
+    run = mine.do(KEY, Events(), keep_weights=True)
+    torch.testing.assert_close(torch.rand(3), expected, rtol=0, atol=0)
+    np.testing.assert_array_equal(run.outputs["photo"][0], probe.outputs["photo"][0])
+    other.do((frozenset(["art"]), 3e-3), Events(), keep_weights=True)
     another.do(KEY, Events(), keep_weights=True)
-    assert not torch.equal(
-        another.ends(KEY, Events())["start"]["head.bias"], starts[0]["head.bias"]
-    )
+    ends = mine.ends(KEY, Events())
+    same = other.ends((frozenset(["art"]), 3e-3), Events())
+    torch.testing.assert_close(ends["random"], same["random"], rtol=0, atol=0)
+    differing = another.ends(KEY, Events())["random"]
+    assert not torch.equal(differing["head.bias"], ends["random"]["head.bias"])
+    # few steps at a low learning rate do not lead far from the random head
+    assert float((ends["last"]["head.weight"] - ends["random"]["head.weight"]).abs().max()) < 0.05
+    assert float((ends["last"]["head.weight"] - ends["start"]["head.weight"]).abs().max()) > 0.05
+    mine.load(KEY, CANDIDATES[6], Events())
+    assert CANDIDATES[6].weights == "last"
+    share = CANDIDATES[6].mixing
+    middle = (1 - share) * ends["random"]["head.bias"] + share * ends["last"]["head.bias"]
+    torch.testing.assert_close(mine.network.weight("head.bias").detach(), middle)
 
 
 def test_classes_that_training_lacks(problem: Problem) -> None:

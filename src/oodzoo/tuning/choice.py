@@ -22,9 +22,10 @@ class Candidate:
     Attributes
     ----------
     weights : {"start", "last", "average"}
-        Those before the training; after the last step; or SWAD's average along the path.
+        Those of the linear head on the frozen network; after the last step; or SWAD's average
+        along the path.
     mixing : float
-        Share of these weights; the rest are those of the start (WiSE-FT).
+        Share of these weights; the rest are those before the training (WiSE-FT).
     """
 
     weights: Literal["start", "last", "average"]

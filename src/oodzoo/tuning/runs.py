@@ -34,7 +34,8 @@ Key = tuple[frozenset[str], float]
 """A run: the domains that it leaves out, and its learning rate."""
 
 Ends = dict[str, Weights]
-"""Weights of a run by name: "start", "last" and "average"."""
+"""Weights of a run by name: "start" (a linear probe), "last" and "average"; and "random", of a run
+that began with a random head."""
 
 
 @dataclass(frozen=True)
@@ -118,13 +119,13 @@ class Runs:
         """Train without some domains, and predict these domains and the held-out images."""
         left_out, rate = key
         training = self._problem.left(tuple(left_out))
-        start = self._start(training)
+        ends = self._begin(training)
         checkpoints = None if self._folder is None else self._file(key, "run").with_suffix("")
         trajectory = self.training(training, rate).run(checkpoints, events)
-        ends: Ends = {"start": start}
         for name, weights in (("average", trajectory.average), ("last", trajectory.last)):
             self.network.load(weights)
-            ends[name] = {each: self.network.weight(each).detach().clone() for each in start}
+            names = ends["start"]
+            ends[name] = {each: self.network.weight(each).detach().clone() for each in names}
         self.reset()
         run = Run(
             self._predict_all(sorted(left_out), self._problem.rows, ends),
@@ -169,21 +170,14 @@ class Runs:
 
     def load(self, key: Key, candidate: Candidate, events: Events) -> None:
         """Load the weights of a candidate of a run into the network."""
-        ends = self.ends(key, events)
-        self.network.load(mixed(ends["start"], ends[candidate.weights], candidate.mixing))
+        self.network.load(_weights_of(self.ends(key, events), candidate))
 
-    def _start(self, domains: Iterable[str]) -> Weights:
-        """Load and return the weights before a run: a linear probe of the training images."""
-        import torch
+    def _begin(self, domains: Iterable[str]) -> Ends:
+        """Load and return the weights before a run: of a linear probe, or those of a random head.
 
+        The probe is always one of the results.
+        """
         self.reset()  # a run that was interrupted has left its weights
-        if self._settings.start == "random":
-            head = self.network.parts["head"]
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(seed_hash(self._settings.seed, "head"))
-                fresh = torch.nn.Linear(head.in_features, head.out_features)
-            self.network.load({f"head.{k}": v for k, v in fresh.named_parameters()})
-            return self.network.weights()
         rows = [self._problem.split(domain, self._settings.seed)[0] for domain in domains]
         together = np.concatenate(rows)
         samples = Samples(
@@ -195,7 +189,20 @@ class Runs:
         problem = self._problem
         found = fit_head_of(problem.kind, samples, problem.n_outputs, groups=groups)
         self.network.load(head_weights(found))
-        return self.network.weights()
+        ends = {"start": self.network.weights()}
+        if self._settings.start == "random":
+            self.network.load(self._random_head())
+            ends["random"] = self.network.weights()
+        return ends
+
+    def _random_head(self) -> Weights:
+        import torch
+
+        head = self.network.parts["head"]
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed_hash(self._settings.seed, "head"))
+            fresh = torch.nn.Linear(head.in_features, head.out_features)
+        return {f"head.{name}": each for name, each in fresh.named_parameters()}
 
     def all_features(self) -> NDArray[np.float32]:
         """Features of all images by the frozen model, computed once."""
@@ -216,8 +223,7 @@ class Runs:
         classes = self._problem.kind == "classification"
         function = self.network.log_probabilities if classes else self.network.outputs
         for candidate in CANDIDATES:
-            end = ends[candidate.weights]
-            self.network.load(mixed(ends["start"], end, candidate.mixing))
+            self.network.load(_weights_of(ends, candidate))
             for domain, here in images.items():
                 found[domain].append(self._computed(here, function))
         self.network.load(self._frozen)
@@ -239,6 +245,12 @@ class Runs:
         assert self._folder is not None
         name = hashlib.sha256(json_bytes([sorted(key[0]), key[1]])).hexdigest()[:16]
         return self._folder / f"{name}-{what}.safetensors"
+
+
+def _weights_of(ends: Ends, candidate: Candidate) -> Weights:
+    if candidate.weights == "start":
+        return ends["start"]
+    return mixed(ends.get("random", ends["start"]), ends[candidate.weights], candidate.mixing)
 
 
 def require_own_folder(folder: Path, identity: str) -> None:
