@@ -170,21 +170,26 @@ def test_passes_have_the_update_of_one(
     problem: Problem, monkeypatch: pytest.MonkeyPatch, lora: int | None
 ) -> None:
     settings = replace(SETTINGS, lora=lora, batch_size=7)
-    whole = training_of(problem, settings).run()
-    sizes = set()
+    losses: list[list[float]] = [[], []]
+    sizes: list[set[int]] = [set(), set()]
     outputs = Network.outputs
 
     def counted(self: Network, batch: Any) -> Any:
-        sizes.add(len(batch))
+        sizes[0].add(len(batch))
         return outputs(self, batch)
 
     monkeypatch.setattr(Network, "outputs", counted)
+    events = Events(metric=lambda name, value, step: losses[0].append(value))
+    whole = training_of(problem, settings).run(events=events)
+    sizes.reverse()
+    losses.reverse()
     # an image takes 2.6 kB: there is room for 3 of the 14, their half would be 7
     monkeypatch.setattr("oodzoo.tuning.memory.available_memory", lambda: 30_000)
-    parts = training_of(problem, settings).run()
-    assert max(sizes) == 3
+    parts = training_of(problem, settings).run(events=events)
+    assert [max(each) for each in sizes] == [3, 14]
     assert_same(parts.last, whole.last)
     assert_same(parts.average, whole.average)
+    assert losses[1] == pytest.approx(losses[0], abs=1e-5)
 
 
 def test_statistics_and_dropout_are_those_of_inference(problem: Problem) -> None:
@@ -257,7 +262,10 @@ def test_stopped_and_resumed(
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
     settings = replace(SETTINGS, steps=steps, lora=lora)
+    if steps == 44:  # high enough for an average over several segments
+        settings = replace(settings, learning_rates=(3e-2,), schedule="constant")
     expected = training_of(problem, settings).run()
+    assert expected.window[1] - expected.window[0] > (4 if steps == 44 else -1)
     run = tmp_path / "run"
     for step in (1, steps // 3, 2 * steps // 3, steps):  # the first before any checkpoint
         with pytest.raises(Stopped):
