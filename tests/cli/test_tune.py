@@ -113,7 +113,7 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
         (("--protocol", "domainbed", "--lora", "4"), "unknown setting 'lora' of the protocol"),
         (("--draws", "3"), "unknown setting 'draws' of the protocol 'lp-ft'"),
         (("--max-hours", "-1"), "max_hours must be positive, got -1.0"),
-        (("--max-hours", "1e-8"), " on cpu: 1,200 steps; use a GPU"),
+        (("--max-hours", "1e-8"), " on cpu: 2,100 steps; use a GPU"),
         (("--device", "tpu"), "unknown device 'tpu'"),
     ],
 )
