@@ -192,6 +192,24 @@ def test_passes_have_the_update_of_one(
     assert losses[1] == pytest.approx(losses[0], abs=1e-5)
 
 
+def test_classes_of_held_out_images_only(problem: Problem) -> None:
+    """They do not count in the validation, as no training could learn them."""
+    art, sketch = (problem.split(domain, 0) for domain in ("art", "sketch"))
+    held_out = np.concatenate([art[1], sketch[1]])
+    labels = problem.labels % 2
+    labels[held_out[[0, 3]]] = 2
+    changed = replace(problem, labels=labels)
+    losses: list[list[float]] = []
+    for rows in (held_out, held_out[[1, 2]]):
+        found: list[float] = []
+        losses.append(found)
+        events = Events(metric=lambda name, value, step, to=found: to.append(value))  # type: ignore[misc]
+        Training(network_of(), changed, [art[0], sketch[0]], rows, SETTINGS, RATE).run(
+            events=events
+        )
+    assert losses[0] == losses[1]
+
+
 def test_statistics_and_dropout_are_those_of_inference(problem: Problem) -> None:
     module = torch.nn.Sequential(*small.features(), torch.nn.Dropout(0.5)).train()
     mine = training_of(problem, module=copy.deepcopy(module))

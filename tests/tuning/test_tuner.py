@@ -220,6 +220,20 @@ def test_training_that_diverges(problem: Problem) -> None:
         assert np.isfinite(judged.outputs["art"]).all()
 
 
+def test_the_last_run_diverges(problem: Problem) -> None:
+    tuner = tuner_of(problem)
+    tuner.judged(["art"])
+    key = frozenset(["art"]), 3e-3
+    run = tuner._runs.get(key)
+    assert run is not None
+    lost = {domain: np.full_like(each, np.nan) for domain, each in run.outputs.items()}
+    tuner._runs._found[key] = replace(run, outputs=lost)
+    with pytest.raises(InputError) as caught:
+        tuner.judged(["art"])
+    assert str(caught.value).startswith("training with the learning rate 0.003 diverged")
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("choose_by", ["leave-one-domain-out", "training-domain"])
 def test_nothing_of_the_test_domain_is_used(folder: Path, choose_by: Any) -> None:
     """Other images and labels there: the same choice and the same weights."""
@@ -383,6 +397,11 @@ def other_preprocessing() -> Trainable:
     return replace(small.trainable(), preprocessing=square(small.SIZE, small.STD, small.STD))
 
 
+def other_name() -> Trainable:
+    """Layers of one network may have the same weights."""
+    return replace(small.trainable(), name="small@2")
+
+
 @pytest.mark.parametrize(
     ("settings", "model", "fingerprint"),
     [
@@ -392,6 +411,7 @@ def other_preprocessing() -> Trainable:
         (SETTINGS, changed_model, "few images"),
         (SETTINGS, other_statistics, "few images"),
         (SETTINGS, other_preprocessing, "few images"),
+        (SETTINGS, other_name, "few images"),
         (SETTINGS, small.trainable, "other images"),
     ],
 )
