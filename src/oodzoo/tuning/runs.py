@@ -165,7 +165,6 @@ class Runs:
         """Return to the weights of the frozen model, without adapters."""
         if self._settings.lora is not None:
             merge_adapters(self.network.parts["features"])
-            self.network.parts.requires_grad_(True)
         self.network.load(self._frozen)
 
     def load(self, key: Key, candidate: Candidate, events: Events) -> None:
