@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from oodzoo.heads.domainbed.rules import Record, chosen
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
 from oodzoo.tuning.erm_runs import CHECKPOINT_EVERY
 from oodzoo.tuning.problem import Problem
+from oodzoo.zoo.preprocessing import square
 
 torch = pytest.importorskip("torch")
 
@@ -173,6 +175,18 @@ def test_planned_steps(problem: Problem, tmp_path: Path) -> None:
     assert tuner(problem, "leave-one-domain-out").planned_steps() == (3 * DRAWS + 1) * STEPS
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"name": "small@2"}, {"preprocessing": square(small.SIZE, small.STD, small.STD)}],
+    ids=["another layer", "another preprocessing"],
+)
+def test_runs_of_another_model(problem: Problem, tmp_path: Path, change: dict[str, Any]) -> None:
+    tuner(problem, "training-domain", tmp_path / "runs")
+    other = replace(small.trainable(), **change)
+    with pytest.raises(InputError, match="has checkpoints of another model"):
+        ErmTuner(lambda: other, problem, ErmSettings(), device="cpu", folder=tmp_path / "runs")
+
+
 def test_kind(tmp_path: Path) -> None:
     with (
         small.problem(tmp_path, kind="regression") as problem,
@@ -193,6 +207,7 @@ def test_one_domain(tmp_path: Path) -> None:
     ("settings", "message"),
     [
         ({"draws": 0}, "draws must be 1 or more, got 0"),
+        ({"steps": 2.5}, "steps must be a whole number, got 2.5"),
         ({"steps": -1}, "steps must be 1 or more, got -1"),
         ({"choose_by": "oracle"}, "choose_by must be one of"),
         ({"search_space": "PACS"}, "unknown search space 'PACS'"),

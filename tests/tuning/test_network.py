@@ -104,6 +104,18 @@ def test_classes_without_training_images(network: Network) -> None:
     np.testing.assert_allclose(found[:, [0, 2]], expected[:, [0, 2]], atol=1e-5)
 
 
+def test_outputs_are_not_rounded_in_mixed_precision(network: Network) -> None:
+    """Years differ by less than the precision of bfloat16."""
+    network.precision = torch.bfloat16
+    network.load(
+        {"head.weight": torch.zeros(3, 6), "head.bias": torch.tensor([2001.0, 2002, 2003])}
+    )
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        found = network.outputs(network.images(pixels()))
+    assert found.dtype == torch.float32
+    assert found.tolist() == [[2001, 2002, 2003]] * 4
+
+
 def test_losses() -> None:
     rng = np.random.default_rng(2)
     z = rng.normal(size=(5, 3))

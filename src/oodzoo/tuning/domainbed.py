@@ -17,6 +17,7 @@ import hashlib
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal
 
@@ -74,8 +75,12 @@ class ErmSettings:
         if self.choose_by not in RULES:
             raise InputError(f"choose_by must be one of {', '.join(RULES)}, got {self.choose_by!r}")
         for name, least in (("draws", 1), ("steps", 1), ("seed", 0)):
-            if getattr(self, name) < least:
-                raise InputError(f"{name} must be {least} or more, got {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, Integral):
+                raise InputError(f"{name} must be a whole number, got {value!r}")
+            if value < least:
+                raise InputError(f"{name} must be {least} or more, got {value}")
+            object.__setattr__(self, name, int(value))  # for JSON
 
     def to_dict(self) -> dict[str, Any]:
         """The settings, for JSON."""
@@ -148,7 +153,9 @@ class ErmTuner:
         trainable = load()
         # runs of other draws or steps may be in the same folder
         facts = ["domainbed", settings.search_space, settings.seed]
-        identity = [*facts, problem.fingerprint, weights_digest(trainable.module)]
+        # layers of one network have the same weights, but names of their own
+        model = [trainable.name, asdict(trainable.preprocessing), weights_digest(trainable.module)]
+        identity = [*facts, problem.fingerprint, model]
         network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
         digest = hashlib.sha256(json_bytes(identity)).hexdigest()
         self._runs = ErmRuns(network, problem, settings.search_space, settings.seed, folder, digest)

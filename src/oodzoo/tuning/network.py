@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -56,8 +57,18 @@ class Network:
         return self.parts["features"]((batch - self._mean) / self._std)
 
     def outputs(self, batch: Tensor) -> Tensor:
-        """Outputs (n, C) of the head."""
-        return self.parts["head"](self.features(batch))
+        """Outputs (n, C) of the head, in float32: in bfloat16, the number 2001 is 2000."""
+        import torch
+
+        features = self.features(batch)
+        with torch.autocast(self.device.type, enabled=False) if self._is_mixed else nullcontext():
+            return self.parts["head"](features.float())
+
+    @property
+    def _is_mixed(self) -> bool:
+        import torch
+
+        return bool(self.precision != torch.float32)
 
     def log_probabilities(self, batch: Tensor) -> Tensor:
         """Log-probabilities (n, C) of classes, -inf of those without training images."""

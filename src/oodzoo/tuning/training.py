@@ -76,7 +76,8 @@ class Training:
     training : sequence of arrays
         Rows of the training images, one array for each domain.
     held_out : array
-        Rows of the images whose loss guides the average.
+        Rows of the images whose loss guides the average; those of classes that are not among the
+        training images do not count.
     settings : TuneSettings
     learning_rate : float
     """
@@ -96,6 +97,9 @@ class Training:
         self._problem = problem
         self._training = training
         self._held_out = held_out
+        if problem.kind == "classification":  # a class that is not learnt has an infinite loss
+            learnt = np.unique(problem.labels[np.concatenate(training)])
+            self._held_out = held_out[np.isin(problem.labels[held_out], learnt)]
         self._settings = settings
         self._rate = learning_rate
         labels = torch.from_numpy(problem.labels).to(network.device)
@@ -222,7 +226,7 @@ class Training:
             with self._autocast():
                 outputs = self.network.outputs(part)
             here = labels[top : top + self._images_per_pass]
-            value = loss(self._problem.kind, outputs.float(), here, self._scale)
+            value = loss(self._problem.kind, outputs, here, self._scale)
             value = value * (len(part) / len(batch))
             value.backward()
             total = total + value.detach()
@@ -269,7 +273,7 @@ class Training:
                 with self._autocast():
                     outputs = self.network.outputs(batch)
                 here = self._labels[rows]
-                value = loss(self._problem.kind, outputs.float(), here, self._scale)
+                value = loss(self._problem.kind, outputs, here, self._scale)
                 total = total + value * (len(rows) / len(self._held_out))
         return float(total)
 

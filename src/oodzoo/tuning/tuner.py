@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import json_bytes
@@ -108,7 +109,8 @@ class Tuner:
         self.settings = settings
         self._stage = stage
         trainable = load()
-        model = [asdict(trainable.preprocessing), weights_digest(trainable.module)]
+        # layers of one network have the same weights, but names of their own
+        model = [trainable.name, asdict(trainable.preprocessing), weights_digest(trainable.module)]
         identity = [problem.fingerprint, settings.to_dict(), model]
         network = Network(trainable, problem.n_outputs, resolve_device(device, "torch"))
         digest = hashlib.sha256(json_bytes(identity)).hexdigest()
@@ -172,6 +174,7 @@ class Tuner:
         final = frozenset(left_out), choice.learning_rate
         run = self._run(final, keep_weights)
         at = CANDIDATES.index(choice.candidate)
+        _require_numbers(run, at, choice.learning_rate)
         inner = found[choice.learning_rate] if self._by_domain else {}
         return Judged(
             choice,
@@ -227,3 +230,13 @@ class Tuner:
     def _emit(self, name: str, value: float, step: int) -> None:
         if self._stage is not None:
             self._stage.events.metric("tuning", name, value, step=step)
+
+
+def _require_numbers(run: Run, at: int, learning_rate: float) -> None:
+    """Raise an InputError if the last run has diverged, unlike those that it was chosen by."""
+    found = [outputs[at] for outputs in (*run.outputs.values(), *run.held_out.values())]
+    if any(np.isnan(outputs).any() for outputs in found):
+        raise InputError(
+            f"training with the learning rate {learning_rate:g} diverged after it was chosen: the "
+            "outputs are not numbers; use a lower learning rate"
+        )
