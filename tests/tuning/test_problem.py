@@ -19,7 +19,6 @@ from oodzoo.tuning.problem import Problem, opened
 
 @pytest.fixture
 def problem(tmp_path: Path) -> Iterator[Problem]:
-    pytest.importorskip("torch")
     with small.problem(tmp_path) as found:
         yield found
 
