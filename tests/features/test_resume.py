@@ -19,7 +19,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 from tests.features.data import Extract, Stamps, Tree, Zoo
-from tests.killing import Children, children, needs_fork
+from tests.killing import STEP, Children, children, needs_fork
 
 from oodzoo import _io
 from oodzoo.demo.digits import DOMAINS, deal_domains, draw_digit
@@ -73,7 +73,7 @@ def test_killed_before_any_change(
         assert tree(store) == expected, moment
         assert stamps(store).items() >= finished.items(), moment
         assert done.shards == 2 - len(finished) // 2, moment
-        moment += 1
+        moment += STEP
     assert tree(store) == expected
     assert moment > 20
 
@@ -118,7 +118,7 @@ def test_killed_while_growing(
         extract(few, both, store)
         assert tree(store) == expected, moment
         assert stamps(store).items() >= finished.items(), moment
-        moment += 2
+        moment += STEP
     assert moment > 20
 
 
@@ -138,7 +138,7 @@ def test_an_import_killed_before_any_change(
         import_features([file], store)
         assert tree(store) == expected, moment
         assert stamps(store).items() >= finished.items(), moment
-        moment += 1
+        moment += STEP
     assert tree(store) == expected
     assert moment > 20
 
@@ -199,7 +199,7 @@ def test_killed_at_random_many_times(
     command = ("extract", tmp_path / "data", "--zoo", file, "--store", store, "--quiet")
     lots = random.Random(7)
     finished: dict[str, tuple[int, int]] = {}
-    for _ in range(6):
+    for _ in range(3 if STEP > 1 else 12):
         child = process("from oodzoo.cli import main; main()", *command)
         _wait_for_lock(child, store)
         time.sleep(lots.uniform(0.0, span))

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.killing import Children, children, needs_fork
+from tests.killing import STEP, Children, children, needs_fork
 from tests.store import tiny
 from tests.store.tiny import content, files
 
@@ -65,14 +65,14 @@ def changed(data: Path) -> Path:
 
 
 def kills(
-    kill: Children, function: str, store: Path, *arguments: Any, **options: Any
+    kill: Children, function: str, store: Path, *arguments: Any, step: int = 1, **options: Any
 ) -> Iterator[tuple[int, Path]]:
-    """Kill a function before each change of a store; yield the moment and the store, a copy.
+    """Kill a function before changes of a store; yield the moment and the store, a copy.
 
     The last copy, in which the function was not killed, is left.
     """
     copy = store.with_name("copy")
-    for moment in itertools.count(1):
+    for moment in itertools.count(1, step):
         shutil.copytree(store, copy)
         if not kill.killed(moment, function, copy, *arguments, **options):
             return
@@ -174,7 +174,7 @@ def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
         assert content(out) == content(done), moment
         assert files(out) == expected, moment
         shutil.rmtree(out, ignore_errors=True)
-        moment += 1
+        moment += STEP
     assert files(out) == expected
     assert moment > 40
 
@@ -224,7 +224,7 @@ def test_upgrade(kill: Children, first_form: Path, tmp_path: Path) -> None:
     expected_rows = first_form_rows()
     assert second_form_rows(done) == expected_rows
     forms = []
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form):
+    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
         forms.append(FeatureStore(s).is_first_form)
         assert second_form_rows(s) == expected_rows, moment
         upgrade_store(s)
@@ -247,7 +247,7 @@ def test_upgrade_after_an_interrupted_upgrade(
     upgrade_store(done)
     expected_rows = first_form_rows()
     assert kill.killed(40, "oodzoo.store.upgrade:upgrade_store", first_form)
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form):
+    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
         if not any((s / name).exists() for name in ("images", "models", "samples")):
             break
         assert second_form_rows(s) == expected_rows, moment
