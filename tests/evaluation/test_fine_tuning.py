@@ -15,6 +15,7 @@ from tests.evaluation.data import stored, zoo
 from tests.striped import SIZE, require_tuning, tiny_network, write_stripes
 
 import oodzoo
+from oodzoo._io import locked
 from oodzoo.errors import InputError
 from oodzoo.evaluation import fine_tuning
 from oodzoo.evaluation.fine_tuning import Request, TunedFold, fine_tune, n_runs
@@ -124,6 +125,28 @@ def test_what_was_stopped_continues(folder: Path, tmp_path: Path) -> None:
     for test in DOMAINS:
         np.testing.assert_array_equal(found[test].outputs, whole[test].outputs)
     assert not (source.store.path / "cache" / "tuning").exists()
+
+
+def test_runs_are_removed_while_nobody_else_can_use_them(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = copied(folder, tmp_path / "copy")
+    remove, removed = shutil.rmtree, list[Path]()
+
+    def in_use(path: Path, **options: Any) -> None:
+        if path.parent.name == "tuning":
+            removed.append(path)
+            with (
+                pytest.raises(InputError, match="is being written by another process"),
+                locked(path),
+            ):
+                pass
+        remove(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", in_use)
+    tuned(source, folder / "data")
+    assert len(removed) == 1
+    assert not removed[0].parent.exists()
 
 
 def test_each_test_domain_may_have_a_model_of_its_own(folder: Path, tmp_path: Path) -> None:

@@ -171,6 +171,37 @@ def test_a_file_that_a_killed_process_left(
     oodzoo.tune(predictor, data, folder=tmp_path / "kept", **SETTINGS | {"steps": 2})
 
 
+def test_a_folder_in_use(predictor: oodzoo.Predictor, data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "kept"
+
+    class Second(Seen):
+        def start(self, stage: str, **facts: Any) -> None:
+            with pytest.raises(InputError, match="is being written by another process"):
+                oodzoo.tune(predictor, data, folder=folder, **SETTINGS)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        oodzoo.tune(predictor, data, folder=folder, listener=Second(), **SETTINGS)
+    assert not folder.exists()
+
+
+def test_tuned_on_the_same_images_before(tuned: oodzoo.Predictor, data: Path) -> None:
+    """All domains have been seen, so that none is left out."""
+    with pytest.raises(InputError) as caught:
+        oodzoo.tune(tuned, data, **SETTINGS)
+    assert str(caught.value) == (
+        "model 'tiny-tuned' of the predictor was fine-tuned on these images, so that left-out "
+        "domains say nothing about it; tune the predictor from before instead, with other settings"
+    )
+
+
+def test_tuned_on_other_images_before(tuned: oodzoo.Predictor, tmp_path: Path) -> None:
+    other = write_stripes(tmp_path / "other", per_cell=9)
+    with pytest.warns(UserWarning, match="is not the data that the predictor was trained on"):
+        again = oodzoo.tune(tuned, other, **SETTINGS | {"steps": 2})
+    assert record(again)["model"] == "tiny-tuned"
+
+
 def test_a_folder_of_others(predictor: oodzoo.Predictor, data: Path, tmp_path: Path) -> None:
     (tmp_path / "note.txt").write_text("mine")
     with pytest.raises(InputError, match="exists and is not a folder of checkpoints; choose"):
@@ -323,7 +354,9 @@ def test_a_model_of_timm(
     timm_spec: Callable[..., ModelSpec], folder: Path, data: Path, tmp_path: Path
 ) -> None:
     """It becomes an ONNX file that is resized and cropped as before."""
-    store = oodzoo.extract(data, [timm_spec("test_resnet.r160_in1k")], tmp_path / "store")
+    store = oodzoo.extract(
+        data, [timm_spec("test_resnet.r160_in1k", input_size=32)], tmp_path / "store"
+    )
     before = oodzoo.fit(store, choose="single")
     settings = SETTINGS | {"learning_rates": 1e-3, "steps": 3, "batch_size": 2}
     after = oodzoo.tune(before, data, **settings)

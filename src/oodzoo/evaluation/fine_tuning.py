@@ -187,8 +187,9 @@ def _tuner(
         )
         _require_time(tuner, name, tests, request.max_hours)
         yield tuner
+        if folder is not None:  # while it is locked: another process may be next
+            shutil.rmtree(folder, ignore_errors=True)
     if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
         with suppress(OSError):  # another model is being tuned
             folder.parent.rmdir()
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from oodzoo._io import explaining_disk_errors
+from oodzoo._io import locked
 from oodzoo._text import count, did_you_mean, duration
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
@@ -47,7 +47,7 @@ CPU_HOURS = 3.0
 LINEAR_HEAD = str_of(CANDIDATES[0])
 """Name of the linear head on the model as it was, among the candidates."""
 
-_RUNS, _FEATURES = "runs", "features"
+_RUNS, _FEATURES, _LOCK = "runs", "features", ".lock"
 _SETTINGS: dict[str, type[TuneSettings | ErmSettings]] = {
     "lp-ft": TuneSettings,
     "domainbed": ErmSettings,
@@ -180,15 +180,15 @@ def remove_checkpoints(folder: Path) -> None:
     """Remove what :func:`tune` has written into a folder, and the folder if it is empty then."""
     for name in (_RUNS, _FEATURES):
         shutil.rmtree(folder / name, ignore_errors=True)
-    with contextlib.suppress(OSError):  # it has other files
-        folder.rmdir()
+    _remove_if_empty(folder)
 
 
 def require_checkpoint_folder(folder: Path) -> None:
     """Raise InputError if a folder has files of others."""
     if not folder.exists():
         return
-    if not folder.is_dir() or {each.name for each in folder.iterdir()} - {_RUNS, _FEATURES}:
+    known = {_RUNS, _FEATURES, _LOCK}
+    if not folder.is_dir() or {each.name for each in folder.iterdir()} - known:
         raise InputError(
             f"{str(folder)!r} exists and is not a folder of checkpoints; choose another folder"
         )
@@ -202,13 +202,19 @@ def _work_folder(folder: str | os.PathLike[str] | None) -> Iterator[Path]:
         return
     path = Path(folder)
     require_checkpoint_folder(path)
-    with explaining_disk_errors(path):
-        path.mkdir(parents=True, exist_ok=True)
-    try:
-        yield path
-    finally:
-        with contextlib.suppress(OSError):  # it has checkpoints
-            path.rmdir()
+    with locked(path):
+        try:
+            yield path
+        finally:
+            _remove_if_empty(path)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    """Remove a folder that has nothing but a lock."""
+    with contextlib.suppress(OSError):  # on Windows, a lock in use is not removed
+        if not {each.name for each in folder.iterdir()} - {_LOCK}:
+            (folder / _LOCK).unlink(missing_ok=True)
+            folder.rmdir()
 
 
 @contextlib.contextmanager

@@ -59,16 +59,30 @@ def readable_to_tune(
 ) -> ImageDomains:
     """Read all images; those that cannot be read are left out, with a warning.
 
-    Warns if they are not the images that the predictor was trained on.
+    Warns if they are not the images that the predictor was trained on. Raises an InputError if a
+    model of the predictor was fine-tuned on them: it has seen all domains, so that it would predict
+    any that is left out too well.
     """
     found = _readable(data, progress)
-    if found.fingerprint != predictor.provenance.data:
+    if found.fingerprint == predictor.provenance.data:
+        _require_not_tuned(predictor)
+    else:
         warnings.warn(
             f"{found.name!r} is not the data that the predictor was trained on; its models were "
             "chosen on other images",
             stacklevel=3,
         )
     return found
+
+
+def _require_not_tuned(predictor: Predictor) -> None:
+    name = (predictor.provenance.tuning or {}).get("tuned")
+    if name in [model.name for model in predictor.models]:
+        raise InputError(
+            f"model {name!r} of the predictor was fine-tuned on these images, so that left-out "
+            "domains say nothing about it; tune the predictor from before instead, with other "
+            "settings"
+        )
 
 
 def _require_same_task(data: ImageDomains, predictor: Predictor) -> None:
