@@ -134,7 +134,7 @@ def test_runs_are_removed_while_nobody_else_can_use_them(
     remove, removed = shutil.rmtree, list[Path]()
 
     def in_use(path: Path, **options: Any) -> None:
-        if path.parent.name == "tuning":
+        if Path(path).parent.name == "tuning":
             removed.append(path)
             with (
                 pytest.raises(InputError, match="is being written by another process"),
