@@ -225,14 +225,16 @@ def report_of_record(job: Path, folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("again", "step"), [(False, 9), (True, 7)], ids=["new folder", "finished folder"]
+    ("again", "step"),
+    [(False, 4 * STEP + 1), (True, 3 * STEP + 1)],
+    ids=["new folder", "finished folder"],
 )
 def test_run(
     kill: Children, digits: Path, zoo: Path, finished: Path, tmp_path: Path, again: bool, step: int
 ) -> None:
     """In the finished folder an image was added and an option changed: every stage is repeated.
 
-    To save time, one change in `step` is tested.
+    To save time, one change in `step` is tested, also in `make fuzz`.
     """
     data, start, done = tmp_path / "data", tmp_path / "start", tmp_path / "done"
     shutil.copytree(digits, data)
@@ -286,7 +288,7 @@ def test_run_killed_while_it_wrote_its_first_record(
 
 @pytest.mark.parametrize(
     ("options", "step", "moments"),
-    [((), 1, 2), (("--format", "svg"), 4, 10)],
+    [((), 1, 2), (("--format", "svg"), STEP + 1, 10)],
     ids=["page", "figures"],
 )
 def test_report(
@@ -297,7 +299,7 @@ def test_report(
     step: int,
     moments: int,
 ) -> None:
-    """The page replaces an earlier one. Of the figures, which take time, every other is killed."""
+    """The page replaces an earlier one. Of the figures, which take time, some are killed."""
     start = shutil.copytree(finished, tmp_path / "start")
     (start / "report.html").write_text("earlier")
     done = shutil.copytree(start, tmp_path / "done")

@@ -306,9 +306,9 @@ def test_killed_and_resumed(
         moment = 3
         while processes.killed(moment, function, folder, tmp_path / f"{moment}", lora):
             processes.succeed(Job(function, (folder, tmp_path / f"{moment}", lora)))
-            moment += 3 * STEP
+            moment += 2 * STEP + 1
     assert moment > 20
-    for each in range(3, moment, 3 * STEP):
+    for each in range(3, moment, (2 * STEP + 1)):
         file = tmp_path / f"{each}" / weights.name
         assert file.read_bytes() == weights.read_bytes()
         found = runs_of(problem, tmp_path / f"{each}", settings=settings).get(KEY)
