@@ -102,8 +102,9 @@ class Training:
             self._held_out = held_out[np.isin(problem.labels[held_out], learnt)]
         self._settings = settings
         self._rate = learning_rate
-        labels = torch.from_numpy(problem.labels).to(network.device)
-        self._labels = labels if problem.kind == "classification" else labels.float()
+        labels = torch.from_numpy(problem.labels)
+        labels = labels if problem.kind == "classification" else labels.float()
+        self._labels = labels.to(network.device)  # some devices have no float64
         self._scale: Any = None
         if problem.kind == "regression":
             std = problem.labels[np.concatenate(training)].std(axis=0)
@@ -332,7 +333,10 @@ class Training:
                 each.copy_(found.moments[f"{kind}.{name}"])
             count = torch.tensor(float(found.step), device=self._step_device())
             self._optimiser.state[parameter] = {"step": count, **moments}
-        valley.restore({k: each.to(self.network.device) for k, each in found.valley.items()})
+        device = self.network.device
+        valley.restore(
+            {k: each if k == "numbers" else each.to(device) for k, each in found.valley.items()}
+        )
         self._images_per_pass = found.images_per_pass
         for _ in range(found.step):
             events.step()
