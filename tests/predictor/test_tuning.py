@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -142,6 +143,18 @@ assert "torch" not in sys.modules
     command = [sys.executable, "-c", program, str(tmp_path / "model"), *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     np.testing.assert_allclose(json.loads(done.stdout), tuned.predict_proba(files))
+
+
+def test_a_pickle_refers_to_a_temporary_file(
+    tuned: oodzoo.Predictor, data: Path, tmp_path: Path
+) -> None:
+    files = sorted(data.rglob("*.png"))[::5]
+    with pytest.warns(UserWarning, match="'tiny-tuned' is temporary: this pickle cannot be used"):
+        here = pickle.loads(pickle.dumps(tuned))
+    np.testing.assert_array_equal(here.predict_proba(files), tuned.predict_proba(files))
+    loaded = oodzoo.load(tuned.save(tmp_path / "model"))
+    again = pickle.loads(pickle.dumps(loaded))  # no warning
+    np.testing.assert_array_equal(again.predict_proba(files), tuned.predict_proba(files))
 
 
 def test_training_images_are_in_domain(tuned: oodzoo.Predictor, data: Path) -> None:

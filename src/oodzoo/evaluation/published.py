@@ -97,7 +97,7 @@ class Published:
             f"{_hours(value)} for {what}"
             for key, what in (
                 ("extraction", "the features of all models, from the time per image in the store"),
-                ("fine_tuned", "fine-tuning without each domain"),
+                ("fine_tuned", "fine-tuning without each domain (shared runs count for each)"),
             )
             if (value := self.hours[key]) is not None
         ]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -35,6 +36,7 @@ from oodzoo.predictor.encoders import Encoder
 from oodzoo.predictor.hub import read_remote
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.tuned_model import is_temporary
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.zoo import Model
 from oodzoo.zoo.spec import local_path
@@ -73,7 +75,9 @@ class Picklable:
         return made
 
     def _state(self) -> dict[str, Any]:
-        state = to_state(self._parts(), self._url)
+        parts = self._parts()
+        _warn_of_temporary_files(parts)
+        state = to_state(parts, self._url)
         return state | {"device": self.device, "batch_size": self.batch_size}
 
     def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
@@ -111,6 +115,17 @@ def from_state(state: Mapping[str, Any]) -> PredictorParts:
     ):
         models = _fetched(models, url)
     return to_parts(document, models, state["tensors"], {HEAD: _WHAT, GAUSSIAN: _WHAT})
+
+
+def _warn_of_temporary_files(parts: PredictorParts) -> None:
+    for model in parts.models:
+        if isinstance(model, PredictorModel) and is_temporary(model):
+            warnings.warn(
+                f"the file of the fine-tuned model {model.name!r} is temporary: this pickle cannot "
+                "be used after the process has ended; save the predictor with save(), and pickle "
+                "what oodzoo.load returns",
+                stacklevel=4,
+            )
 
 
 def missing_file(model: PredictorModel) -> Path | None:

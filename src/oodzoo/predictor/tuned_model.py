@@ -21,6 +21,8 @@ from oodzoo.zoo.preprocessing import square
 FEATURES = "features"
 """The output of the file."""
 
+_PREFIX = "oodzoo-tuned-"
+
 
 def tuned_model(
     original: PredictorModel,
@@ -102,10 +104,15 @@ def tuned_name(name: str, taken: Collection[str]) -> str:
     return found
 
 
+def is_temporary(model: PredictorModel) -> bool:
+    """Whether the file of a fine-tuned model is removed when the process that made it ends."""
+    return any(part.startswith(_PREFIX) for part in model.spec.folder.parts)
+
+
 @functools.cache
 def _process_folder(process: int) -> Path:
     """A temporary folder of this process, removed at its end."""
-    folder = Path(tempfile.mkdtemp(prefix="oodzoo-tuned-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
 
     def remove() -> None:
         if os.getpid() == process:  # not in a process that was forked
