@@ -32,7 +32,8 @@ class TuneSettings:
         The learning rate rises for a tenth of the steps and then falls to zero along a cosine; or
         it is constant.
     start : {"probe", "random"}
-        The head at the start: logistic regression on the features (LP-FT [1]_), or random.
+        The head at the start: logistic regression on the features (LP-FT; Kumar et al.,
+        ICLR 2022), or random.
     lora : int, optional
         Rank of adapters that are trained in place of the weights; all weights by default.
     augment : bool
@@ -41,11 +42,6 @@ class TuneSettings:
         Where the learning rate, the average and the mixing are chosen: on domains that are left out
         in turn, or on a fifth of the images of each training domain.
     seed : int
-
-    References
-    ----------
-    .. [1] Kumar, Raghunathan, Jones, Ma, Liang: Fine-tuning can distort pretrained features and
-       underperform out-of-distribution, ICLR 2022.
     """
 
     learning_rates: tuple[float, ...] = (1e-4, 1e-3)
