@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cluster.data import write_zoo
 from tests.conftest import Run
 
 from oodzoo.cli.run import _typed
@@ -29,9 +30,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(digits: Path, out: Path) -> tuple[str | Path, ...]:
+def arguments(digits: Path, out: Path, zoo: str | Path = "demo") -> tuple[str | Path, ...]:
     options = ("--limit", "90", "--device", "cpu")
-    return ("run", digits, "--zoo", "demo", "--out", out, *options)
+    return ("run", digits, "--zoo", zoo, "--out", out, *options)
 
 
 def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
@@ -65,7 +66,8 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
 
     for module in (runner, results):
         monkeypatch.setattr(module, "judge", judge)
-    outcome = run(*arguments(digits, tmp_path / "run"))
+    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::4]])
+    outcome = run(*arguments(digits, tmp_path / "run", zoo))
     assert outcome.code == 0, outcome.err
     assert len(calls) == 1
     for words in ("90 images, 3 domains", "evid.", "F. Selection", "w. tau"):

@@ -133,9 +133,21 @@ def test_a_source_of_another_package_from_images_to_predictions(
         '[[model]]\nname = "squares"\nsource = "colours/mean"\narguments = { power = 2 }\n'
     )
 
-    def oodzoo(*arguments: str | Path) -> Any:
+    def oodzoo(*commands: tuple[str | Path, ...]) -> list[Any]:
+        """What commands print in a process that can import the package."""
+        program = (
+            "import json, sys\n"
+            "from oodzoo.cli import main\n"
+            "for arguments in json.loads(sys.argv[1]):\n"
+            "    sys.argv[1:] = [*arguments, '--json']\n"
+            "    try:\n"
+            "        main()\n"
+            "    except SystemExit as ended:\n"
+            "        if ended.code:\n"
+            "            raise\n"
+        )
         done = subprocess.run(
-            [sys.executable, "-m", "oodzoo", *map(str, arguments), "--json"],
+            [sys.executable, "-c", program, json.dumps(commands, default=str)],
             env={**os.environ, "PYTHONPATH": str(folder)},
             cwd=tmp_path,
             capture_output=True,
@@ -143,21 +155,26 @@ def test_a_source_of_another_package_from_images_to_predictions(
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout)
+        documents, rest = [], done.stdout.lstrip()
+        while rest:
+            document, end = json.JSONDecoder().raw_decode(rest)
+            documents.append(document)
+            rest = rest[end:].lstrip()
+        return documents
 
-    oodzoo("extract", digits, "--zoo", "zoo.toml", "--store", "store")
-    ranked = oodzoo("rank", "store")["ranking"]
-    assert {row["model"] for row in ranked} == {"mean", "squares"}
+    _, ranked, _ = oodzoo(
+        ("extract", digits, "--zoo", "zoo.toml", "--store", "store"),
+        ("rank", "store"),
+        ("fit", "store", "--out", "model", "--models", "squares", "--choose", "single"),
+    )
+    assert {row["model"] for row in ranked["ranking"]} == {"mean", "squares"}
     (stored,) = (tmp_path / "store").glob("manifest.json")
     text = stored.read_text(encoding="utf-8")
     assert '"more-colours"' in text
     assert "absent-package" not in text
-    oodzoo("fit", "store", "--out", "model", "--models", "squares", "--choose", "single")
-    images = unseen[:3]
-    predicted = oodzoo("predict", "model", *images)["predictions"]
-    assert len(predicted) == 3
-    listed = oodzoo("models", "zoo.toml")["models"]
-    assert [model["parameters"] for model in listed] == [None, None]
+    predicted, listed = oodzoo(("predict", "model", *unseen[:3]), ("models", "zoo.toml"))
+    assert len(predicted["predictions"]) == 3
+    assert [model["parameters"] for model in listed["models"]] == [None, None]
 
 
 def test_nothing_is_loaded_before_its_kind_is_used(installed: Installed) -> None:
