@@ -337,6 +337,7 @@ def test_unreadable_image(problem: Problem, folder: Path) -> None:
         training_of(problem).run()
 
 
-def test_seconds_per_step(problem: Problem) -> None:
-    mine = training_of(problem)
+@pytest.mark.parametrize("steps", [1, 2])
+def test_seconds_per_step(problem: Problem, steps: int) -> None:
+    mine = training_of(problem, replace(SETTINGS, steps=steps))
     assert mine.seconds_per_step() > 0

@@ -163,7 +163,7 @@ class Training:
         """Time a step; the second, if the first was quick. The weights change."""
         self._find_images_per_pass()
         batches = self._batches(0)
-        for number in range(2):
+        for number in range(min(2, self._settings.steps)):
             begun = time.perf_counter()
             self._step(number, next(batches))
             self._synchronise()
