@@ -6,10 +6,12 @@ SHARED ?= ../shared
 MODELS ?= all
 # one process more than cores: some tests wait for a server
 WORKERS := $(shell $(PYTHON) -c 'import os; print(min(8, 1 + (os.cpu_count() or 1)))')
-PARALLEL ?= -n $(WORKERS) --dist loadfile
+# in the order of the folders: long files with few tests would otherwise start last
+PARALLEL ?= -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 INSTALL = -m pip --disable-pip-version-check install -qq
 PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
+SPHINX := $(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees
 
 .PHONY: help demo test coverage adapters page lint docs bench acceptance cluster wheel slow fuzz \
         versions lowest clean
@@ -44,8 +46,8 @@ lint: $(VENV)/dev  ## check style, types, the direction of imports, and configur
 	$(SCHEMA) vendor.citation-file-format --default-filetype yaml CITATION.cff
 
 docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its examples
-	$(BIN)/sphinx-build -W --keep-going -q -b doctest docs docs/_build/doctest
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(SPHINX) -b doctest docs docs/_build/doctest
+	$(SPHINX) -b html docs docs/_build/html
 
 bench: $(VENV)/dev  ## run the benchmarks: ratios against lower bounds and other libraries
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
@@ -68,7 +70,8 @@ slow: $(VENV)/backends acceptance cluster fuzz versions lowest  ## run what take
 fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, 2,000 histories of a store, all kills
 	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 OODZOO_KILL_STEP=1 $(BIN)/python -m pytest \
 	  tests/test_fuzz.py tests/store/test_histories.py tests/cli/test_killed.py \
-	  tests/store/test_mirror.py
+	  tests/store/test_killed.py tests/store/test_mirror.py tests/features/test_resume.py \
+	  tests/tuning/test_runs.py
 
 versions:  ## run all tests but those of PyTorch on Python 3.12 and 3.13, where installed
 	@for version in 3.12 3.13; do \
