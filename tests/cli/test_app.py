@@ -499,6 +499,16 @@ def test_help_of_every_command(run: Run, path: tuple[str, ...]) -> None:
             assert option in plain(outcome.out)
 
 
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_help_is_not_cut_off(
+    run: Run, path: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = plain(run(*path, "--help").out).splitlines()
+    assert max(map(len, lines)) == 80
+    assert [line for line in lines if line.endswith("… │")] == []
+
+
 HEAVY = "numpy scipy sklearn onnxruntime PIL matplotlib joblib torch"
 
 

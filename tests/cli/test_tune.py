@@ -50,6 +50,7 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     assert float(last[-1] if last[-1] != "chosen" else last[-2]) > float(head[-1])
     assert done.out.count("chosen") >= 1
     assert "tiny-tuned: " in done.out
+    assert "chosen by the likelihood of the labels on left-out domains; the accuracy" in done.out
     assert "2 classes, trained on 48 images of 3 domains; fine-tuning took " in done.out
     loaded = oodzoo.load(out)
     assert [model.name for model in loaded.models] == ["tiny-tuned"]
@@ -96,7 +97,8 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
     assert done.document["left_out"]["red"]["head"] is None
     assert done.document["settings"]["seed"] == 1
     shown = run("tune", single, data, "--out", tmp_path / "tuned", *options)
-    assert "tiny-tuned: empirical risk minimisation, learning rate 5e-05" in shown.out
+    chosen = "tiny-tuned: empirical risk minimisation, learning rate 5e-05, chosen by the accuracy"
+    assert chosen in shown.out
 
 
 @pytest.mark.parametrize(
@@ -110,8 +112,8 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
         (("--lora", "0"), "the rank of LoRA adapters must be 1 or more, got 0"),
         (("--choose-by", "luck"), "choose_by must be one of leave-one-domain-out, training-dom"),
         (("--protocol", "erm"), "protocol must be one of lp-ft, domainbed, got 'erm'"),
-        (("--protocol", "domainbed", "--lora", "4"), "unknown setting 'lora' of the protocol"),
-        (("--draws", "3"), "unknown setting 'draws' of the protocol 'lp-ft'"),
+        (("--protocol", "domainbed", "--lora", "4"), "lora is only used with the protocol 'lp-ft'"),
+        (("--draws", "3"), "draws is only used with the protocol 'domainbed' (--protocol dom"),
         (("--max-hours", "-1"), "max_hours must be positive, got -1.0"),
         (("--max-hours", "1e-8"), " on cpu: 2,100 steps; use a GPU"),
         (("--device", "tpu"), "unknown device 'tpu'"),

@@ -317,7 +317,8 @@ def test_settings() -> None:
     for settings, words in (
         ({"step": 3}, "unknown setting 'step' of the protocol 'lp-ft'; did you mean steps"),
         ({"zzz": 3}, "unknown setting 'zzz' of the protocol 'lp-ft'; expected one of learning_"),
-        ({"protocol": "domainbed", "lora": 3}, "'lora' of the protocol 'domainbed'; expected one"),
+        ({"protocol": "domainbed", "lora": 3}, "lora is only used with the protocol 'lp-ft' "),
+        ({"draws": 3}, "draws is only used with the protocol 'domainbed' "),
         ({"protocol": "erm"}, "protocol must be one of lp-ft, domainbed, got 'erm'"),
         ({"steps": 0}, "steps must be 1 or more, got 0"),
     ):

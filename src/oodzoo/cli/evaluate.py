@@ -143,8 +143,9 @@ def evaluate(
 ) -> None:
     """Evaluate single models and their combinations, and recommend one.
 
-    Each domain is the test domain once; everything is chosen and trained on the others. What is
-    done is kept in the store: an evaluation that was stopped continues.
+    Each domain is the test domain once; everything is chosen and trained on the others.
+
+    What is done is kept in the store: an evaluation that was stopped continues.
     """
     from oodzoo import scores
     from oodzoo.evaluation import evaluate as evaluate_store

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ZOO_HELP = (
     "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
-    "timm/resnet50.a1_in1k or 'timm/vit_small*', separated by commas."
+    "timm/resnet50 or 'timm/vit_small*', separated by commas."
 )
 
 DataArgument = Annotated[
@@ -40,24 +40,24 @@ ColumnsOption = Annotated[
     str | None,
     typer.Option(
         metavar="ROLE=NAME,…",
-        help="Columns of a table that have other names: path=file,label=y,domain=site; several "
-        "numbers or labels as label=age+height.",
+        help="Columns of a table that have other names: path=file,label=y; several numbers or "
+        "labels as label=age+height.",
     ),
 ]
 TaskOption = Annotated[
     str | None,
     typer.Option(
-        metavar="classification|regression|multilabel",
-        help="What the labels are: classes, numbers, or several labels per sample; by default, "
-        "what they look like.",
+        metavar="TASK",
+        help="What the labels are: classification (classes), regression (numbers) or multilabel "
+        "(several labels per sample); by default, what they look like.",
     ),
 ]
 DomainsOption = Annotated[
     str | None,
     typer.Option(
         "--domains",
-        metavar="propose|one|column:NAME",
-        help="Data without domains: propose the best column, use one domain, or name a column "
+        metavar="DOMAINS",
+        help="Data without domains: propose (the best column), one (a single domain), or a column "
         "(column:camera, column:taken:year).",
     ),
 ]
@@ -73,9 +73,9 @@ ClassNamesOption = Annotated[
     str | None,
     typer.Option(
         "--class-names",
-        metavar="FILE|CLASS=TEXT,…",
-        help="Text of each class, for zero-shot predictions of CLIP-like models; or a file with a "
-        "line for each. By default the classes, with underscores as blanks.",
+        metavar="TEXTS|FILE",
+        help="Text of each class (n01=dog,n02=cat), for zero-shot predictions of CLIP-like models; "
+        "or a file with a line for each. By default the classes, with underscores as blanks.",
     ),
 ]
 PromptOption = Annotated[

@@ -74,11 +74,15 @@ def tune(
         int | None,
         typer.Option(help="Images of each domain in a step.", show_default="32"),
     ] = None,
-    weight_decay: Annotated[float | None, typer.Option(show_default="1e-4")] = None,
+    weight_decay: Annotated[
+        float | None, typer.Option(help="Weight decay of AdamW.", show_default="1e-4")
+    ] = None,
     schedule: Annotated[
         str | None,
         typer.Option(
-            metavar="cosine|constant", help="Course of the learning rate.", show_default="cosine"
+            metavar="NAME",
+            help="Course of the learning rate: cosine (falls to zero), or constant.",
+            show_default="cosine",
         ),
     ] = None,
     lora: Annotated[
@@ -100,9 +104,9 @@ def tune(
     choose_by: Annotated[
         str | None,
         typer.Option(
-            metavar="leave-one-domain-out|training-domain",
-            help="Where weights and learning rate are chosen: on left-out domains, or on a fifth "
-            "of the images of each domain.",
+            metavar="RULE",
+            help="Where weights and learning rate are chosen: leave-one-domain-out, or "
+            "training-domain (on a fifth of the images of each domain; faster, less reliable).",
             show_default="leave-one-domain-out",
         ),
     ] = None,
@@ -211,9 +215,9 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
         )
     else:
         terminal.line(
-            f"{name}: {_words(chosen)}, learning rate {record['choice']['learning_rate']:.3g}. The "
-            f"weights were chosen by the {metric.replace('_', ' ')} above, so it is slightly too "
-            "high"
+            f"{name}: {_words(chosen)}, learning rate {record['choice']['learning_rate']:.3g}, "
+            f"chosen by {_criterion(predictor)} on {where}; the {metric.replace('_', ' ')} above "
+            "is on the same images, and slightly too high"
         )
         if record["weight"] == 0:
             terminal.line(f"the pool is better without {name}: it has the weight 0")
@@ -265,6 +269,14 @@ def _show_candidates(
         ],
         title=title,
     )
+
+
+def _criterion(predictor: Predictor) -> str:
+    """What the weights were chosen by: not the metric of the table, except for DomainBed's."""
+    if (predictor.provenance.tuning or {})["protocol"] == "domainbed":
+        return "the accuracy"
+    regression = predictor.task.kind == "regression"
+    return "the squared error" if regression else "the likelihood of the labels"
 
 
 def _words(candidate: str) -> str:

@@ -163,11 +163,18 @@ def tune_settings(protocol: str = "lp-ft", **settings: Any) -> TuneSettings | Er
     kind = _SETTINGS.get(protocol)
     if kind is None:
         raise InputError(f"protocol must be one of {', '.join(_SETTINGS)}, got {protocol!r}")
-    known = [field.name for field in dataclasses.fields(kind)]
+    names = {each: [f.name for f in dataclasses.fields(_SETTINGS[each])] for each in _SETTINGS}
+    known = names[protocol]
     for name in settings:
-        if name not in known:
-            hint = did_you_mean(name, known) or f"expected one of {', '.join(known)}"
-            raise InputError(f"unknown setting {name!r} of the protocol {protocol!r}; {hint}")
+        if name in known:
+            continue
+        if other := next((each for each in names if name in names[each]), None):
+            raise InputError(
+                f"{name} is only used with the protocol {other!r} (--protocol {other}); leave it "
+                "out"
+            )
+        hint = did_you_mean(name, known) or f"expected one of {', '.join(known)}"
+        raise InputError(f"unknown setting {name!r} of the protocol {protocol!r}; {hint}")
     rates = settings.get("learning_rates")
     if isinstance(rates, int | float):
         settings["learning_rates"] = (float(rates),)
