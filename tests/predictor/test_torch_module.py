@@ -197,6 +197,18 @@ def test_the_module_can_be_traced_and_exported(
         )
 
 
+def test_wrong_inputs(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
+    module = predictor.to_torch()
+    (pixels,) = tensors(predictor, unseen).values()
+    with pytest.raises(InputError, match="pixels must be a tensor, .*; got ndarray"):
+        module(predictor.preprocess(unseen))
+    for wrong in (pixels.permute(0, 3, 1, 2), pixels[0]):
+        with pytest.raises(InputError, match=r"pixels must be \(n, height, width, 3\), .*; got \("):
+            module(wrong)
+    with pytest.raises(InputError, match="the module takes a dict of pixels, .*; got image"):
+        module({"image": pixels})
+
+
 def test_predictors_without_a_module(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = np.random.default_rng(0).normal(size=(40, 3))
     labels, domains = np.arange(40) % 2, np.repeat(["a", "b"], 20)

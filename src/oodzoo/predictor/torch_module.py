@@ -194,6 +194,21 @@ def _require_inputs(given: Mapping[str, Tensor], names: Any) -> None:
             f"the module takes a dict of {', '.join(names)}, as Predictor.preprocess returns it; "
             f"got {', '.join(given)}"
         )
+    import torch
+
+    if torch.jit.is_tracing():  # which warns of comparisons of shapes
+        return
+    for name, batch in given.items():
+        if not isinstance(batch, torch.Tensor):
+            raise InputError(
+                f"{name} must be a tensor, such as torch.from_numpy of what Predictor.preprocess "
+                f"returns; got {type(batch).__name__}"
+            )
+        if batch.ndim != 4 or batch.shape[3] != 3:
+            raise InputError(
+                f"{name} must be (n, height, width, 3), as Predictor.preprocess returns it; got "
+                f"{tuple(batch.shape)}"
+            )
 
 
 def _float32(array: Any) -> Tensor:
