@@ -124,14 +124,19 @@ def test_what_is_not_known_is_said(parts: PredictorParts) -> None:
 
 def test_fine_tuning_a_target_and_adaptation(parts: PredictorParts) -> None:
     settings = {"learning_rates": [1e-05, 3e-05], "steps": 300, "lora": None}
-    tuning = {"model": "net", "left_out": {"swad_0.5": {"chalk": 91.25}}, "settings": settings}
+    left_out = {"head": {"a_b": 90.0, "chalk": 80.5}, "last_1": {"a_b": 91.25, "chalk": 89.0}}
+    tuning = {"model": "net", "left_out": left_out, "settings": settings}
     facts = replace(parts.provenance, choice="tuned", tuning=tuning, target="fog", adapted=40)
     card = model_card(replace(parts, provenance=facts))
     assert "- How it was made: one fine-tuned model.\n" in card
-    assert section(card, "Fine-tuning") == (
-        "- model: `net`\n- left out\n  - swad 0.5\n    - chalk: 91.25\n"
-        "- settings\n  - learning rates: 1e-05, 3e-05\n  - steps: `300`"
+    text = section(card, "Fine-tuning")
+    assert text.startswith(
+        "- model: `net`\n- settings\n  - learning rates: 1e-05, 3e-05\n  - steps: `300`\n\n"
+        "Accuracy %"
     )
+    assert table(text) == [
+        ["`a_b`", "90.0", "91.2"], ["`chalk`", "80.5", "89.0"], ["mean", "85.2", "90.1"],
+    ]  # fmt: skip
     assert "It was measured without unlabelled samples" in card
     assert "for unlabelled images of `fog`." in card
     assert "- Its head is adapted to 40 unlabelled images.\n" in card

@@ -200,12 +200,12 @@ def test_the_module_can_be_traced_and_exported(
 def test_wrong_inputs(predictor: oodzoo.Predictor, unseen: list[Path]) -> None:
     module = predictor.to_torch()
     (pixels,) = tensors(predictor, unseen).values()
-    with pytest.raises(InputError, match="pixels must be a tensor, .*; got ndarray"):
+    with pytest.raises(InputError, match=r"pixels must be a tensor, .*; got ndarray"):
         module(predictor.preprocess(unseen))
     for wrong in (pixels.permute(0, 3, 1, 2), pixels[0]):
         with pytest.raises(InputError, match=r"pixels must be \(n, height, width, 3\), .*; got \("):
             module(wrong)
-    with pytest.raises(InputError, match="the module takes a dict of pixels, .*; got image"):
+    with pytest.raises(InputError, match=r"the module takes a dict of pixels, .*; got image"):
         module({"image": pixels})
 
 

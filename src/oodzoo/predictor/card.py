@@ -67,7 +67,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
         f"## Models\n\n{_models(parts)}",
         f"## Licences\n\n{_licences(parts)}",
         *([f"## Ranking\n\n{_ranking(parts)}"] if parts.provenance.scores else []),
-        *([f"## Fine-tuning\n\n{_bullets(tuning)}"] if tuning else []),
+        *([f"## Fine-tuning\n\n{_tuning(parts, tuning)}"] if tuning else []),
         f"## Measured on held-out domains\n\n{_measured(parts)}",
         f"## Limits\n\n{_limits(parts)}",
         f"## Citation\n\n{_CITATION}",
@@ -216,6 +216,26 @@ def _ranking(parts: PredictorParts) -> str:
     text = f"{count(len(ranked), 'model')}{named}; higher is better.\n\n"
     text += _table(["rank", "model", "score", "used"], rows)
     return text + (f"\n\nAnd {left:,} more: see predictor.json." if left else "")
+
+
+def _tuning(parts: PredictorParts, facts: Mapping[str, Any]) -> str:
+    """What was done, and the metric of each candidate on the domains that it was chosen on."""
+    text = _bullets({key: value for key, value in facts.items() if key != "left_out"})
+    candidates: dict[str, dict[str, float]] = facts.get("left_out", {})
+    if not candidates:
+        return text
+    domains = list(next(iter(candidates.values())))
+    rows = [
+        [_code(domain), *(f"{each[domain]:.1f}" for each in candidates.values())]
+        for domain in domains[:_MOST]
+    ]
+    means = [f"{sum(each.values()) / len(each):.1f}" for each in candidates.values()]
+    heading = WORDS[parts.head.kind].metric.heading
+    table = _table(["domain", *map(_escaped, candidates)], [*rows, ["mean", *means]])
+    return (
+        f"{text}\n\n{heading} on the images that the choice was made on, by weights and their "
+        f"share in the mixture; slightly too high for what was chosen:\n\n{table}"
+    )
 
 
 def _measured(parts: PredictorParts) -> str:

@@ -194,8 +194,7 @@ def _require_inputs(given: Mapping[str, Tensor], names: Any) -> None:
             f"the module takes a dict of {', '.join(names)}, as Predictor.preprocess returns it; "
             f"got {', '.join(given)}"
         )
-    import torch
-
+    torch: Any = import_module("torch")
     if torch.jit.is_tracing():  # which warns of comparisons of shapes
         return
     for name, batch in given.items():
