@@ -88,6 +88,10 @@ def test_models_of_timm(tmp_path: Path, results: Path, monkeypatch: pytest.Monke
     values, reasons = published_accuracies(opened, names, None)
     assert not any(values.values())
     assert "pass timm's results-imagenet.csv" in reasons["best"]
+    untrained = msgspec.structs.replace(opened.model("best"), spec={"pretrained": False})
+    monkeypatch.setitem(opened.manifest.models, "best", untrained)
+    values, reasons = published_accuracies(opened, names, read_timm_results(results))
+    assert (values["best"], reasons["best"]) == (None, "its weights are random")
 
 
 @pytest.mark.skipif(not torchvision_installed(), reason="torchvision is not installed")

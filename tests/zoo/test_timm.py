@@ -158,6 +158,7 @@ def test_architecture_without_weights_is_rejected(timm: Any) -> None:
 def test_arguments(timm: Any, torch: Any, folder: Path) -> None:
     model = load_model(_spec("test_vit", pretrained=False, arguments={"img_size": 64}))
     assert model.info.preprocessing.geometry.crop == (64, 64)
+    assert model.info.pretraining == "none, random weights"  # not those of timm's configuration
     plain = load_model(_spec(f"local-dir:{folder}"))
     pooled = load_model(_spec(f"local-dir:{folder}", arguments={"global_pool": "max"}))
     assert pooled.info.fingerprint != plain.info.fingerprint

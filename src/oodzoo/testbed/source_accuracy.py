@@ -46,6 +46,8 @@ def published_accuracies(
 
 def _accuracy(record: ModelRecord, timm_results: dict[str, float] | None) -> float:
     kind, _, identifier = record.source.partition("/")
+    if (record.spec or {}).get("pretrained") is False:
+        raise UnpublishedError("its weights are random")
     if kind == "torchvision":
         return _of_torchvision(identifier, record.pretraining)
     if kind == "timm":

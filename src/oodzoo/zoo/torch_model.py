@@ -193,6 +193,11 @@ def assemble(
     return model
 
 
+def _pretraining(built: Built, spec: ModelSpec) -> str | None:
+    """What a library says about its weights; not about random ones."""
+    return "none, random weights" if spec.pretrained is False else built.pretraining
+
+
 def assemble_layers(
     built: Built, specs: Sequence[ModelSpec], *, device: str = "cpu", precision: str = "float32"
 ) -> list[TorchModel | InputError]:
@@ -220,7 +225,7 @@ def assemble_layers(
             n_logits=None,
             parameters=n_parameters,
             fingerprint=hashlib.sha256("\n".join(parts).encode()).hexdigest(),
-            pretraining=spec.pretraining or built.pretraining,
+            pretraining=spec.pretraining or _pretraining(built, spec),
             licence=spec.licence or built.licence,
             layer=None if tap is None else tap.layer,
             pooling=None if tap is None else tap.pool.pooling,
