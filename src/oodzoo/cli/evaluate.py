@@ -290,7 +290,7 @@ def show_published(terminal: Terminal, evaluation: Evaluation) -> None:
         left=2,
     )
     for text in (table.caveat, table.cost):
-        terminal.lines(fill(text, _WIDTH))
+        terminal.lines(fill(text, _WIDTH, break_on_hyphens=False))
 
 
 def _other_measures(evaluation: Evaluation) -> str:
