@@ -136,7 +136,7 @@ def test_a_pool_with_a_tuned_model(predictor: oodzoo.Predictor, data: Path, tmp_
     after.save(tmp_path / "model")
     loaded = oodzoo.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict_proba(files), after.predict_proba(files))
-    with pytest.raises(InputError, match="'two-tuned' of the predictor was fine-tuned on these im"):
+    with pytest.raises(InputError, match="'two-tuned' of the predictor was fine-tuned on the do"):
         oodzoo.tune(loaded, data, model="one", **SETTINGS)  # its heads have seen all domains
 
 

@@ -198,18 +198,21 @@ def test_a_folder_in_use(predictor: oodzoo.Predictor, data: Path, tmp_path: Path
     assert not folder.exists()
 
 
-def test_tuned_on_the_same_images_before(tuned: oodzoo.Predictor, data: Path) -> None:
-    """All domains have been seen, so that none is left out."""
+@pytest.mark.parametrize("per_cell", [8, 9])
+def test_tuned_on_a_domain_before(tuned: oodzoo.Predictor, per_cell: int, tmp_path: Path) -> None:
+    """The model has seen the domain, in these images or others: leaving it out shows nothing."""
+    domains = ("amber", "blue", "red")
     with pytest.raises(InputError) as caught:
-        oodzoo.tune(tuned, data, **SETTINGS)
+        oodzoo.tune(tuned, write_stripes(tmp_path / "again", domains, per_cell), **SETTINGS)
     assert str(caught.value) == (
-        "model 'tiny-tuned' of the predictor was fine-tuned on these images, so that left-out "
-        "domains say nothing about it; tune the predictor from before instead, with other settings"
+        "model 'tiny-tuned' of the predictor was fine-tuned on the domain 'blue', so that leaving "
+        "it out says nothing about the model; tune the predictor from before instead, with other "
+        "settings"
     )
 
 
-def test_tuned_on_other_images_before(tuned: oodzoo.Predictor, tmp_path: Path) -> None:
-    other = write_stripes(tmp_path / "other", per_cell=9)
+def test_tuned_on_other_domains_before(tuned: oodzoo.Predictor, tmp_path: Path) -> None:
+    other = write_stripes(tmp_path / "other", ("amber", "cyan", "violet"))
     with pytest.warns(UserWarning, match="is not the data that the predictor was trained on"):
         again = oodzoo.tune(tuned, other, **SETTINGS | {"steps": 2})
     assert record(again)["model"] == "tiny-tuned"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from oodzoo._text import count, did_you_mean
@@ -60,13 +61,12 @@ def readable_to_tune(
     """Read all images; those that cannot be read are left out, with a warning.
 
     Warns if they are not the images that the predictor was trained on. Raises an InputError if a
-    model of the predictor was fine-tuned on them: it has seen all domains, so that it would predict
-    any that is left out too well.
+    model of the predictor was fine-tuned on one of their domains: it would predict that domain too
+    well when it is left out.
     """
     found = _readable(data, progress)
-    if found.fingerprint == predictor.provenance.data:
-        _require_not_tuned(predictor)
-    else:
+    _require_not_tuned(predictor, found.domains)
+    if found.fingerprint != predictor.provenance.data:
         warnings.warn(
             f"{found.name!r} is not the data that the predictor was trained on; its models were "
             "chosen on other images",
@@ -75,13 +75,14 @@ def readable_to_tune(
     return found
 
 
-def _require_not_tuned(predictor: Predictor) -> None:
+def _require_not_tuned(predictor: Predictor, domains: Sequence[str]) -> None:
     name = (predictor.provenance.tuning or {}).get("tuned")
-    if name in [model.name for model in predictor.models]:
+    seen = [domain for domain in domains if domain in predictor.provenance.domains]
+    if seen and name in [model.name for model in predictor.models]:
         raise InputError(
-            f"model {name!r} of the predictor was fine-tuned on these images, so that left-out "
-            "domains say nothing about it; tune the predictor from before instead, with other "
-            "settings"
+            f"model {name!r} of the predictor was fine-tuned on the domain {seen[0]!r}, so that "
+            "leaving it out says nothing about the model; tune the predictor from before instead, "
+            "with other settings"
         )
 
 
