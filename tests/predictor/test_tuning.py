@@ -375,7 +375,7 @@ def test_a_model_of_timm(
         data, [timm_spec("test_resnet.r160_in1k", input_size=32)], tmp_path / "store"
     )
     before = oodzoo.fit(store, choose="single")
-    settings = SETTINGS | {"learning_rates": 1e-3, "steps": 3, "batch_size": 2}
+    settings = SETTINGS | {"learning_rates": 1e-3, "steps": 30, "batch_size": 2}
     after = oodzoo.tune(before, data, **settings)
     assert record(after)["tuned"] == "tiny-tuned"
     (model,) = after.loadable_models

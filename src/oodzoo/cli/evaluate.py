@@ -13,6 +13,7 @@ from oodzoo._text import duration
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
+    ZOO_HELP,
     AddressOption,
     ColumnsOption,
     ComputeDevicesOption,
@@ -107,7 +108,9 @@ def evaluate(
     columns: ColumnsOption = None,
     zoo: Annotated[
         str | None,
-        typer.Option(metavar="ZOO", help="With --tune: new location of the models, if they moved."),
+        typer.Option(
+            help=f"With --tune: new location of the models, if they moved. {ZOO_HELP}",
+        ),
     ] = None,
     tune_steps: Annotated[
         int | None,

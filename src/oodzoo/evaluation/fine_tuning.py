@@ -264,7 +264,7 @@ def n_runs(tests: Sequence[str], domains: Sequence[str], settings: TuneSettings)
     Examples
     --------
     >>> n_runs(["a", "b", "c"], ["a", "b", "c"], TuneSettings())
-    6
+    9
     """
     rates = len(settings.learning_rates)
     if settings.choose_by != "leave-one-domain-out":
