@@ -14,7 +14,6 @@ import pytest
 from tests.cluster.data import write_zoo
 from tests.conftest import Run
 
-from oodzoo.cli.run import _typed
 from oodzoo.demo import write_digits
 from oodzoo.record import read_run
 from oodzoo.testbed import TestBed, judging, results, runner
@@ -180,21 +179,6 @@ def test_a_log_file_has_every_stage(run: Run, digits: Path, tmp_path: Path) -> N
         ("run", "failed"),
     ]
     assert lines[-1]["error"] in failed.err
-
-
-def test_the_record_does_not_have_uris() -> None:
-    given = ["--mlflow", "postgresql://me:secret@host/db", "--mlflow=sqlite:////home/me/x.db?a=b"]
-    typed = _typed(["run", *given], Path("job"), load_zoo("demo"))
-    assert typed == "oodzoo run --mlflow 'postgresql://…' '--mlflow=sqlite://…'"
-
-
-def test_the_record_has_patterns_without_folders(tmp_path: Path) -> None:
-    given = ["--zoo", f"onnx/{tmp_path}/*.onnx,timm/vit*,hf/{tmp_path}/v?t"]
-    assert _typed(["run", *given], Path("job"), []) == (
-        "oodzoo run --zoo 'onnx/*.onnx,timm/vit*,hf/v?t'"
-    )
-    given = [f"--zoo=onnx/{tmp_path}/[ab].onnx"]
-    assert _typed(["run", *given], Path("job"), []) == "oodzoo run '--zoo=onnx/[ab].onnx'"
 
 
 MARKER = "alice-secret"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, command
-from oodzoo.cli.run import run_and_show
+from oodzoo.cli.run_display import run_and_show
 from oodzoo.cli.terminal import Terminal
 
 

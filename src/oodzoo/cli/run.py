@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import re
-import shlex
-import sys
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from oodzoo._text import count
 from oodzoo.cli.app import FEATURES_KEPT, command
-from oodzoo.cli.data import show_counts
 from oodzoo.cli.domains import announce_proposed
-from oodzoo.cli.evaluate import show_evaluation, top_k_of
-from oodzoo.cli.extract import extraction_progress, show_summary
-from oodzoo.cli.leaks import show_near_duplicates
-from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.evaluate import top_k_of
+from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
     BudgetOption,
@@ -51,21 +41,11 @@ from oodzoo.cli.options import (
     open_data,
     prompts_of,
 )
-from oodzoo.cli.rank import show_ranking
-from oodzoo.cli.reading import read_images
-from oodzoo.cli.select import show_selection
+from oodzoo.cli.run_display import run_and_show
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.testbed_tables import show_bed
 from oodzoo.cli.zoo import YesOption, announce_download, select_zoo
 from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener
-
-if TYPE_CHECKING:
-    from oodzoo.data.dataset import ImageDomains
-    from oodzoo.data.unlabelled import UnlabelledImages
-    from oodzoo.pipeline import RunConfig
-    from oodzoo.zoo import ModelSpec
 
 
 @command("run", example="oodzoo run photos/ --zoo modern --out job/", interrupted=FEATURES_KEPT)
@@ -160,132 +140,3 @@ def _require_outside(out: Path, given: dict[str, Path | None]) -> None:
                 f"{option} {str(path)!r} is inside the folder of the run, {str(out)!r}; choose "
                 "another place"
             )
-
-
-def run_and_show(
-    terminal: Terminal,
-    dataset: ImageDomains,
-    zoo: Sequence[ModelSpec],
-    out: Path,
-    config: RunConfig,
-    target: UnlabelledImages | None = None,
-    others: Sequence[Listener] = (),
-) -> None:
-    """Run the whole pipeline and show the result of each stage when it ends."""
-    from oodzoo.pipeline import run as run_pipeline
-
-    show_counts(terminal, dataset)
-    read_images(terminal, dataset, dataset.name)
-    for issue in dataset.leaks():
-        terminal.warn(str(issue))
-    with ExitStack() as bars:
-        listener = [_Shown(terminal, bars, out, len(zoo)), *others]
-        typed = _typed(sys.argv[1:], out, zoo)
-        result = run_pipeline(
-            dataset, zoo, out, target=target, config=config, listener=listener, command=typed
-        )
-    page = out / "report.html"
-    terminal.say(f"Report: {page}")
-    takes = "TEXTS.csv|.txt" if dataset.modality == "text" else "IMAGE|FOLDER ..."
-    terminal.say(f"Predict with: oodzoo predict {out / 'model'} {takes}")
-    terminal.document({**result.to_dict(), "report": str(page)})
-
-
-def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
-    """The command line for the record: files and folders without the folders above them."""
-    from oodzoo.zoo import ModelSpec
-    from oodzoo.zoo.expansion import is_pattern
-    from oodzoo.zoo.spec import portable_source
-
-    shared = ["oodzoo"]
-    for argument in arguments:
-        value = _without_folders(argument, out)
-        parts = [part.strip() for part in re.split("[,=]", argument)]
-        patterns = [ModelSpec("", part) for part in parts if is_pattern(part)]
-        for spec in (*zoo, *patterns):
-            value = value.replace(spec.source, portable_source(spec))
-        shared.append(value)
-    return shlex.join(shared)
-
-
-def _without_folders(argument: str, out: Path) -> str:
-    """An argument `PATH`, `--option=PATH` or `NAME=PATH` without the folders above the path.
-
-    Of a URI, only the scheme stays: it may have a password.
-    """
-    if uri := re.match(r"[a-z][a-z0-9+.-]*://", argument):
-        return f"{uri.group()}…"
-    path = Path(argument)
-    exists = os.path.exists(path)  # noqa: PTH110 - Path.exists raises on a name too long
-    if exists or path == out or path.is_absolute():
-        return path.name or argument
-    name, equals, rest = argument.partition("=")
-    return name + equals + _without_folders(rest, out) if equals else argument
-
-
-class _Shown(Listener):
-    """Shows progress bars and, when a stage ends, its result."""
-
-    def __init__(self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int) -> None:
-        self._terminal = terminal
-        self._bars = bars
-        self._out = out
-        self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
-        self._number = 0
-        self._inner = Listener()
-
-    def start(self, stage: str, **facts: Any) -> None:
-        if stage == "run":
-            return
-        self._number += 1
-        self._terminal.say(f"{self._number}. {self._titles[stage]}")
-        if stage == "extraction" and facts:
-            self._inner = self._bars.enter_context(extraction_progress(self._terminal))
-        elif stage in ("leaks", "ranking", "evaluation", "testbed"):
-            bar = listening(self._terminal, _spaced(stage).capitalize())
-            self._inner = Events(self._bars.enter_context(bar))
-        self._inner.start(stage, **facts)
-
-    def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        self._inner.progress(stage, done, total, **facts)
-
-    def end(self, stage: str, **facts: Any) -> None:
-        self._bars.close()
-        self._inner = Listener()
-        status = facts["status"]
-        if status == "skipped":
-            self._terminal.warn(f"{_spaced(stage)} skipped: {facts['reason']}")
-        if status == "reused":
-            self._terminal.say("   reused from an earlier run: nothing has changed")
-        if stage == "run" or status not in ("done", "reused"):
-            return
-        result = facts["result"]
-        if stage == "predictor":
-            models = ", ".join(result.models)
-            self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
-        else:
-            _SHOW[stage](self._terminal, result)
-
-
-def _spaced(stage: str) -> str:
-    return stage.replace("testbed", "test bed")
-
-
-_TITLES = {
-    "leaks": "Compare the images (near-duplicates)",
-    "ranking": "Rank the models (leave-one-domain-out)",
-    "selection": "Select features of all models",
-    "evaluation": "Evaluate (leave-one-domain-out)",
-    "predictor": "Fit a predictor on all domains",
-    "testbed": "Test bed: how well each score orders these models",
-}
-
-
-_SHOW: dict[str, Callable[[Terminal, Any], None]] = {
-    "extraction": show_summary,
-    "leaks": show_near_duplicates,
-    "ranking": show_ranking,
-    "selection": show_selection,
-    "evaluation": show_evaluation,
-    "testbed": show_bed,
-}
