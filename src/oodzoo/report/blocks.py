@@ -182,3 +182,25 @@ class Section:
     lead: str
     blocks: Sequence[Block]
     short: str = ""
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A key figure."""
+
+    value: str
+    label: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The first screen of the page; `subject` is what it recommends."""
+
+    sentence: str
+    """The end of the headline, after the subject."""
+    subject: str | None = None
+    clear: bool = True
+    """Whether to recommend it; False for a model whose interval of the rank includes the last."""
+    remarks: Sequence[str] = ()
+    tiles: Sequence[Tile] = ()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean
 
 from oodzoo._text import count
@@ -11,6 +10,7 @@ from oodzoo.combination.verdict import CHOICES
 from oodzoo.evaluation.result import TITLES, Evaluation, Recommended, described
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
+from oodzoo.report.blocks import Headline, Tile
 from oodzoo.report.data import dimensions
 from oodzoo.report.expected import choice_is_repeated, interval_text, where
 from oodzoo.report.leaks import remark
@@ -19,28 +19,6 @@ from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
 from oodzoo.report.terms import has_target
 from oodzoo.task import Kind, Task
 from oodzoo.task.words import WORDS
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A key figure."""
-
-    value: str
-    label: str
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Headline:
-    """The first screen of the page; `subject` is what it recommends."""
-
-    sentence: str
-    """The end of the headline, after the subject."""
-    subject: str | None = None
-    clear: bool = True
-    """Whether to recommend it; False for a model whose interval of the rank includes the last."""
-    remarks: Sequence[str] = ()
-    tiles: Sequence[Tile] = ()
 
 
 def headline(run: Run) -> Headline:

@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import re
 from collections.abc import Mapping
-from importlib.resources import files
 from pathlib import Path
-
-from jinja2 import Environment, StrictUndefined
-from markupsafe import Markup, escape
 
 from oodzoo._io import write_tidily
 from oodzoo.data.files import StoredFile
@@ -25,11 +18,9 @@ from oodzoo.report.leaks import leaks_section
 from oodzoo.report.provenance import provenance_section
 from oodzoo.report.race import race_section
 from oodzoo.report.ranking import ranking_section
+from oodzoo.report.rendering import render
 from oodzoo.report.scores import scores_section
 from oodzoo.report.selection import selection_section
-
-_END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
-_RANGE = re.compile(f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?")
 
 
 def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
@@ -49,21 +40,7 @@ def page(run: Run, files: Mapping[str, StoredFile] | None = None) -> str:
     >>> text.startswith("<!doctype html>"), "oodzoo run photos" in text
     (True, True)
     """
-    script, style = _resource("page.js"), _resource("page.css")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {"breakable": _breakable, "unbroken": _unbroken}
-    template = environment.from_string(_resource("page.html.j2"))
-    text = template.render(
-        headline=headline(run),
-        sections=_sections(run, files or {}),
-        version=run.versions.get("oodzoo"),
-        script=Markup(script),
-        style=Markup(style),
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-    )
-    return f"{text.strip()}\n"
+    return render(headline(run), _sections(run, files or {}), run.versions.get("oodzoo"))
 
 
 def write_report(
@@ -114,18 +91,3 @@ def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
         sections.append(data_section(run.data, images))
     sections.append(provenance_section(run))
     return sections
-
-
-def _breakable(name: str) -> Markup:
-    """Allow line breaks between the words of a name."""
-    return Markup(re.sub(r"([_./-]+)(?=\w)", r"\1<wbr>", str(escape(name))))
-
-
-def _unbroken(text: str) -> Markup:
-    """Prevent line breaks within ranges, and between a number and its percent sign."""
-    joined = str(escape(text)).replace(" %", "\N{NO-BREAK SPACE}%")
-    return Markup(_RANGE.sub(r'<span class="together">\g<0></span>', joined))
-
-
-def _resource(name: str) -> str:
-    return files("oodzoo.report").joinpath(name).read_text(encoding="utf-8")
