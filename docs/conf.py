@@ -1,7 +1,13 @@
 """Sphinx configuration."""
 
+import sys
+from pathlib import Path
+
 import oodzoo
 from oodzoo import scores
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE / "_extensions"))
 
 project = "oodzoo"
 author = "The oodzoo developers"
@@ -9,15 +15,22 @@ copyright = "The oodzoo developers"  # noqa: A001 - the name that Sphinx reads
 release = version = oodzoo.__version__
 
 extensions = [
-    "myst_parser",
+    "mathml",  # of docs/_extensions
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "sphinx_design",
 ]
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"oodzoo {release}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+# Notebooks show the outputs that are stored in them. Nothing is loaded from a network.
+nb_execution_mode = "off"
+nb_ipywidgets_js: dict[str, dict[str, str]] = {}
 myst_enable_extensions = ["dollarmath", "colon_fence", "substitution"]
 myst_heading_anchors = 3
 
