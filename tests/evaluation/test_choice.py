@@ -18,7 +18,6 @@ from oodzoo.evaluation.choice import (
     Choice,
     Predicted,
     choose,
-    choose_top_k,
     random_features,
 )
 from oodzoo.evaluation.metrics import measures
@@ -123,8 +122,3 @@ def test_training_domains_choose_the_number_of_models() -> None:
     assert together.top_k == dict.fromkeys("abc", 3)
     assert together.ensemble.average > together.single.average + 20
     assert together.to_dict()["top_k"] == {"a": 3, "b": 3, "c": 3}
-
-
-def test_numbers_beyond_the_models_are_not_tried() -> None:
-    source = ArraySource(*zoo())
-    assert choose_top_k(source, ["best", "good"], [5, 1, 9]) == 1

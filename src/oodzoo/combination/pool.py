@@ -41,8 +41,8 @@ from numpy.typing import NDArray
 
 from oodzoo._text import count
 from oodzoo.errors import InputError
-from oodzoo.features.source import total_cost
 from oodzoo.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
+from oodzoo.ranking.constraints import Limits as Limits
 from oodzoo.task import Kind
 
 Floats = NDArray[np.floating[Any]]
@@ -57,40 +57,6 @@ _BLOCK = 2**20
 
 LOWEST = -100.0
 """Log-probabilities below this, such as those of classes that a head does not know, count as it."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Limits of a combination; None means no limit.
-
-    Attributes
-    ----------
-    max_models : int, optional
-        Largest number of models.
-    max_ms : float, optional
-        Largest time per image in milliseconds, the sum over the models; layers of one network
-        count once, with the slowest of them.
-    """
-
-    max_models: int | None = None
-    max_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.max_models is not None and self.max_models < 1:
-            raise InputError(f"max_models must be 1 or more, got {self.max_models}")
-        if self.max_ms is not None and not self.max_ms > 0:
-            raise InputError(
-                f"max_ms must be a positive number of milliseconds, got {self.max_ms!r}"
-            )
-
-    def allow(self, models: Sequence[str], milliseconds: dict[str, float | None]) -> bool:
-        """Whether these models together are within the limits; an unknown time is not."""
-        if self.max_models is not None and len(models) > self.max_models:
-            return False
-        if self.max_ms is None:
-            return True
-        time = total_cost({model: milliseconds[model] for model in models})
-        return time is not None and time <= self.max_ms
 
 
 class PoolChooser:

@@ -24,13 +24,10 @@ from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
-from oodzoo.heads.kinds import left_out_metrics
 from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.top_k import choose_top_k
 from oodzoo.scores.compute import compute_scores
 from oodzoo.selection.select import select_features
-
-AUTO_TOP_K = (1, 3, 5, 7)
-"""Numbers of models to choose from on the training domains."""
 
 FAST_PEERS = ("h_score", "lda", "leep", "logme", "nce", "regularized_h_score", "transrate")
 """Other scores that are fast to compute; others can be requested by name."""
@@ -237,23 +234,6 @@ def random_features(columns: Columns, number: int, seed: int) -> list[Columns]:
         parts = zip(columns.by_model.items(), masks, strict=True)
         draws.append(Columns({model: part[drawn] for (model, part), drawn in parts}))
     return draws
-
-
-def choose_top_k(
-    training: FeatureSource, order: Sequence[str], numbers: Sequence[int] = AUTO_TOP_K
-) -> int:
-    """Return the number of best models with the highest accuracy on held-out training domains.
-
-    Or the highest metric of another task. The smallest one of several that are equally accurate.
-    The order of the models and the regularisation of the head are those of all training domains.
-    """
-    accuracy, n_outputs = {}, len(training.classes)
-    for k in numbers:
-        if k <= len(order):
-            samples = Columns.all_of(training, order[:k]).samples(training, training.domains)
-            found = left_out_metrics(training.task.kind, samples, n_outputs)
-            accuracy[k] = float(np.mean(found))
-    return max(accuracy, key=lambda k: (accuracy[k], -k))
 
 
 def _described(models: Sequence[str]) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
 from oodzoo.combination.heads import Heads
-from oodzoo.evaluation.choice import choose, choose_top_k
+from oodzoo.evaluation.choice import choose
 from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
 from oodzoo.evaluation.scoring import cell_with_target, score_choice, trial_rows
 from oodzoo.evaluation.settings import Settings
@@ -17,6 +17,7 @@ from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
+from oodzoo.ranking.top_k import choose_top_k
 
 
 class Judge:

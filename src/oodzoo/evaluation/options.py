@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,10 +15,8 @@ from oodzoo.features.source import FeatureSource
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.heads.classes import require_classes_for
 from oodzoo.ranking.ranker import require_score_of_task
+from oodzoo.ranking.top_k import TOP_K
 from oodzoo.task import Task
-
-TOP_K = 3
-"""Number of concatenated models in the paper."""
 
 _MIN_SPLIT_SAMPLES = 5
 """Fewest samples of a domain that can be split into 80 % and 20 %."""
@@ -34,19 +31,6 @@ def parse_peers(baselines: bool | Sequence[str], task: Task) -> tuple[str, ...] 
     for name in names:
         require_score_of_task(scores.get(name), task)
     return tuple(scores.get(name).name for name in names)
-
-
-def parse_top_k(top_k: int | Sequence[int] | str) -> list[int] | None:
-    """Validate numbers of models to concatenate and sort them; None for "auto"."""
-    if isinstance(top_k, str) and top_k == "auto":
-        return None
-    numbers: list[Any] = list(top_k) if isinstance(top_k, Iterable) else [top_k]
-    if not numbers or not all(isinstance(k, int | np.integer) and k >= 1 for k in numbers):
-        raise InputError(
-            "top_k must be a positive integer, several such as (1, 3, 5, 7), or 'auto', "
-            f"got {top_k!r}"
-        )
-    return sorted({int(k) for k in numbers})
 
 
 def main_top_k(numbers: Sequence[int]) -> int:

@@ -18,10 +18,8 @@ from oodzoo.evaluation.fine_tuning import Request, fine_tune
 from oodzoo.evaluation.folds import put_together
 from oodzoo.evaluation.judge import Judge
 from oodzoo.evaluation.options import (
-    TOP_K,
     limited_top_k,
     parse_peers,
-    parse_top_k,
     require_seed,
     require_target_images,
     require_usable,
@@ -39,6 +37,7 @@ from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_ap
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
+from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -51,7 +50,7 @@ def evaluate(
     *,
     groups: Sequence[Any] | None = None,
     task: str | None = None,
-    top_k: int | Sequence[int] | Literal["auto"] = TOP_K,
+    top_k: TopK = TOP_K,
     protocol: Literal["fast", "domainbed"] = "fast",
     score: str = "unseen",
     trials: int | None = None,

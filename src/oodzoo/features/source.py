@@ -359,6 +359,13 @@ def as_source(
     return features
 
 
+def with_models(source: FeatureSource, models: Sequence[str]) -> FeatureSource:
+    """Return a view of some models of a source."""
+    part = copy.copy(source)
+    part.models = tuple(models)
+    return part
+
+
 def require_task(features: FeatureStore | FeatureSource, kind: Kind) -> None:
     """Raise an InputError if the labels of a store are of another kind."""
     found = features.task.kind

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from oodzoo.combination.pool import Limits
 from oodzoo.engine.choice import array_device, require_engine
-from oodzoo.evaluation.options import parse_top_k, require_seed, resolve_trials
+from oodzoo.evaluation.options import require_seed, resolve_trials
 from oodzoo.evaluation.published import require_published
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.heads.classes import require_classes_for
 from oodzoo.racing.budget import parse_budget
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
+from oodzoo.ranking.top_k import TopK, parse_top_k
 from oodzoo.task import Task
 
 
@@ -35,7 +35,7 @@ class RunConfig:
         Time for the extraction, in seconds or as "30m"; implies `race`.
     """
 
-    top_k: int | Sequence[int] | Literal["auto"] = 3
+    top_k: TopK = 3
     score: str = "unseen"
     protocol: Literal["fast", "domainbed"] = "fast"
     baselines: bool = True

@@ -19,7 +19,7 @@ from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.evaluation.options import main_top_k, parse_top_k
+from oodzoo.evaluation.options import main_top_k
 from oodzoo.events import Events, Listener, Listeners, Stage, extent
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
@@ -42,6 +42,7 @@ from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
 from oodzoo.racing import Dropped, parse_budget, run_race
 from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.top_k import parse_top_k
 from oodzoo.record import (
     DataSummary,
     DomainLabels,

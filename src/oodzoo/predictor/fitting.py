@@ -19,7 +19,6 @@ from oodzoo.combination.pool import Limits
 from oodzoo.combination.work import compute_heads
 from oodzoo.engine.choice import array_device, open_engine, require_engine
 from oodzoo.errors import InputError
-from oodzoo.evaluation.options import TOP_K
 from oodzoo.evaluation.protocol import evaluate
 from oodzoo.evaluation.result import FINE_TUNED, Recommended
 from oodzoo.events import Listeners, Stage, extent
@@ -40,6 +39,7 @@ from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.top_k import TOP_K
 from oodzoo.selection.select import select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.task import require_kind
