@@ -101,13 +101,13 @@ class ClassDiagnosis:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document, with the figures that follow from the confusion matrix."""
-        document: dict[str, Any] = {
+        return {
             "images": self.images,
             "accuracy": self.accuracy,
             "balanced_accuracy": self.balanced_accuracy,
             "per_class": msgspec.to_builtins(self.per_class),
+            **msgspec.to_builtins(self),
         }
-        return document | msgspec.to_builtins(self)
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> ClassDiagnosis:
