@@ -36,11 +36,13 @@ from oodzoo.features.source import Features, FeatureSource, as_source, total_cos
 from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
+from oodzoo.ranking.constraints import Constraints, restricted
 from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
 from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.settings import TuneSettings
 from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.device import require_device
 
 
 def evaluate(
@@ -62,11 +64,14 @@ def evaluate(
     with_target: bool = False,
     max_models: int | None = None,
     max_ms: float | None = None,
+    max_parameters: float | str | None = None,
+    licence: str | Sequence[str] | None = None,
     published: str | None = None,
     tune: TuneSettings | bool = False,
     data: Any = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     max_hours: float | None = None,
+    tune_device: str | None = None,
     device: str | None = None,
     engine: str = "local",
     address: str | None = None,
@@ -120,7 +125,9 @@ def evaluate(
         only.
     max_models, max_ms : int and float, optional
         Largest number of models, and time per image in milliseconds (the sum over the models), of
-        what is recommended.
+        what is recommended. Models that take longer alone are left out.
+    max_parameters, licence : optional
+        Use only models that meet these constraints, see :func:`oodzoo.rank`.
     published : {"PACS", "VLCS", "OfficeHome", "TerraIncognita", "DomainNet"}, optional
         Which of these data sets the samples are of, to show the results among published ones:
         :meth:`oodzoo.evaluation.Evaluation.beside_published`. It is never guessed.
@@ -133,6 +140,8 @@ def evaluate(
         With `tune`: new location of the models, if they moved since the extraction.
     max_hours : float, optional
         With `tune`: raise an InputError if it would take longer; 3 by default on the CPU.
+    tune_device : str, optional
+        With `tune`: where to fine-tune, if not on `device`.
     device : str, optional
         PyTorch device such as "cuda"; NumPy if None. Several, as "cuda:0,cuda:1", are used by a
         process each. Logistic regressions of several labels always use NumPy. Models are
@@ -165,13 +174,15 @@ def evaluate(
     backend(here)
     numbers = parse_top_k(top_k)
     trials = resolve_trials(protocol, trials)
-    source = as_source(features, y, domains, groups, task=task)
+    allowed = Constraints(max_ms, max_parameters, licence)
+    source = restricted(as_source(features, y, domains, groups, task=task), allowed)
     require_score_of_task(chosen, source.task)
     peers = parse_peers(baselines, source.task)
     if protocol == "domainbed":
         require_classes_for(source.task, "the protocol 'domainbed'")
     require_classes_to_tell_apart(source)
-    require_usable(source, with_splits=trials > 1 or protocol == "domainbed")
+    with_splits = trials > 1 or protocol == "domainbed" or tune is not False
+    require_usable(source, with_splits=with_splits)
     if with_target:
         require_target_images(source)
     if published is not None:
@@ -193,7 +204,7 @@ def evaluate(
         max_ms=max_ms,
     )
     settings.check(here)
-    request = _request(source, tune, data, zoo, max_hours, here)
+    request = _request(source, tune, data, zoo, max_hours, tune_device, here)
     facts = extent(source) | {"protocol": protocol, "score": score, "top_k": top_k}
     with (
         open_engine(engine, address=address, device=device or "cpu") as opened,
@@ -251,11 +262,13 @@ def _request(
     data: Any,
     zoo: str | Path | Sequence[ModelSpec] | None,
     max_hours: float | None,
+    tune_device: str | None,
     device: str | None,
 ) -> Request | None:
     """What to fine-tune, checked; None if nothing is."""
     if tune is False:
-        for name, value in (("data", data), ("zoo", zoo), ("max_hours", max_hours)):
+        given = {"data": data, "zoo": zoo, "max_hours": max_hours, "tune_device": tune_device}
+        for name, value in given.items():
             if value is not None:
                 raise InputError(f"{name} is only used with tune (--tune); leave it out")
         return None
@@ -269,7 +282,9 @@ def _request(
     import_torch()
     specs = [] if zoo is None else load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
     settings = TuneSettings() if tune is True else tune
-    return Request(find_images(store, data), settings, specs, device or "auto", max_hours)
+    where = tune_device or device or "auto"
+    require_device(where)
+    return Request(find_images(store, data), settings, specs, where, max_hours)
 
 
 def _extraction_hours(source: FeatureSource) -> float | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -14,11 +15,15 @@ from numpy.typing import NDArray
 from oodzoo._io import structured
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.ranking.constraints import Constraints, Limits, restricted
+from oodzoo.ranking.ranker import rank, require_score
+from oodzoo.ranking.top_k import TopK, one_top_k
 from oodzoo.selection.concatenation import require_distinct
 from oodzoo.selection.consistent import select_by_contribution
 from oodzoo.selection.paper import select_by_inclusion, without_warnings
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.task import Kind
 
 BINS = 20
@@ -78,8 +83,8 @@ class NumberTried:
 class SelectionSummary:
     """Summary statistics of a selection, as shown and written to disk.
 
-    `iterations` and `converged` are those of the method "paper", `numbers_tried` are those of
-    "consistent".
+    `iterations`, `converged` and `threshold` are those of the method "paper", `numbers_tried` are
+    those of "consistent".
     """
 
     models: tuple[str, ...]
@@ -93,6 +98,7 @@ class SelectionSummary:
     method: str = "paper"
     numbers_tried: tuple[NumberTried, ...] = ()
     task: Kind = "classification"
+    threshold: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""
@@ -127,6 +133,8 @@ class Selection:
         Inclusion probabilities (n_classes, n_features) of each model; "paper" only.
     iterations, converged : int, bool
         Of the variational EM algorithm; "paper" only.
+    threshold : float, optional
+        Inclusion probability above which features are kept; "paper" only.
     task : {"classification", "regression", "multilabel"}
         For other tasks than classification, `classes` are the names of the numbers or labels.
     """
@@ -142,6 +150,7 @@ class Selection:
     iterations: int = 0
     converged: bool = True
     task: Kind = "classification"
+    threshold: float | None = None
 
     @property
     def n_features(self) -> int:
@@ -182,23 +191,31 @@ class Selection:
             method=self.method,
             numbers_tried=self.numbers_tried,
             task=self.task,
+            threshold=self.threshold,
         )
 
 
 def select_features(
-    source: FeatureSource,
+    features: FeatureSource | FeatureStore | str | Path,
     models: Sequence[str] | None = None,
     domains: Sequence[str] | None = None,
     *,
     method: str = "consistent",
     threshold: float | None = None,
+    top_k: TopK | None = None,
+    score: str = "unseen",
+    max_models: int | None = None,
+    max_ms: float | None = None,
+    max_parameters: float | str | None = None,
+    licence: str | Sequence[str] | None = None,
     device: str | None = None,
 ) -> Selection:
     """Concatenate models and keep the features that are useful for unseen domains.
 
     Parameters
     ----------
-    source : FeatureSource
+    features : FeatureSource, FeatureStore or path
+        A store; arrays as :class:`~oodzoo.features.source.ArraySource`.
     models : sequence of str, optional
         In the order in which their features are concatenated; all if None.
     domains : sequence of str, optional
@@ -211,6 +228,17 @@ def select_features(
         (:class:`oodzoo.SpikeSlabSelector`); it is meant for a few models.
     threshold : float, optional
         Inclusion probability above which a feature is kept, 0.5 if None; "paper" only.
+    top_k : int, sequence of int or "auto", optional
+        Select from this many of the best models; of several numbers, and of 1, 3, 5 and 7 for
+        "auto", from the one that is best on left-out domains. All models if None.
+    score : str, default "unseen"
+        The score that orders the models for `top_k`, `max_models` and `max_ms`; see
+        :func:`oodzoo.rank`.
+    max_models, max_ms : int and float, optional
+        Largest number of models, and time per image in milliseconds (the sum over the models): the
+        best models are taken while they are within these limits.
+    max_parameters, licence : optional
+        Select only from models that meet these constraints, see :func:`oodzoo.rank`.
     device : str, optional
         PyTorch device; NumPy if None.
     """
@@ -218,6 +246,18 @@ def select_features(
         raise InputError(f"the method must be one of {', '.join(METHODS)}, got {method!r}")
     if threshold is not None and method != "paper":
         raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    limits = Limits(max_models, max_ms)
+    require_score(score)
+    if isinstance(features, Mapping):
+        raise InputError(
+            "features must be a store or its path; give arrays as "
+            "oodzoo.features.source.ArraySource(features, y, domains)"
+        )
+    source = restricted(as_source(features), Constraints(max_ms, max_parameters, licence))
+    if models is None and (top_k is not None or limits != Limits()):
+        models = _best(source, domains, top_k, score, limits, device)
+    elif top_k is not None:
+        raise InputError(f"top_k={top_k} and the models {list(models or ())} exclude each other")
     models = source.models if models is None else tuple(models)
     require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)
@@ -227,6 +267,22 @@ def select_features(
             source, models, chosen, 0.5 if threshold is None else threshold, device
         )
     return _by_contribution(source, models, chosen, device)
+
+
+def _best(
+    source: FeatureSource,
+    domains: Sequence[str] | None,
+    top_k: TopK | None,
+    score: str,
+    limits: Limits,
+    device: str | None,
+) -> Sequence[str]:
+    """The best models that together are within the limits, as many as asked for."""
+    known = source if domains is None else source.only(domains)
+    ranking = rank(known, score=score, device=device)
+    times = {model: source.facts(model).milliseconds for model in source.models}
+    order = limits.best([row.model for row in ranking.rows], times)
+    return order if top_k is None else order[: one_top_k(top_k, known, order)]
 
 
 def _by_contribution(
@@ -287,6 +343,7 @@ def _by_inclusion(
         iterations=int(arrays["iterations"]),
         converged=bool(arrays["converged"]),
         task=source.task.kind,
+        threshold=threshold,
     )
 
 
