@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import (
     accuracy_score,
@@ -34,6 +34,7 @@ def diagnosed(seed: int, rows: slice = slice(None), domain: str = "photo") -> Cl
     return diagnose_classes(probabilities[rows], y[rows], CLASSES, paths=paths, domains=domain)
 
 
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     probabilities, y = predictions(seed, 80)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, average_precision_score, precision_score, recall_score
 
@@ -29,6 +29,7 @@ def diagnosed(seed: int) -> LabelDiagnosis:
     return diagnose_labels(probabilities, y, LABELS, paths=paths, domains="photo")
 
 
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     probabilities, y = labels(seed)

@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error, r2_score
 
@@ -28,6 +28,7 @@ def diagnosed(seed: int) -> NumberDiagnosis:
     return diagnose_numbers(predicted, y, OUTPUTS, paths=paths, domains="photo")
 
 
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     predicted, y = numbers(seed)
@@ -41,6 +42,7 @@ def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
         assert mine.bias == pytest.approx(np.mean(predicted[:, at]) - np.mean(y[:, at]))
 
 
+@settings(max_examples=25)
 @given(seed=SEEDS)
 def test_ranges_divide_the_images_by_their_true_value(seed: int) -> None:
     predicted, y = numbers(seed)

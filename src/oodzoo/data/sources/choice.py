@@ -12,6 +12,7 @@ from oodzoo._text import one_line
 from oodzoo.data.files import ObjectImage
 from oodzoo.data.listing import SUFFIXES, Listing, Sample, explaining_errors
 from oodzoo.data.sources.base import ImageSource
+from oodzoo.data.sources.by_class import list_by_class
 from oodzoo.data.sources.folder import list_folder
 from oodzoo.data.sources.names import as_groups, as_names
 from oodzoo.data.sources.options import Options, require_columns, require_used
@@ -92,6 +93,10 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
 
         assert isinstance(location, Url)
         return list_named(location, options)
+    if options.classes is not None:
+        by_class = list_by_class(location, options.classes, files)
+        if by_class is not None:
+            return by_class
     if isinstance(location, Url):
         from oodzoo.data.sources.remote_folder import list_remote_folder
 

@@ -14,7 +14,8 @@ class Options(NamedTuple):
     """What is known about a source besides the source itself; see :class:`oodzoo.ImageDomains`.
 
     A single string for `labels`, `domains` or `groups` is that of all samples. With `propose`, a
-    source may have no domains, and lists its further columns as metadata.
+    source may have no domains, and lists its further columns as metadata. With `classes`, a folder
+    may be `root/class/image`: if more images are in folders of these names than in folders below.
     """
 
     root: str | os.PathLike[str] | None = None
@@ -24,6 +25,7 @@ class Options(NamedTuple):
     groups: Iterable[Any] | None = None
     propose: bool = False
     task: Kind | None = None
+    classes: Sequence[str] | None = None
 
     def given(self, role: str) -> Iterable[Any] | None:
         """Return `labels` for the role label, and so on."""
@@ -63,7 +65,7 @@ def require_no_root(options: Options, source: str) -> None:
 def require_used(options: Options, source: str, used: Sequence[str]) -> None:
     """Reject an option that a kind of source does not use."""
     for name, value in options._asdict().items():
-        if value is not None and name not in (*used, "propose", "task"):
+        if value is not None and name not in (*used, "propose", "task", "classes"):
             if name == "domains" and isinstance(value, str):  # of a dict of sources by domain
                 raise InputError(f"{source!r} has domains of its own; give it without a domain")
             raise InputError(

@@ -13,15 +13,15 @@ from oodzoo.remote.objects import RemoteFile, list_files
 
 def list_remote_folder(root: Url, files: Iterable[RemoteFile]) -> Listing:
     """List `url/domain/class/**/image` among files, by the rules of a local folder."""
-    return list_by_path(str(root), _images(root, files), "url")
+    return list_by_path(str(root), remote_images(root, files), "url")
 
 
 def list_remote_images(root: Url) -> dict[str, ImageFile]:
     """List all images below a URL by their paths, sorted."""
-    return dict(sorted(_images(root, list_files(root))))
+    return dict(sorted(remote_images(root, list_files(root))))
 
 
-def _images(root: Url, files: Iterable[RemoteFile]) -> Iterator[tuple[str, ImageFile]]:
+def remote_images(root: Url, files: Iterable[RemoteFile]) -> Iterator[tuple[str, ImageFile]]:
     """Yield the images that are not hidden, with their paths relative to a URL."""
     start = len(str(root).rstrip("/")) + 1
     for file in files:
