@@ -139,7 +139,7 @@ def column(shown: Any, table: str, at: int) -> list[str]:
 
 def test_the_headline_is_on_the_first_screen(view: Callable[..., Any]) -> None:
     heading = view().locator("h1")
-    assert heading.inner_text().startswith("Use a pool of heads of 4 models:")
+    assert heading.inner_text().startswith("Use a pool of heads of 4 models.")
     assert heading.bounding_box()["y"] < 400
 
 

@@ -170,7 +170,53 @@ class Facts:
     block: str = "facts"
 
 
-Block = Figure | Gallery | PairGallery | Facts
+@dataclass(frozen=True)
+class Card:
+    """A few names and values, with an image; `name` says what it is about."""
+
+    name: str
+    pairs: Sequence[tuple[str, str]]
+    image: Thumbnail | None = None
+
+
+@dataclass(frozen=True)
+class Cards:
+    """Images with captions; those without an image are listed as lines of text."""
+
+    title: str
+    cards: Sequence[Card]
+    text: str = ""
+    block: str = "cards"
+
+
+@dataclass(frozen=True)
+class Change:
+    """Something that would change the result; `gain` says by how much."""
+
+    title: str
+    text: str
+    gain: str = ""
+
+
+@dataclass(frozen=True)
+class Changes:
+    """A list of what would change the result."""
+
+    changes: Sequence[Change]
+    block: str = "changes"
+
+
+@dataclass(frozen=True)
+class Chooser:
+    """Blocks of which the reader sees one group at a time, the first one at first."""
+
+    ident: str
+    label: str
+    options: Sequence[tuple[str, Sequence[Block]]]
+    block: str = "chooser"
+
+
+Block = Figure | Gallery | PairGallery | Facts | Cards | Changes | Chooser
 
 
 @dataclass(frozen=True)
@@ -194,13 +240,36 @@ class Tile:
 
 
 @dataclass(frozen=True)
+class Measured:
+    """The number that a page is about: a small chart may show its interval."""
+
+    value: str
+    label: str
+    interval: str = ""
+    chart: Markup | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do next: what it is for, and the command."""
+
+    title: str
+    command: str
+
+
+@dataclass(frozen=True)
 class Headline:
     """The first screen of the page; `subject` is what it recommends."""
 
-    sentence: str
+    sentence: str = ""
     """The end of the headline, after the subject."""
     subject: str | None = None
     clear: bool = True
     """Whether to recommend it; False for a model whose interval of the rank includes the last."""
+    measured: Measured | None = None
+    meaning: str = ""
+    """What the number means, in a sentence or two."""
+    steps: Sequence[Step] = ()
+    steps_note: str = ""
     remarks: Sequence[str] = ()
     tiles: Sequence[Tile] = ()

@@ -1,9 +1,8 @@
-"""The first screen of the page: the result in one sentence, remarks and key figures."""
+"""The first screen of the page: the verdict, its measured number, and what to do now."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import fmean
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
@@ -12,12 +11,12 @@ from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.blocks import Headline, Tile
 from oodzoo.report.data import dimensions
-from oodzoo.report.expected import choice_is_repeated, interval_text, where
 from oodzoo.report.leaks import remark
+from oodzoo.report.measured import expected, expected_meaning, meaning, measured
 from oodzoo.report.numbers import listed, number, significant, span
 from oodzoo.report.recommendation import MOST_NAMES, Cost, cost_of
+from oodzoo.report.steps import NOTE, steps
 from oodzoo.report.terms import has_target
-from oodzoo.task import Kind, Task
 from oodzoo.task.words import WORDS
 
 
@@ -31,8 +30,13 @@ def headline(run: Run) -> Headline:
         shown = Headline("This run has no ranking yet.")
     data_tiles = [_data_tile(run.data)] if run.data else []
     warnings = [warning] if run.leaks and (warning := remark(run.leaks)) else []
-    remarks = [*shown.remarks, *warnings]
-    return replace(shown, remarks=remarks, tiles=[*shown.tiles, *data_tiles])
+    return replace(
+        shown,
+        steps=steps(run),
+        steps_note=NOTE,
+        remarks=[*shown.remarks, *warnings],
+        tiles=[*shown.tiles, *data_tiles],
+    )
 
 
 # --- with an evaluation: the recommended choice and its measured accuracy ------------------------
@@ -40,7 +44,6 @@ def headline(run: Run) -> Headline:
 
 def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     best = evaluation.recommended
-    interval = "" if best.interval is None else f" ({span(*best.interval)} %)"
     remarks = [*_what_it_is(run, best), _compared(evaluation)]
     if evaluation.caution:
         remarks.append(evaluation.caution)
@@ -52,19 +55,12 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     if run.ranking and best.choice == "single" and best.models[0] == run.ranking.best:
         remarks += _certainty(run.ranking)
     return Headline(
-        f"expect {_expected(evaluation.task, number(best.average, 1), interval)} on an unseen "
-        "domain.",
-        described(best.choice, best.models),
+        subject=described(best.choice, best.models),
+        measured=measured(evaluation),
+        meaning=meaning(evaluation),
         remarks=remarks,
         tiles=_recommended_tiles(run, evaluation),
     )
-
-
-def _expected(task: Kind, value: str, interval: str) -> str:
-    """A value of the main metric with its name, which an accuracy does not need."""
-    metric = WORDS[task].metric
-    named = f" {metric.name}" if metric.means else ""
-    return f"{value} %{named}{interval}"
 
 
 def _what_it_is(run: Run, best: Recommended) -> list[str]:
@@ -115,26 +111,10 @@ def _compared(evaluation: Evaluation) -> str:
 
 
 def _recommended_tiles(run: Run, evaluation: Evaluation) -> list[Tile]:
-    best, note = evaluation.recommended, ""
-    if best.interval is not None:
-        note = f"90 % interval for a new domain: {span(*best.interval)} %"
-    words = WORDS[evaluation.task]
-    if words.second.means:
-        note = "; ".join(filter(None, [note, _second(evaluation)]))
-    metric = words.metric.name
-    tiles = [Tile(f"{number(best.average, 1)} %", f"{metric} on unseen domains, measured", note)]
+    best = evaluation.recommended
     n_models, n_all = len(best.models), len(run.ranking or best.models)
-    tiles.append(Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model"))
+    tiles = [Tile(f"{n_models} of {n_all}", "models" if n_all > 1 else "model")]
     return tiles + _cost_tiles(cost_of(best.models, run.ranking))
-
-
-def _second(evaluation: Evaluation) -> str:
-    """The second metric, averaged over the test domains."""
-    second, name = WORDS[evaluation.task].second, Task(evaluation.task).second_metric
-    value = fmean(evaluation.recommended_row.measure(name).values())
-    mean = ", mean over outputs" if evaluation.outputs else ", in the units of the labels"
-    units = second.unit or mean
-    return f"{second.name} {significant(value)}{units}"
 
 
 def _cost_tiles(cost: Cost) -> list[Tile]:
@@ -152,9 +132,6 @@ def _cost_tiles(cost: Cost) -> list[Tile]:
 def _of_ranking(run: Run, ranking: Ranking) -> Headline:
     first, n_models = ranking.rows[0], len(ranking)
     clear = n_models == 1 or not first.rank_interval or first.rank_interval[1] < n_models
-    interval = span(*first.accuracy_interval)
-    about, interval = f"about {number(first.expected_accuracy)}", f" ({interval} %)"
-    expected = f"{_expected(ranking.task, about, interval)} {where(ranking)}."
     remarks = _certainty(ranking)
     if made := run.predictor:
         alone = made.models == (first.model,)
@@ -162,8 +139,15 @@ def _of_ranking(run: Run, ranking: Ranking) -> Headline:
         metric = WORDS[ranking.task].metric.name
         unmeasured = f" Its {metric} was not measured, which needs three domains."
         remarks.append(saved if alone else saved + unmeasured)
-    sentence = f"expect {expected}" if clear else f"leads with {expected}"
-    return Headline(sentence, first.model, clear, remarks, _ranking_tiles(ranking))
+    return Headline(
+        "" if clear else "leads.",
+        first.model,
+        clear,
+        measured=expected(ranking),
+        meaning=expected_meaning(ranking),
+        remarks=remarks,
+        tiles=_ranking_tiles(ranking),
+    )
 
 
 def _certainty(ranking: Ranking) -> list[str]:
@@ -185,17 +169,7 @@ def _ranking_tiles(ranking: Ranking) -> list[Tile]:
     note = ""
     if first.rank_interval and len(ranking) > 1:
         note = f"90 % interval of the rank: {span(*first.rank_interval)}"
-    estimate = interval_text(ranking, first)
-    if choice_is_repeated(ranking):
-        estimate += "; the choice of the model is part of the estimate"
-    return [
-        Tile(
-            f"{number(first.expected_accuracy, 1)} %",
-            f"expected {WORDS[ranking.task].metric.name} {where(ranking)}",
-            estimate,
-        ),
-        Tile(f"1st of {len(ranking)}", "rank", note),
-    ]
+    return [Tile(f"1st of {len(ranking)}", "rank", note)]
 
 
 def _data_tile(data: DataSummary) -> Tile:

@@ -56,6 +56,33 @@
     });
   }
 
+  // Without a script, all options of a chooser are shown.
+  for (const chooser of document.querySelectorAll(".chooser")) {
+    const select = chooser.querySelector("select");
+    const options = chooser.querySelectorAll(".option");
+    const choose = () => options.forEach((option, at) => { option.hidden = at !== select.selectedIndex; });
+    select.addEventListener("change", choose);
+    select.closest(".choose").hidden = false;
+    choose();
+  }
+
+  // A browser may refuse the clipboard; then the command is selected, to be copied by hand.
+  for (const control of document.querySelectorAll(".copy")) {
+    const before = control.innerHTML;
+    control.hidden = false;
+    control.addEventListener("click", async () => {
+      const code = control.parentElement.querySelector("code");
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        control.textContent = "Copied";
+      } catch {
+        getSelection().selectAllChildren(code);
+        control.textContent = "Selected";
+      }
+      setTimeout(() => { control.innerHTML = before; }, 2000);
+    });
+  }
+
   // Tooltips of marks. The title of a chart would cover them; its text remains as the label.
   for (const title of document.querySelectorAll("svg > title")) title.remove();
   const tip = document.getElementById("tip");
