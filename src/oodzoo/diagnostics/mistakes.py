@@ -29,6 +29,11 @@ class Mistake:
     predicted: str
     confidence: float
 
+    @property
+    def key(self) -> str:
+        """Name of the image that no other has: a path occurs once in a domain."""
+        return f"{self.domain}: {self.path}"
+
 
 def most_confident(mistakes: Iterable[Mistake], most: int = MOST) -> tuple[Mistake, ...]:
     """Return the mistakes of the highest confidence; equal ones in the order given."""

@@ -23,7 +23,7 @@ def mistakes_gallery(
     ----------
     mistakes : iterable of Mistake
     files : dict of str to StoredFile
-        Where images are, by their paths.
+        Where images are, by :attr:`Mistake.key <oodzoo.diagnostics.mistakes.Mistake.key>`.
     title : str
     """
     return Cards(title, [_card(each, files) for each in mistakes])
@@ -33,7 +33,7 @@ def _card(mistake: Mistake, files: Mapping[str, StoredFile]) -> Card:
     verdict = f"{mistake.predicted}, {number(mistake.confidence)} %"
     text = f"{mistake.label} in {mistake.domain}, predicted as {verdict}"
     try:
-        image = Thumbnail(thumbnail_url(files[mistake.path], SIDE), text)
+        image = Thumbnail(thumbnail_url(files[mistake.key], SIDE), text)
     except (KeyError, UnreadableImageError):
         image = None
     return Card(mistake.path, [("true", mistake.label), ("predicted", verdict)], image)
