@@ -18,6 +18,10 @@ from oodzoo._text import (
     duration,
     one_line,
     printable,
+    short_name,
+    some_of,
+    text_table,
+    unknown,
     without_folders,
 )
 
@@ -127,3 +131,32 @@ def test_values_that_are_not_text_stay(value: object) -> None:
 )
 def test_without_folders(text: str, short: str | None) -> None:
     assert without_folders(text) == (text if short is None else short)
+
+
+@given(st.text(), st.integers(3, 60))
+def test_short_names_are_short_and_printable(name: str, most: int) -> None:
+    short = short_name(name, most)
+    assert len(short) <= most
+    assert short == printable(short)
+    if len(printable(name)) <= most:
+        assert short == printable(name)
+
+
+def test_lists_of_names_are_short() -> None:
+    assert some_of([]) == ""
+    assert some_of(["x" * 100], 1) == short_name("x" * 100)
+    assert some_of(["a", "b"], 1) == "a, … 1 more"
+
+
+def test_unknown_names_are_quoted_with_what_there_is() -> None:
+    assert (
+        unknown("it", "row", "pol", ["pool", "single"]) == "it has no row 'pol'; did you mean pool?"
+    )
+    assert unknown("it", "row", ("a",), ["pool"]) == "it has no row ('a',); it has pool"
+
+
+def test_a_table_of_text_is_aligned() -> None:
+    assert text_table(["domain", "n"], [["a", "12,000"], ["long name", ""]]) == (
+        "domain          n\na          12,000\nlong name"
+    )
+    assert text_table(["domain", "n"], []) == "domain  n"

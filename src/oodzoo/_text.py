@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 # control characters, line separators, and characters that change the direction of text
 _UNPRINTABLE = re.compile(
@@ -77,6 +77,70 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """
     near = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"did you mean {' or '.join(near)}?" if near else ""
+
+
+def unknown(owner: str, noun: str, name: object, known: Iterable[str]) -> str:
+    """Say that there is nothing of this name, and what there is.
+
+    Examples
+    --------
+    >>> unknown("the ranking", "model", "resnet5", ["resnet50", "vit"])
+    "the ranking has no model 'resnet5'; did you mean resnet50?"
+    >>> unknown("the ranking", "model", 1.5, ["resnet50", "vit"])
+    'the ranking has no model 1.5; it has resnet50, vit'
+    """
+    names = list(known)
+    meant = did_you_mean(name, names) if isinstance(name, str) else ""
+    return f"{owner} has no {noun} {name!r}; {meant or f'it has {some_of(names, 10)}'}"
+
+
+def short_name(name: str, most: int = 40) -> str:
+    """Shorten a name in its middle, on one line: the ends usually distinguish names.
+
+    Examples
+    --------
+    >>> short_name("vit_small"), short_name("convnext_large_mlp_clip", 15)
+    ('vit_small', 'convnex…lp_clip')
+    """
+    name = printable(name)
+    if len(name) <= most:
+        return name
+    end = (most - 1) // 2
+    return f"{name[: most - 1 - end]}…{name[-end:]}"
+
+
+def some_of(names: Sequence[str], most: int = 3) -> str:
+    """List the first few names, and count the others.
+
+    Examples
+    --------
+    >>> some_of(["a", "b", "c", "d", "e"]), some_of(["a", "b"])
+    ('a, b, c, … 2 more', 'a, b')
+    """
+    shown = [short_name(name) for name in names[:most]]
+    more = len(names) - most
+    return ", ".join([*shown, *([f"… {more} more"] if more > 0 else [])])
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Align a table; the first column left, the others right.
+
+    Examples
+    --------
+    >>> print(text_table(["model", "%"], [["resnet50", "71.2"], ["vit", "9.0"]]))
+    model        %
+    resnet50  71.2
+    vit        9.0
+    """
+    lines = [columns, *rows]
+    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if at else cell.ljust(width)
+            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
 
 
 def printable(text: str) -> str:

@@ -17,6 +17,7 @@ from tests.oracles import mixtures
 from tests.sources import DECODED, WITH_FILES
 
 import oodzoo
+from oodzoo._html import html_text
 from oodzoo.data.files import LocalFile, RemoteImage
 from oodzoo.data.listing import Sample, labels_of
 from oodzoo.data.summary import (
@@ -254,6 +255,9 @@ def test_text_is_the_table(mixed: Path) -> None:
     lines = str(summary).splitlines()
     assert lines[0].split() == " ".join(columns).split()
     assert [line.split() for line in lines[1:]] == [" ".join(row).split() for row in rows]
+    assert repr(summary).startswith(f"Summary({summary.total.images} images, ")
+    assert all(html_text(str(issue)) in summary._repr_html_() for issue in summary.issues)
+    assert summary._repr_html_().count("<tr>") == 1 + len(rows)
 
 
 # --- other labels than classes ----------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
-from oodzoo.data.summary_table import as_text, columns_and_rows
+from oodzoo.data.summary_table import columns_and_rows
 
 SOUND = DomainSummary(
     domain="day",
@@ -77,9 +77,3 @@ def test_column_is_shown_if_one_row_has_something_to_say() -> None:
 def test_what_is_not_known_is_left_out() -> None:
     quick = DomainSummary("day", 3, 2, ClassCount("cat", 1), ClassCount("dog", 2))
     assert cells(quick) == [{"domain": "day", "images": "3", "classes": "2/7", "per class": "1–2"}]
-
-
-def test_text_is_aligned() -> None:
-    assert as_text(["domain", "n"], [["a", "12,000"], ["long name", ""]]) == (
-        "domain          n\na          12,000\nlong name"
-    )

@@ -59,3 +59,42 @@ def test_text_names_another_metric_than_accuracy(ranking: Ranking) -> None:
         str(numbers).splitlines()[0].endswith(f"{row.expected_accuracy:.1f} % explained variance")
     )
     assert "b/expected_explained_variance" in numbers.metrics
+
+
+def test_a_ranking_is_a_sequence_of_rows(ranking: Ranking) -> None:
+    assert list(ranking) == list(ranking.rows)
+    assert [ranking[at] for at in range(len(ranking))] == list(ranking)
+    assert ranking[-1] is ranking.rows[-1]
+    assert all(ranking[row.model] is row for row in ranking)
+    assert "a" in ranking
+    assert ranking[0] in ranking
+    assert "c" not in ranking
+    assert 0 not in ranking
+
+
+@pytest.mark.parametrize("part", [slice(1), slice(1, None), slice(None, None, -1), slice(0)])
+def test_a_slice_is_a_ranking(ranking: Ranking, part: slice) -> None:
+    found = ranking[part]
+    assert isinstance(found, Ranking)
+    assert found.rows == ranking.rows[part]
+    assert (found.score, found.task) == (ranking.score, ranking.task)
+    assert len(str(found).splitlines()) == len(found)
+    assert len(repr(found)) < 400
+
+
+def test_what_is_not_in_the_ranking_is_named(ranking: Ranking) -> None:
+    with pytest.raises(KeyError, match="the ranking has no model 'c'; it has a, b"):
+        ranking["c"]
+    with pytest.raises(IndexError, match="no position 2 in a ranking of 2 models"):
+        ranking[2]
+    slow = replace(ranking, left_out={"c": "it takes 99 ms"})
+    with pytest.raises(KeyError, match="model 'c' is not ranked: it takes 99 ms"):
+        slow["c"]
+
+
+def test_repr_is_short_whatever_the_names(ranking: Ranking) -> None:
+    best = ranking.rows[0]
+    assert repr(ranking).startswith(f"Ranking(2 models by unseen: 1 a {best.expected_accuracy:.1f}")
+    rows = tuple(replace(best, model="name\n" * 99) for _ in range(50))
+    assert len(repr(replace(ranking, rows=rows, score="score" * 99))) < 400
+    assert "\n" not in repr(replace(ranking, rows=rows))

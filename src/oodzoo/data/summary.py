@@ -23,7 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._html import html_table
 from oodzoo._packages import optional_package
+from oodzoo._text import count, text_table
 from oodzoo.data.files import ImageFile
 from oodzoo.data.inspection import Inspection
 from oodzoo.data.issues import (
@@ -44,7 +46,7 @@ from oodzoo.data.issues import (
 from oodzoo.data.listing import Issue, Sample
 from oodzoo.data.spread import Spread, spreads
 from oodzoo.data.summary_rows import ClassCount, DomainSummary, Extent
-from oodzoo.data.summary_table import as_text, columns_and_rows
+from oodzoo.data.summary_table import columns_and_rows
 from oodzoo.task import CLASSIFICATION, Task
 
 if TYPE_CHECKING:
@@ -96,7 +98,15 @@ class Summary:
         return columns_and_rows((*self.domains, self.total), self.classes, self.task)
 
     def __str__(self) -> str:
-        return as_text(*self.table())
+        return text_table(*self.table())
+
+    def __repr__(self) -> str:
+        domains = count(len(self.domains), "domain")
+        problems = count(len(self.issues), "problem")
+        return f"Summary({count(self.total.images, 'image')}, {domains}, {problems})"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), notes=[str(issue) for issue in self.issues])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the summary as a JSON document."""

@@ -52,19 +52,6 @@ def columns_and_rows(
     return list(shown), [list(row) for row in zip(*shown.values(), strict=True)]
 
 
-def as_text(columns: list[str], rows: list[list[str]]) -> str:
-    """Format a table as text."""
-    lines = [columns, *rows]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if at else cell.ljust(width)
-            for at, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in lines
-    )
-
-
 def _per_class(row: DomainSummary) -> str:
     return _span(row.fewest.images, row.most.images) if row.fewest and row.most else "0"
 

@@ -3,106 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
+from oodzoo._text import count, short_name, unknown
+from oodzoo.ranking.display import ranking_as_html
+from oodzoo.ranking.result_rows import FoldRow, Row
 from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-
-@dataclass(frozen=True)
-class FoldRow:
-    """Scores and metrics of a model on one held-out domain.
-
-    `accuracy` and `balanced_accuracy` are in percent. For other tasks than classification they are
-    the main and the second metric: explained variance, in percent, and absolute error, in the units
-    of the labels; or average precision and exact match, in percent.
-
-    `score` is the contribution of the domain to the score of the ranking, which is the mean of
-    these; None for a score that is not computed per domain.
-    """
-
-    domain: str
-    score: float | None
-    transfer: float | None
-    """Skill of the other domains, one at a time, in predicting this one, in percent; None if the
-    domain has a single class."""
-    discriminability: float
-    stability: float
-    accuracy: float
-    balanced_accuracy: float
-    skipped: tuple[str, ...] = ()
-    """Classes found in no other domain; they are excluded from discriminability."""
-
-
-@dataclass(frozen=True)
-class Row:
-    """One model of a ranking.
-
-    Attributes
-    ----------
-    rank : int
-    model : str
-    score : float
-        Higher is better.
-    evidence, transfer : float
-        The two terms of the default score (see :mod:`oodzoo.ranking.unseen`): LogME of all domains
-        together, and the mean skill of one domain in predicting another, in percent.
-    discriminability, stability : float
-        The two terms of the ZooD score, averaged over held-out domains.
-    agreement : float or None
-        With images of the target: the share of them, in percent, on which a linear model on these
-        features agrees with the vote of the other models (see :mod:`oodzoo.ranking.agreement`).
-    expected_accuracy : float
-        Accuracy in percent to expect on an unseen domain: that of a ridge regression on these
-        features, averaged over held-out domains. For other tasks than classification, the main
-        metric: explained variance or average precision. A model that was chosen for its results
-        promises too much: for the first model, and a score that is computed per domain, the choice
-        is repeated for each held-out domain without the predictions for it.
-    accuracy_interval : (float, float)
-        90 % interval of this on a single new domain.
-    rank_interval : (int, int) or None
-        90 % interval of the rank (see :mod:`oodzoo.ranking.intervals`); None for scores that are
-        not averages over held-out domains.
-    tied : tuple of str
-        Models that are statistically tied with this one.
-    pareto_optimal : bool
-        No other model is at least as accurate and cheaper. The cost is milliseconds per image or
-        the number of parameters, whichever is known for more models.
-    folds : tuple of FoldRow
-    feature_dim, parameters, milliseconds, licence
-        Cost and licence of the model, where known.
-    """
-
-    rank: int
-    model: str
-    score: float
-    evidence: float
-    transfer: float
-    discriminability: float
-    stability: float
-    expected_accuracy: float
-    accuracy_interval: tuple[float, float]
-    rank_interval: tuple[int, int] | None
-    tied: tuple[str, ...]
-    pareto_optimal: bool
-    folds: tuple[FoldRow, ...]
-    feature_dim: int
-    parameters: int | None
-    milliseconds: float | None
-    licence: str | None = None
-    agreement: float | None = None
+__all__ = ["FoldRow", "Ranking", "Row"]
 
 
 @dataclass(frozen=True)
 class Ranking:
     """Models, best first.
+
+    It is a sequence of rows: `for row in ranking`, `len(ranking)`, `ranking[0]` and `ranking[-1]`.
+    `ranking["resnet50"]` is the row of a model, and `"resnet50" in ranking` says whether it is
+    ranked. A slice, such as `ranking[:5]`, is a Ranking of these rows, whose ranks stay.
 
     Attributes
     ----------
@@ -149,8 +74,51 @@ class Ranking:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __contains__(self, model: object) -> bool:
+        """Whether a model, given by its name or its row, is ranked."""
+        return any(model in (row.model, row) for row in self.rows)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Row: ...
+    @overload
+    def __getitem__(self, key: slice) -> Ranking: ...
+    def __getitem__(self, key: int | str | slice) -> Row | Ranking:
+        """Return a row by position or model, or a Ranking of some rows."""
+        if isinstance(key, slice):
+            return dataclasses.replace(self, rows=self.rows[key])
+        if isinstance(key, str):
+            return self._row(key)
+        try:
+            return self.rows[key]
+        except IndexError:
+            ranked = count(len(self), "model")
+            raise IndexError(f"no position {key} in a ranking of {ranked}") from None
+
+    def _row(self, model: str) -> Row:
+        for row in self.rows:
+            if row.model == model:
+                return row
+        if model in self.left_out:
+            raise KeyError(f"model {model!r} is not ranked: {self.left_out[model]}")
+        raise KeyError(unknown("the ranking", "model", model, [row.model for row in self.rows]))
+
+    def __repr__(self) -> str:
+        first = [
+            f"{row.rank} {short_name(row.model)} {row.expected_accuracy:.1f} %"
+            for row in self.rows[:3]
+        ]
+        more = ["…"] if len(self) > 3 else []
+        listed = f": {', '.join([*first, *more])}" if first else ""
+        return f"Ranking({count(len(self), 'model')} by {short_name(self.score)}{listed})"
+
+    def _repr_html_(self) -> str:
+        return ranking_as_html(self.rows, self.score, self.task, self.left_out)
+
     def __str__(self) -> str:
-        width = max(len(row.model) for row in self.rows)
+        width = max((len(row.model) for row in self.rows), default=0)
         name = "" if self.task == "classification" else f" {self.metric.replace('_', ' ')}"
         lines = [
             f"{row.rank:>3}  {row.model:<{width}}  {row.score:8.4f}  {row.expected_accuracy:5.1f} %"
