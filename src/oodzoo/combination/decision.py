@@ -15,6 +15,7 @@ when it is not the best.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,8 @@ from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, total_cost
 from oodzoo.heads.kinds import PATHS
 from oodzoo.heads.outputs import outputs_of
+from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.ridge import SETTINGS
 from oodzoo.selection.contributions import contributions
 from oodzoo.selection.select import select_features
 
@@ -141,11 +144,11 @@ def _estimates(
     labels = [training.labels(domain) for domain in training.domains]
     if limits.allow(ensemble.models, heads.milliseconds):
         parts = [ensemble] * len(labels)
-        found = _left_out_columns(training, parts, device)
+        found = left_out_columns(training, parts, device)
         estimates["ensemble"] = estimate(found, labels, ensemble.models)
     if limits.allow(selection.models, heads.milliseconds):
-        parts = _selections_without(training, len(selection), device)
-        found = _left_out_columns(training, parts, device)
+        parts = selections_without(training, len(selection), device)
+        found = left_out_columns(training, parts, device)
         estimates["selection"] = estimate(found, labels, selection.models)
     return estimates
 
@@ -178,23 +181,38 @@ def _left_out_singles(heads: Heads, limits: Limits) -> list[Outputs]:
     return result
 
 
-def _left_out_columns(
+def left_out_columns(
     training: FeatureSource, columns: Sequence[Columns], device: str | None
 ) -> list[Outputs]:
-    """Predictions of each domain by a head of its columns trained on the other domains."""
+    """Predictions of each domain by a head of its columns trained on the other domains.
+
+    `columns` are those of each domain. The predictions are kept in a store.
+    """
     kind = training.task.kind
-    paths: list[Outputs] = []
-    samples = None
-    for at, chosen in enumerate(columns):
-        if samples is None or chosen is not columns[at - 1]:
-            samples = chosen.samples(training, training.domains)
-        paths += PATHS[kind].left_out(samples, len(training.classes), [{at}], device=device)
     labels = [training.labels(domain) for domain in training.domains]
-    setting = RULES[kind](paths, labels)
-    return [path[setting] for path in paths]
+
+    def compute() -> dict[str, NDArray[Any]]:
+        paths: list[Outputs] = []
+        samples = None
+        for at, chosen in enumerate(columns):
+            if samples is None or chosen is not columns[at - 1]:
+                samples = chosen.samples(training, training.domains)
+            paths += PATHS[kind].left_out(samples, len(training.classes), [{at}], device=device)
+        setting = RULES[kind](paths, labels)
+        return {"outputs": np.concatenate([path[setting] for path in paths])}
+
+    digest = hashlib.sha256()
+    for chosen in columns:
+        for model, numbers in chosen.by_model.items():
+            digest.update(f"{model}\n{model in chosen.normalised}\n{len(numbers)}\n".encode())
+            digest.update(np.asarray(numbers, np.int64).tobytes())
+    models = sorted({model for chosen in columns for model in chosen.models})
+    settings = f"{C_GRID} {SETTINGS} {digest.hexdigest()}"
+    found = training.cached("left_out_columns", models, compute, settings=settings)
+    return np.split(found["outputs"], np.cumsum([len(y) for y in labels])[:-1])
 
 
-def _selections_without(training: FeatureSource, number: int, device: str | None) -> list[Columns]:
+def selections_without(training: FeatureSource, number: int, device: str | None) -> list[Columns]:
     """As many features as a selection has, chosen without each of the domains."""
     models = sorted(training.models)
     result = []

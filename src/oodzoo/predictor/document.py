@@ -23,6 +23,7 @@ from oodzoo.predictor.adaptive import (
 from oodzoo.predictor.bundle import BundledModel
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import GaussianScalars, TrainingGaussian
+from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts, Provenance
 from oodzoo.task import Kind
@@ -62,6 +63,8 @@ class Document:
     """Whether the models take texts."""
     task: Kind | None = None
     """What is predicted, if it is not classes."""
+    left_out: LeftOut | None = None
+    """What was measured on left-out domains; earlier versions do not know it, and leave it out."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +109,7 @@ def to_document(
         sorted(parts.columns.normalised),
         any(isinstance(each, PredictorModel) and each.modality == "text" for each in parts.models),
         None if parts.head.kind == "classification" else parts.head.kind,
+        parts.left_out,
     )
     content = asdict(document)
     for key in _ADDED:
@@ -171,6 +175,7 @@ def to_parts(
         TrainingGaussian.from_tensors(gaussian, document.out_of_domain),
         document.provenance,
         adaptive,
+        document.left_out,
     )
 
 

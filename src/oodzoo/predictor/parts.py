@@ -12,6 +12,7 @@ from oodzoo.heads.adaptive import AdaptiveHead
 from oodzoo.heads.linear import LinearHead
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.gaussian import TrainingGaussian
+from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.task import Task
 from oodzoo.zoo.layers import by_network, network_key
@@ -137,6 +138,7 @@ class PredictorParts:
     gaussian: TrainingGaussian
     provenance: Provenance
     adaptive: AdaptiveHead | None = None
+    left_out: LeftOut | None = None
 
     @property
     def cost(self) -> Cost:
@@ -168,5 +170,6 @@ class PredictorParts:
             "C": self.head.C,
             "out_of_domain": asdict(self.gaussian.scalars()),
             "adaptive": self.adaptive is not None,
+            "left_out": None if self.left_out is None else asdict(self.left_out),
             "provenance": provenance,
         }

@@ -37,11 +37,12 @@ from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
 from oodzoo.predictor.inputs import Inputs, keep_first, require_list
+from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.pickling import Picklable, require_files
-from oodzoo.predictor.prediction import Prediction, Unreadable
+from oodzoo.predictor.prediction import Finish, Prediction, Unreadable
 from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.texts import iter_texts
@@ -85,6 +86,9 @@ class Predictor(Picklable, FittedEstimator):
         Training data, scores and options; informational only.
     adaptive : AdaptiveHead or None
         Head that adapts to the samples of a domain, for :meth:`adapted`; only a pool has one.
+    left_out : LeftOut or None
+        Prediction sets and confidence on left-out domains. None for several labels, fine-tuned
+        models and predictors of earlier versions.
     """
 
     def __init__(
@@ -96,6 +100,7 @@ class Predictor(Picklable, FittedEstimator):
         gaussian: TrainingGaussian,
         provenance: Provenance,
         adaptive: AdaptiveHead | None = None,
+        left_out: LeftOut | None = None,
         *,
         encoders: Mapping[str, Encoder] | None = None,
         device: str = "auto",
@@ -109,6 +114,7 @@ class Predictor(Picklable, FittedEstimator):
         self.gaussian = gaussian
         self.provenance = provenance
         self.adaptive = adaptive
+        self.left_out = left_out
         self.device = device
         self.batch_size = batch_size
         self.encoders = known_encoders({} if encoders is None else encoders, self.models)
@@ -146,7 +152,14 @@ class Predictor(Picklable, FittedEstimator):
         kinds = [model.modality for model in self.models if isinstance(model, PredictorModel)]
         return kinds[0] if kinds else None
 
-    def stream(self, images: Inputs, *, adapt: bool = False) -> Iterator[Prediction | Unreadable]:
+    def stream(
+        self,
+        images: Inputs,
+        *,
+        adapt: bool = False,
+        min_confidence: float | None = None,
+        coverage: float | None = None,
+    ) -> Iterator[Prediction | Unreadable]:
         """Classify any number of images or other samples in order, with bounded memory.
 
         An image that cannot be read, or a blank text, gives an :class:`Unreadable` instead of an
@@ -160,9 +173,16 @@ class Predictor(Picklable, FittedEstimator):
             Whether to adapt to these images first, as :meth:`adapted` does. All of them are then
             listed and go through the models before the first prediction. Features above
             1 GiB are not kept, but computed again.
+        min_confidence : float, optional
+            Predictions of classes whose probability is below this are `abstained`, with no label.
+            `left_out.at_confidence` says how accurate the others are on left-out domains.
+        coverage : float, optional
+            Share of prediction sets, or intervals, that contain the truth, as in
+            :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
+        finish = Finish(self.head.kind, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
-            yield from self._predict_chunks(self._chunks(images))
+            yield from self._predict_chunks(self._chunks(images), finish)
             return
         listed: Any = images
         if not isinstance(images, Mapping) and not hasattr(images, "shape"):
@@ -170,7 +190,7 @@ class Predictor(Picklable, FittedEstimator):
         kept = list[FeatureChunk]()
         adapted = self._adapted(keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
-        yield from adapted._predict_chunks(chain(kept, self._chunks(listed, n_kept)))
+        yield from adapted._predict_chunks(chain(kept, self._chunks(listed, n_kept)), finish)
 
     def adapted(self, images: Inputs) -> Predictor:
         """Return a predictor for the domain of these unlabelled images or other samples.
@@ -221,7 +241,9 @@ class Predictor(Picklable, FittedEstimator):
             size = self.batch_size or BATCH_SIZE
             yield from iter_encoded(images, self.models, self.encoders, columns, size, start)
 
-    def _predict_chunks(self, chunks: Iterable[FeatureChunk]) -> Iterator[Prediction | Unreadable]:
+    def _predict_chunks(
+        self, chunks: Iterable[FeatureChunk], finish: Finish
+    ) -> Iterator[Prediction | Unreadable]:
         start = 0
         for chunk in chunks:
             values = self.head.values(chunk.features)
@@ -232,7 +254,7 @@ class Predictor(Picklable, FittedEstimator):
                     yield Unreadable(start + at, path, chunk.problems[at])
                     continue
                 row = rows[at]
-                yield Prediction(
+                found = Prediction(
                     position=start + at,
                     path=path,
                     label=outcome(self.head.kind, values[row], self.classes_),
@@ -240,6 +262,7 @@ class Predictor(Picklable, FittedEstimator):
                     distance=float(distances[row]),
                     out_of_domain=bool(distances[row] > 1),
                 )
+                yield finish(found, values[row])
             start += len(chunk.paths)
 
     def predict(self, images: Inputs) -> NDArray[Any]:
@@ -271,6 +294,29 @@ class Predictor(Picklable, FittedEstimator):
             raise InputError("the predictor predicts numbers, which have no probabilities")
         rows = [prediction.probabilities for prediction in self._predictions(images)]
         return np.array(rows).reshape(-1, len(self.classes_))
+
+    def predict_sets(self, images: Inputs, coverage: float = 0.9) -> list[tuple[Any, ...]]:
+        """Predict for each sample a set of classes that contains the right one.
+
+        The sets contain it with this probability as measured on left-out domains: see
+        `left_out.at_coverage(0.9)` for the coverage of each, the lowest one and the mean size.
+        The threshold is explained in :mod:`oodzoo.predictor.prediction_sets`.
+
+        Parameters
+        ----------
+        images : iterable or mapping
+            As in :meth:`predict`.
+        coverage : {0.8, 0.9, 0.95}
+
+        Returns
+        -------
+        list of tuple
+            The classes of each sample, the most probable first. If numbers are predicted, an
+            interval (low, high) for each of them.
+        """
+        found = self._predictions(images, coverage)
+        regression = self.head.kind == "regression"
+        return [(each.intervals if regression else each.set) or () for each in found]
 
     def domain_distance(self, images: Inputs) -> NDArray[np.float64]:
         """Distance of each sample from the training samples; above 1 it is unlike them.
@@ -424,9 +470,9 @@ class Predictor(Picklable, FittedEstimator):
             )
         return cast("tuple[PredictorModel, ...]", self.models)
 
-    def _predictions(self, images: Inputs) -> Iterator[Prediction]:
+    def _predictions(self, images: Inputs, coverage: float | None = None) -> Iterator[Prediction]:
         require_list(images, self._noun)
-        for found in self.stream(images):
+        for found in self.stream(images, coverage=coverage):
             if isinstance(found, Unreadable):
                 name = f"number {found.position}" if found.path is None else repr(found.path)
                 raise InputError(
@@ -444,6 +490,7 @@ class Predictor(Picklable, FittedEstimator):
             self.gaussian,
             self.provenance,
             self.adaptive,
+            self.left_out,
         )
 
     def _batch_size(self) -> int:

@@ -351,6 +351,7 @@ def _with_record(predictor: Predictor, record: dict[str, Any]) -> Predictor:
         predictor.gaussian,
         dataclasses.replace(predictor.provenance, tuning=record),
         predictor.adaptive,
+        predictor.left_out,
         device=predictor.device,
         batch_size=predictor.batch_size,
     )

@@ -1,0 +1,115 @@
+"""What was measured on left-out domains when a predictor was fitted: prediction sets, confidence.
+
+The samples of each domain are predicted by heads trained without it, in the way of the fitted
+predictor: the pool that the other domains choose; the top model; or one head on columns, those of a
+selection selected without the domain. The evaluation has computed most of these predictions, and
+the store keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.combination.decision import left_out_columns, selections_without
+from oodzoo.combination.heads import Heads, left_out_pools
+from oodzoo.combination.pool import Limits
+from oodzoo.combination.predictions import Outputs
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import FeatureSource
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.predictor.abstention import ConfidencePoint, at_confidence, confidence_curve
+from oodzoo.predictor.prediction_sets import (
+    SetLevel,
+    find_level,
+    measure_class_sets,
+    measure_intervals,
+)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What was measured on left-out domains, for each of them without it.
+
+    Attributes
+    ----------
+    sets : tuple of SetLevel
+        Prediction sets of several coverages; intervals, if numbers are predicted.
+    confidence : tuple of ConfidencePoint
+        Accuracy of the predictions of at least some confidence; empty for numbers.
+    """
+
+    sets: tuple[SetLevel, ...] = ()
+    confidence: tuple[ConfidencePoint, ...] = ()
+
+    def at_coverage(self, coverage: float) -> SetLevel:
+        """The sets of a coverage; an InputError if it was not recorded."""
+        return find_level(self.sets, coverage)
+
+    def at_confidence(self, confidence: float) -> ConfidencePoint:
+        """What was measured at a confidence, or at the nearest recorded one below it."""
+        return at_confidence(self.confidence, confidence)
+
+
+def measure_left_out(
+    source: FeatureSource,
+    choice: str,
+    columns: Columns,
+    *,
+    heads: Heads | None = None,
+    limits: Limits | None = None,
+    reselect: bool = True,
+    device: str | None = None,
+) -> LeftOut | None:
+    """Measure prediction sets and confidence on left-out domains; None for several labels.
+
+    Parameters
+    ----------
+    source : FeatureSource
+    choice : {"single", "pool", "ensemble", "selection", "named"}
+    columns : Columns
+        Those of the fitted head.
+    heads : Heads, optional
+        Predictions of the heads of all models; needed for a pool.
+    limits : Limits, optional
+        Of a pool.
+    reselect : bool
+        Whether to select the columns of a selection again without each domain.
+    device : str, optional
+    """
+    kind = source.task.kind
+    if kind == "multilabel":
+        return None
+    outputs = _outputs(source, choice, columns, heads, limits, reselect, device)
+    pairs = zip(source.domains, outputs, strict=True)
+    values = {domain: outputs_of(kind).values(np.asarray(each)) for domain, each in pairs}
+    labels: dict[str, NDArray[Any]] = {domain: source.labels(domain) for domain in source.domains}
+    if kind == "regression":
+        return LeftOut(measure_intervals(values, labels))
+    return LeftOut(measure_class_sets(values, labels), confidence_curve(values, labels))
+
+
+def _outputs(
+    source: FeatureSource,
+    choice: str,
+    columns: Columns,
+    heads: Heads | None,
+    limits: Limits | None,
+    reselect: bool,
+    device: str | None,
+) -> list[Outputs]:
+    """Outputs (n, C) for each domain by heads trained without it."""
+    if choice == "pool":
+        if heads is None:
+            raise ValueError("a pool needs predictions of heads")
+        return left_out_pools(heads, limits)
+    if choice == "single" and heads is not None:
+        (model,) = columns.models
+        return heads.alone[model].out_of_fold
+    parts = [columns] * len(source.domains)
+    if choice == "selection" and reselect:
+        parts = selections_without(source, len(columns), device)
+    return left_out_columns(source, parts, device)

@@ -1,0 +1,265 @@
+r"""Sets of classes, and intervals of numbers, that contain the truth with a chosen probability.
+
+The set of a sample has the classes whose probability is at least a threshold, and always the most
+probable one (*least ambiguous* sets [1]_). An interval is the predicted number plus and minus a
+half-width. Both are conformal: the threshold is a quantile of scores, minus the probability of the
+true class or the absolute error, of samples that the head was not trained on [2]_.
+
+Here these are the samples of left-out domains, each predicted by a head that was trained without
+its domain. All domains weigh alike: of D domains, a sample of one with :math:`n_d` samples has the
+weight :math:`1 / (D n_d)`. As in [2]_, one more sample, with a score of infinity and the largest
+of the weights, stands for the new one.
+
+That quantile of several domains together covers too few samples of another domain, because domains
+differ. So the level of the quantile is raised, until on average over the domains the threshold of
+the other domains covers the wanted share of each of them. What this yields is measured again
+without the domain: the threshold, raised level included, is that of the other domains.
+
+References
+----------
+.. [1] Sadinle, Lei, Wasserman: Least ambiguous set-valued classifiers with bounded error levels,
+   Journal of the American Statistical Association 114 (2019).
+.. [2] Vovk, Gammerman, Shafer: Algorithmic learning in a random world, Springer 2005.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+
+Floats = NDArray[np.float64]
+
+LEVELS = (0.8, 0.9, 0.95)
+"""The coverages that are recorded when a predictor is fitted."""
+
+_STEPS = 30
+"""Bisections of the level: it is exact to a billionth."""
+
+
+@dataclass(frozen=True)
+class SetLevel:
+    """Prediction sets of one coverage, and what was measured on left-out domains.
+
+    Attributes
+    ----------
+    level : float
+        The wanted coverage, such as 0.9.
+    thresholds : tuple of float
+        Of classes, the smallest probability of a class in a set. Of numbers, the half-width of the
+        interval of each of them.
+    coverage : dict of str to float
+        Share of the samples of each left-out domain whose set contains the truth, in percent, with
+        the threshold of the other domains. Of several numbers, the mean of their shares.
+    size : float or None
+        Mean number of classes in these sets; domains weigh alike. None for numbers.
+    """
+
+    level: float
+    thresholds: tuple[float, ...]
+    coverage: dict[str, float]
+    size: float | None = None
+
+    @property
+    def average(self) -> float:
+        """Mean coverage of the left-out domains, in percent."""
+        return float(np.mean(list(self.coverage.values())))
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        """The left-out domain with the lowest coverage, and this coverage in percent."""
+        return min(self.coverage.items(), key=lambda item: item[1])
+
+
+# --- thresholds ---------------------------------------------------------------------------------
+
+
+class PooledScores:
+    """Scores of several domains, which weigh alike.
+
+    Examples
+    --------
+    >>> scores = PooledScores([np.array([0.1, 0.2, 0.3]), np.array([0.4])])
+    >>> scores.quantile(0.5), scores.quantile(0.9)
+    (0.4, inf)
+    """
+
+    def __init__(self, scores: Sequence[Floats]) -> None:
+        values = np.concatenate(scores)
+        each = [np.full(len(some), 1 / (len(scores) * len(some))) for some in scores]
+        weights = np.concatenate(each)
+        order = np.argsort(values, kind="stable")
+        self._values = values[order]
+        self._shares = np.cumsum(weights[order]) / (1 + weights.max())
+
+    def quantile(self, level: float) -> float:
+        """The smallest score with at least this share of all weights at or below it."""
+        at = int(np.searchsorted(self._shares, level - 1e-12))  # sums are rounded
+        return float(self._values[at]) if at < len(self._values) else np.inf
+
+
+def threshold(scores: Sequence[Floats], level: float) -> float:
+    """The score up to which samples of another domain are covered, at this level on average.
+
+    Parameters
+    ----------
+    scores : sequence of arrays (n,)
+        Of each domain; smaller is better.
+    level : float
+
+    Returns
+    -------
+    float
+        Infinity if there are too few samples for this level.
+    """
+    pooled = PooledScores(scores)
+    if len(scores) == 1:
+        return pooled.quantile(level)
+    others = [PooledScores([*scores[:at], *scores[at + 1 :]]) for at in range(len(scores))]
+
+    def coverage(raised: float) -> float:
+        pairs = zip(scores, others, strict=True)
+        return float(np.mean([np.mean(here <= rest.quantile(raised)) for here, rest in pairs]))
+
+    low, high = level, 1.0  # at 1, everything is covered
+    if coverage(level) >= level:
+        return pooled.quantile(level)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if coverage(middle) >= level else (middle, high)
+    return pooled.quantile(high)
+
+
+# --- sets ---------------------------------------------------------------------------------------
+
+
+def class_scores(probabilities: Floats, labels: NDArray[np.int64]) -> Floats:
+    """Scores (n,) of the true classes: minus their probabilities."""
+    scores: Floats = -probabilities[np.arange(len(labels)), labels]
+    return scores
+
+
+def class_sets(probabilities: Floats, least: float) -> NDArray[np.bool_]:
+    """Which classes (n, C) are in the sets: those of this probability, and the most probable one.
+
+    Examples
+    --------
+    >>> class_sets(np.array([[0.6, 0.3, 0.1], [0.2, 0.4, 0.4]]), 0.3).tolist()
+    [[True, True, False], [False, True, True]]
+    >>> class_sets(np.array([[0.6, 0.3, 0.1]]), 0.9).tolist()
+    [[True, False, False]]
+    """
+    sets: NDArray[np.bool_] = probabilities >= least
+    sets[np.arange(len(sets)), probabilities.argmax(axis=1)] = True
+    return sets
+
+
+def set_coverage(sets: NDArray[np.bool_], labels: NDArray[np.int64]) -> float:
+    """Share of the samples whose set contains their class, in percent."""
+    return 100 * float(sets[np.arange(len(labels)), labels].mean())
+
+
+def measure_class_sets(
+    probabilities: Mapping[str, Floats],
+    labels: Mapping[str, NDArray[np.int64]],
+    levels: Sequence[float] = LEVELS,
+) -> tuple[SetLevel, ...]:
+    """Find the thresholds of sets of classes, and measure them on left-out domains.
+
+    Parameters
+    ----------
+    probabilities : dict of str to array (n, C)
+        Of the samples of each domain, by a head that was trained without it.
+    labels : dict of str to array (n,)
+        Their classes, numbered from 0.
+    levels : sequence of float
+    """
+    scores = {name: class_scores(each, labels[name]) for name, each in probabilities.items()}
+    result = []
+    for level in levels:
+        coverage, sizes = {}, []
+        for name, each in probabilities.items():
+            rest = [some for other, some in scores.items() if other != name]
+            sets = class_sets(each, _least(threshold(rest, level)))
+            coverage[name] = set_coverage(sets, labels[name])
+            sizes.append(sets.sum(axis=1).mean())
+        least = _least(threshold(list(scores.values()), level))
+        result.append(SetLevel(level, (least,), coverage, float(np.mean(sizes))))
+    return tuple(result)
+
+
+def measure_intervals(
+    predicted: Mapping[str, Floats],
+    numbers: Mapping[str, Floats],
+    levels: Sequence[float] = LEVELS,
+) -> tuple[SetLevel, ...]:
+    """Find the half-widths of intervals of numbers, and measure them on left-out domains.
+
+    `predicted` and `numbers` are (n, C), by domain. Each number has an interval of its own. A level
+    that there are too few samples for is left out.
+    """
+    errors = {name: np.abs(each - numbers[name]) for name, each in predicted.items()}
+    result = []
+    for level in levels:
+        widths = _half_widths(list(errors.values()), level)
+        if not np.isfinite(widths).all():
+            continue
+        coverage = {}
+        for name, here in errors.items():
+            rest = [some for other, some in errors.items() if other != name]
+            coverage[name] = 100 * float(np.mean(here <= _half_widths(rest, level)))
+        result.append(SetLevel(level, tuple(widths.tolist()), coverage))
+    return tuple(result)
+
+
+def _least(score: float) -> float:
+    """The smallest probability of a class in a set; 0 for all classes."""
+    return 0.0 if score == np.inf else -score
+
+
+def _half_widths(errors: Sequence[Floats], level: float) -> Floats:
+    columns = range(errors[0].shape[1])
+    return np.array([threshold([each[:, at] for each in errors], level) for at in columns])
+
+
+# --- of a predictor -----------------------------------------------------------------------------
+
+
+def find_level(levels: Sequence[SetLevel], wanted: float) -> SetLevel:
+    """Find the recorded level; an InputError names those that there are."""
+    for each in levels:
+        if abs(each.level - wanted) < 1e-9:
+            return each
+    known = ", ".join(f"{each.level:g}" for each in levels)
+    raise InputError(f"the coverage must be one of {known}, got {wanted!r}")
+
+
+def set_of(values: Floats, classes: NDArray[Any], chosen: SetLevel) -> tuple[Any, ...]:
+    """The set of one sample from its probabilities (C,), the most probable class first.
+
+    Examples
+    --------
+    >>> chosen = SetLevel(0.9, (0.2,), {"photo": 91.0})
+    >>> set_of(np.array([0.3, 0.1, 0.6]), np.array(["cat", "dog", "fox"]), chosen)
+    ('fox', 'cat')
+    """
+    (members,) = class_sets(values[None], *chosen.thresholds)
+    order = np.argsort(-values, kind="stable")
+    return tuple(classes[order[members[order]]].tolist())
+
+
+def intervals_of(values: Floats, chosen: SetLevel) -> tuple[tuple[float, float], ...]:
+    """The interval of each number (C,) of one sample.
+
+    Examples
+    --------
+    >>> intervals_of(np.array([10.0]), SetLevel(0.9, (1.5,), {"photo": 91.0}))
+    ((8.5, 11.5),)
+    """
+    pairs = zip(values.tolist(), chosen.thresholds, strict=True)
+    return tuple((value - half, value + half) for value, half in pairs)
