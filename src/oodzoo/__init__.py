@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from oodzoo import report, scores, testbed
+    from oodzoo.assessment import TestResult, test
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.domains import propose_domains, use_domains
     from oodzoo.errors import InputError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from oodzoo.predictor.tuning import tune
     from oodzoo.ranking.ranker import rank
     from oodzoo.ranking.result import Ranking
+    from oodzoo.selection.select import select_features
     from oodzoo.selection.selector import SpikeSlabSelector
     from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo import load_zoo
@@ -31,6 +33,7 @@ __all__ = [
     "Ranking",
     "RunConfig",
     "SpikeSlabSelector",
+    "TestResult",
     "__version__",
     "evaluate",
     "extract",
@@ -42,6 +45,8 @@ __all__ = [
     "report",
     "run",
     "scores",
+    "select_features",
+    "test",
     "testbed",
     "tune",
     "use_domains",
@@ -58,6 +63,7 @@ _HOME = {
     "Predictor": "oodzoo.predictor",
     "Ranking": "oodzoo.ranking.result",
     "SpikeSlabSelector": "oodzoo.selection.selector",
+    "TestResult": "oodzoo.assessment",
     "evaluate": "oodzoo.evaluation",
     "extract": "oodzoo.features.extract",
     "fit": "oodzoo.predictor",
@@ -66,6 +72,8 @@ _HOME = {
     "propose_domains": "oodzoo.domains",
     "rank": "oodzoo.ranking.ranker",
     "run": "oodzoo.pipeline",
+    "select_features": "oodzoo.selection.select",
+    "test": "oodzoo.assessment",
     "tune": "oodzoo.predictor.tuning",
     "use_domains": "oodzoo.domains",
 }

@@ -57,7 +57,7 @@ def test_a_pool_of_at_most_one_model(run: Run, store: oodzoo.FeatureStore, tmp_p
     [
         (("--max-models", "0"), "max_models must be 1 or more, got 0"),
         (("--max-ms", "-1"), "max_ms must be a positive number of milliseconds, got -1.0"),
-        (("--max-ms", "1e-9"), "raise --max-ms"),
+        (("--max-ms", "1e-9"), "no model meets --max-ms 1e-09: the fastest"),
         (
             ("--choose", "best"),
             "must be one of auto, single, pool, ensemble, selection, got 'best'",

@@ -118,7 +118,7 @@ def test_one_usable_domain_is_rejected(zoo: list[ModelSpec], extract: Any, tmp_p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"top_k": 0}, "top_k must be 1 or more, got 0"),
+        ({"top_k": 0}, "top_k must be a positive integer, several"),
         ({"models": []}, "each of them once"),
         ({"models": ["mlp_glyphs_augmented"] * 2}, "each of them once"),
         ({"models": ["nobody"]}, "the store has no model 'nobody'"),

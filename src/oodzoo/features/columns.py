@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,6 +15,10 @@ from oodzoo.errors import InputError
 
 if TYPE_CHECKING:  # heads work on arrays, without importing stores
     from oodzoo.features.source import FeatureSource
+
+_RANGES = re.compile(r"(?:\d{1,9}(?:-\d{1,9})?(?:,\d{1,9}(?:-\d{1,9})?)*)?", re.ASCII)
+_LARGEST = 10**7
+"""More features than any model has; a damaged file must not fill the memory."""
 
 
 class Samples(NamedTuple):
@@ -57,6 +62,34 @@ class Columns:
         parts = np.split(mask, ends[:-1])
         return cls({m: np.flatnonzero(part) for m, part in zip(models, parts, strict=True)})
 
+    def to_dict(self) -> dict[str, str]:
+        """Write the columns of each model as ranges, for JSON.
+
+        Examples
+        --------
+        >>> Columns({"resnet": np.array([0, 1, 2, 7])}).to_dict()
+        {'resnet': '0-2,7'}
+        """
+        return {model: _ranges(columns) for model, columns in self.by_model.items()}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, str], source: FeatureSource) -> Columns:
+        """Restore columns of models of a source from :meth:`to_dict`."""
+        found = {}
+        for model, text in document.items():
+            if model not in source.models:
+                known = ", ".join(source.models)
+                raise InputError(f"there are no features of the model {model!r}, but of {known}")
+            width = source.facts(model).feature_dim
+            columns = _parsed(text)
+            if columns is None or (len(columns) and columns[-1] >= width):
+                raise InputError(
+                    f"the columns of the model {model!r} must be ascending numbers and ranges "
+                    f"below {width}, such as 0-2,7; got {text!r}"
+                )
+            found[model] = columns
+        return cls(found)
+
     @property
     def models(self) -> tuple[str, ...]:
         """The models with at least one chosen column."""
@@ -85,6 +118,28 @@ class Columns:
                     features[top:bottom, left:right] = self.of(model, to_numpy(shard))
         numbers = np.repeat(np.arange(len(domains)), [len(part) for part in labels])
         return Samples(features, np.concatenate(labels), numbers)
+
+
+def _ranges(columns: NDArray[np.int64]) -> str:
+    """Write ascending numbers as ranges."""
+    if not len(columns):
+        return ""
+    runs = np.split(columns, np.flatnonzero(np.diff(columns) != 1) + 1)
+    return ",".join(f"{r[0]}" if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+
+
+def _parsed(text: object) -> NDArray[np.int64] | None:
+    """Read what :func:`_ranges` writes; None for anything else."""
+    if not isinstance(text, str) or not _RANGES.fullmatch(text):
+        return None
+    numbers: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if int(last or first) > _LARGEST:
+            return None
+        numbers += range(int(first), int(last or first) + 1)
+    columns = np.array(numbers, np.int64)
+    return columns if (np.diff(columns) > 0).all() else None
 
 
 def normalise(features: NDArray[Any]) -> NDArray[np.float32]:

@@ -6,27 +6,28 @@ import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from oodzoo._text import count
 from oodzoo.backend import Array
-from oodzoo.combination.decision import require_choice
-from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import predict_with_heads
-from oodzoo.combination.pool import Limits
 from oodzoo.combination.work import compute_heads
 from oodzoo.engine.choice import array_device, open_engine, require_engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.protocol import evaluate
-from oodzoo.evaluation.result import FINE_TUNED, Recommended
+from oodzoo.evaluation.result import Evaluation, Recommended
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import ArraySource, FeatureSource, StoreSource, require_task
-from oodzoo.features.target import TargetImages, as_target
-from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.features.source import (
+    ArraySource,
+    FeatureSource,
+    StoreSource,
+    require_task,
+    with_models,
+)
+from oodzoo.features.target import TargetImages
 from oodzoo.heads.classes import require_classes_to_tell_apart
+from oodzoo.predictor.choosing import make, parse_options, require_decided_here
 from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
 from oodzoo.predictor.feature_models import (
     FeatureModel,
@@ -38,9 +39,9 @@ from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
-from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.top_k import TOP_K
-from oodzoo.selection.select import select_features
+from oodzoo.ranking.constraints import Constraints, Limits, apply
+from oodzoo.ranking.top_k import TopK
+from oodzoo.selection.select import Selection, SelectionSummary
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.task import require_kind
 from oodzoo.zoo import ModelSpec, load_zoo
@@ -56,16 +57,19 @@ def fit(
     inputs: Iterable[Any] | None = None,
     encoders: Mapping[str, Encoder] | None = None,
     choose: str | None = None,
-    top_k: int | None = None,
+    top_k: TopK | None = None,
     models: Sequence[str] | None = None,
     score: str = "unseen",
     target: TargetImages | None = None,
     max_models: int | None = None,
     max_ms: float | None = None,
+    max_parameters: float | str | None = None,
+    licence: str | Sequence[str] | None = None,
     method: str = "consistent",
     threshold: float | None = None,
     select: bool | None = None,
-    recommended: Recommended | None = None,
+    recommended: Recommended | Evaluation | None = None,
+    selection: Selection | SelectionSummary | None = None,
     zoo: str | Path | Sequence[ModelSpec] | None = None,
     device: str | None = None,
     engine: str = "local",
@@ -94,9 +98,10 @@ def fit(
         the evaluation is part of the fit, unless the store has its results. "single" is the
         top-ranked model; "pool" a pool of heads; "ensemble" all features of the `top_k` best
         models; "selection" the features selected from all models.
-    top_k : int, optional
-        Number of models of an ensemble, 3 if None. If it is given and `choose` is not, an ensemble
-        is fitted.
+    top_k : int, sequence of int or "auto", optional
+        Number of models of an ensemble, 3 if None. Of several numbers, and of 1, 3, 5 and 7 for
+        "auto", the one that is best on left-out domains. If it is given and `choose` is not, an
+        ensemble is fitted. With `choose="auto"` it is as in :func:`oodzoo.evaluate`.
     models : sequence of str, optional
         Use only these models. If `choose` is not given, all their features are used.
     score : str, default "unseen"
@@ -106,6 +111,8 @@ def fit(
         features by model, as in :func:`oodzoo.rank`. A pool adapts to them.
     max_models, max_ms : int and float, optional
         Largest number of models, and time per image in milliseconds (the sum over the models).
+    max_parameters, licence : optional
+        Use only models that meet these constraints, see :func:`oodzoo.rank`.
     method : {"consistent", "paper"}
         How features are selected, see :func:`oodzoo.selection.select.select_features`.
     threshold : float, optional
@@ -113,8 +120,11 @@ def fit(
     select : bool, optional
         Deprecated: True is `choose="selection", method="paper"` from the best models, False is
         `choose="ensemble"`.
-    recommended : Recommended, optional
-        What an evaluation of the same store recommends, if it is known.
+    recommended : Evaluation or Recommended, optional
+        An evaluation of the same features: what it recommends is fitted, with the same models.
+    selection : Selection or SelectionSummary, optional
+        Features of the same models that :func:`oodzoo.select_features` has selected; one head is
+        fitted to them.
     zoo : str, path or sequence of ModelSpec, optional
         New location of the models, if they moved since the extraction: what
         :func:`oodzoo.load_zoo` takes or returns.
@@ -145,7 +155,15 @@ def fit(
     ['yes']
     """
     require_engine(engine, address)
-    options = _options(choose, top_k, models, method, threshold, select, Limits(max_models, max_ms))
+    if select is not None:
+        new = 'choose="selection", method="paper"' if select else 'choose="ensemble"'
+        warnings.warn(f"select={select} is deprecated; use {new}", FutureWarning, stacklevel=2)
+        choose, method = ("selection", "paper") if select else ("ensemble", method)
+    limits = Limits(max_models, max_ms)
+    options = parse_options(
+        choose, top_k, models, method, threshold, limits, recommended, selection
+    )
+    constraints = Constraints(max_ms, max_parameters, licence)
     milliseconds: dict[str, float] = {}
     if inputs is not None:
         if encoders is not None:
@@ -155,8 +173,11 @@ def fit(
         features, milliseconds = encoded.features, encoded.milliseconds
     source = _source(features, y, domains, groups, models, task)
     _require_known(encoders, source)
+    source = _allowed(source, constraints, named=options.named)
     _require_enough(source)
     specs = _specs(zoo)
+    if options.recommended is not None:
+        require_decided_here(source, options.recommended)
     if options.named and target is not None:
         raise InputError(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
@@ -164,10 +185,13 @@ def fit(
         )
     facts = extent(source) | {"choose": options.choose, "score": score}
     with Stage(listener, "predictor", **facts) as stage:
-        if options.choose == "auto" and recommended is None and len(source.domains) > 2:
-            recommended = evaluate(
+        found = options.recommended
+        if options.needs_evaluation and len(source.domains) > 2:
+            found = evaluate(
                 source,
-                top_k=min(options.top_k, len(source.models)),
+                top_k=min(options.top_k, len(source.models))
+                if isinstance(options.top_k, int)
+                else options.top_k,
                 score=score,
                 baselines=False,
                 max_models=max_models,
@@ -177,19 +201,20 @@ def fit(
                 address=address,
                 listener=stage.events,
             ).recommended
-        elif options.choose in ("auto", "pool"):
+        elif options.choose in ("auto", "pool") and options.selection is None:
             with open_engine(engine, address=address, device=device or "cpu") as opened:
                 if opened is not None:
                     compute_heads(source, opened, stage.progress)
         here = array_device(device, engine)
-        made = _make(source, options, recommended, score, target, here, stage.events)
+        made = make(source, options, found, score, target, here, stage.events)
         columns = made.final.columns
-        found = _models(source, columns.models, specs, milliseconds)
+        used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
-        promised = recommended if made.choice == options.promised(recommended) else None
+        measured = options.choose == "auto" and options.selection is None
+        promised = found if measured else None
         predictor = Predictor(
-            found,
+            used,
             Columns({name: columns.by_model[name] for name in columns.models}, columns.normalised),
             source.classes,
             made.final.head,
@@ -217,142 +242,9 @@ def fit(
             if encoders
             else None,
         )
-        measured = {} if promised is None else {source.task.metric: promised.average}
-        stage.finish(predictor, measured)
+        metrics = {} if promised is None else {source.task.metric: promised.average}
+        stage.finish(predictor, metrics)
     return predictor
-
-
-@dataclass(frozen=True)
-class _Options:
-    """What was asked for."""
-
-    choose: str
-    top_k: int
-    named: bool
-    method: str
-    threshold: float | None
-    limits: Limits
-
-    def promised(self, recommended: Recommended | None) -> str | None:
-        """The choice whose accuracy was measured."""
-        return None if recommended is None or self.choose != "auto" else recommended.choice
-
-    def kept_threshold(self, choice: str) -> float | None:
-        if choice != "selection" or self.method != "paper":
-            return None
-        return 0.5 if self.threshold is None else self.threshold
-
-
-@dataclass(frozen=True)
-class _Made:
-    """A fitted head, and where it comes from."""
-
-    choice: str
-    final: FinalHead
-    scores: dict[str, float]
-    n_features: int
-    target: str | None = None
-    adapted: int | None = None
-
-
-def _options(
-    choose: str | None,
-    top_k: int | None,
-    models: Sequence[str] | None,
-    method: str,
-    threshold: float | None,
-    select: bool | None,
-    limits: Limits,
-) -> _Options:
-    if top_k is not None and top_k < 1:
-        raise InputError(f"top_k must be 1 or more, got {top_k}")
-    if select is not None:
-        new = 'choose="selection", method="paper"' if select else 'choose="ensemble"'
-        warnings.warn(f"select={select} is deprecated; use {new}", FutureWarning, stacklevel=3)
-        choose, method = ("selection", "paper") if select else ("ensemble", method)
-    named = models is not None and choose in (None, "ensemble")
-    if choose is None:
-        choose = "auto" if top_k is None and models is None else "ensemble"
-    require_choice(choose)
-    if threshold is not None and method != "paper":
-        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
-    number = len(models) if models is not None and named and top_k is None else top_k or TOP_K
-    return _Options(choose, number, named, method, threshold, limits)
-
-
-def _make(
-    source: FeatureSource,
-    options: _Options,
-    recommended: Recommended | None,
-    score: str,
-    target: TargetImages | None,
-    device: str | None,
-    listener: Listeners,
-) -> _Made:
-    """Choose models and how to combine them, and fit a head on all domains."""
-    images = None if target is None else as_target(source, target)
-    order, scores = list(source.models), {}
-    if not options.named:
-        ranks = rank(source, score=score, target=images, device=device, listener=listener).rows
-        order, scores = [row.model for row in ranks], {row.model: row.score for row in ranks}
-    choice = options.choose
-    heads = None
-    if choice in ("auto", "pool"):
-        heads = predict_with_heads(source, device=device)[None]
-    if choice == "auto" and recommended is not None:
-        choice = recommended.choice
-        if choice == FINE_TUNED:
-            raise InputError(
-                "fine-tuning is recommended, which needs images and not only features; fit with "
-                "choose='single' (--choose single), then run oodzoo tune on the predictor"
-            )
-    elif choice == "auto":  # too few domains for an evaluation
-        choice = "pool"
-    if choice == "pool":
-        if heads is None:
-            raise ValueError("a pool needs predictions of heads")
-        width = len(Columns.all_of(source, source.models))
-        if images is None:
-            final = fit_pool(source, heads, options.limits, device=device)
-            return _Made(choice, final, scores, width)
-        if images.n < MIN_IMAGES:
-            raise InputError(
-                f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
-                "are needed to adapt to them; give more, or leave the target out"
-            )
-        final = fit_pool_for_target(source, heads, images, options.limits, device=device)
-        return _Made(choice, final, scores, width, images.name, images.n)
-    allowed = [model for model in order if _within(source, [model], options.limits)]
-    if not allowed:
-        raise InputError(
-            f"none of the {count(len(order), 'model')} takes at most "
-            f"{options.limits.max_ms:g} ms per image; raise --max-ms"
-        )
-    best = allowed[:1] if choice == "single" else order[: options.top_k]
-    columns = Columns.all_of(source, best)
-    n_features = len(columns)
-    if choice == "selection":
-        pool = best if options.method == "paper" else source.models
-        n_features = len(Columns.all_of(source, pool))
-        columns = select_features(
-            source, pool, method=options.method, threshold=options.threshold, device=device
-        ).columns
-        if not len(columns):
-            raise InputError(
-                f"no feature of {', '.join(best)} has an inclusion probability above "
-                f"{options.kept_threshold(choice)}; lower the threshold, or keep all features"
-            )
-    if not _within(source, columns.models, options.limits):
-        raise InputError(
-            f"choose={choice!r} uses {count(len(columns.models), 'model')}, more than max_models "
-            "or max_ms allow; choose a pool, or raise the limit"
-        )
-    named = "named" if options.named and choice == "ensemble" else choice
-    return _Made(named, fit_columns(source, columns), scores, n_features)
-
-
-def _within(source: FeatureSource, models: Sequence[str], limits: Limits) -> bool:
-    return limits.allow(models, {model: source.facts(model).milliseconds for model in models})
 
 
 def _source(
@@ -388,6 +280,15 @@ def _source(
         )
     chosen = features if names is None else {name: features[name] for name in names}
     return ArraySource(chosen, y, domains, groups, task)
+
+
+def _allowed(source: FeatureSource, constraints: Constraints, *, named: bool) -> FeatureSource:
+    """The models that meet the constraints; if they were named, all of them must."""
+    models, left_out = apply(source, constraints)
+    if named and left_out:
+        name, reason = next(iter(left_out.items()))
+        raise InputError(f"the model {name!r} was named, but not allowed: {reason}")
+    return with_models(source, models) if left_out else source
 
 
 def _require_known(encoders: Mapping[str, Encoder] | None, source: FeatureSource) -> None:

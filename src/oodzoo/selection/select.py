@@ -99,6 +99,8 @@ class SelectionSummary:
     numbers_tried: tuple[NumberTried, ...] = ()
     task: Kind = "classification"
     threshold: float | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    """Column numbers kept of each model, as ranges: "0-2,7"; see :class:`Columns`."""
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""
@@ -192,6 +194,7 @@ class Selection:
             numbers_tried=self.numbers_tried,
             task=self.task,
             threshold=self.threshold,
+            columns=self.columns.to_dict(),
         )
 
 
@@ -254,10 +257,10 @@ def select_features(
             "oodzoo.features.source.ArraySource(features, y, domains)"
         )
     source = restricted(as_source(features), Constraints(max_ms, max_parameters, licence))
-    if models is None and (top_k is not None or limits != Limits()):
+    if models is not None and (top_k is not None or limits != Limits()):
+        raise InputError("top_k, max_models and max_ms choose models; leave them out, or the names")
+    if top_k is not None or limits != Limits():
         models = _best(source, domains, top_k, score, limits, device)
-    elif top_k is not None:
-        raise InputError(f"top_k={top_k} and the models {list(models or ())} exclude each other")
     models = source.models if models is None else tuple(models)
     require_distinct(models)
     chosen = source.domains if domains is None else tuple(domains)

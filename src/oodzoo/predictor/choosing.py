@@ -1,0 +1,265 @@
+"""Which models a predictor uses, how it combines them, and its head."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from oodzoo._text import count
+from oodzoo.combination.decision import require_choice
+from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
+from oodzoo.combination.heads import predict_with_heads
+from oodzoo.errors import InputError
+from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
+from oodzoo.events import Listeners
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import FeatureSource
+from oodzoo.features.target import Target, TargetImages, as_target
+from oodzoo.heads.adaptive import MIN_IMAGES
+from oodzoo.ranking.constraints import Limits
+from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.top_k import TOP_K, TopK, one_top_k, parse_top_k
+from oodzoo.selection.select import Selection, SelectionSummary, select_features
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for.
+
+    Attributes
+    ----------
+    choose : {"auto", "single", "pool", "ensemble", "selection"}
+    top_k : int, sequence of int or "auto"
+        Number of models of an ensemble.
+    named : bool
+        Whether all features of the models that were named are used.
+    method, threshold
+        See :func:`oodzoo.selection.select_features`.
+    limits : Limits
+    recommended : Recommended, optional
+        What an evaluation recommends.
+    selection : SelectionSummary, optional
+        Features that were selected before.
+    """
+
+    choose: str
+    top_k: TopK
+    named: bool
+    method: str
+    threshold: float | None
+    limits: Limits
+    recommended: Recommended | None = None
+    selection: SelectionSummary | None = None
+
+    @property
+    def needs_evaluation(self) -> bool:
+        return self.choose == "auto" and self.recommended is None and self.selection is None
+
+    def kept_threshold(self, choice: str) -> float | None:
+        """Inclusion probability above which features were kept; None if that is not so."""
+        if self.selection is not None:
+            return self.selection.threshold
+        if choice != "selection" or self.method != "paper":
+            return None
+        return 0.5 if self.threshold is None else self.threshold
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fitted head, and where it comes from."""
+
+    choice: str
+    final: FinalHead
+    scores: dict[str, float]
+    n_features: int
+    target: str | None = None
+    adapted: int | None = None
+
+
+def parse_options(
+    choose: str | None,
+    top_k: TopK | None,
+    models: Sequence[str] | None,
+    method: str,
+    threshold: float | None,
+    limits: Limits,
+    recommended: Recommended | Evaluation | None,
+    selection: Selection | SelectionSummary | None,
+) -> Options:
+    """Check what was asked for."""
+    if top_k is not None:
+        parse_top_k(top_k)
+    if threshold is not None and method != "paper":
+        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    decided = "recommended" if recommended is not None else "selection"
+    if recommended is not None and selection is not None:
+        raise InputError("recommended and selection both say what to fit; leave one out")
+    if recommended is not None or selection is not None:
+        if choose not in (None, "auto"):
+            raise InputError(f"choose={choose!r} and {decided} exclude each other; leave one out")
+        choose = "auto"
+    named = models is not None and choose in (None, "ensemble")
+    if choose is None:
+        choose = "auto" if top_k is None and models is None else "ensemble"
+    require_choice(choose)
+    if isinstance(recommended, Evaluation):
+        recommended = recommended.recommended
+    if isinstance(selection, Selection):
+        selection = selection.summary()
+    number: TopK = TOP_K if top_k is None else top_k
+    if models is not None and named and top_k is None:
+        number = len(models)
+    return Options(choose, number, named, method, threshold, limits, recommended, selection)
+
+
+def require_decided_here(source: FeatureSource, recommended: Recommended) -> None:
+    """Raise an InputError if what an evaluation recommends cannot be fitted to these features."""
+    if recommended.choice == FINE_TUNED:
+        raise InputError(
+            "fine-tuning is recommended, which needs images and not only features; fit with "
+            "choose='single' (--choose single), then run oodzoo tune on the predictor"
+        )
+    if recommended.domains.keys() != set(source.domains):
+        raise InputError(
+            f"the evaluation is of the domains {', '.join(sorted(recommended.domains))}, the "
+            f"features are of {', '.join(sorted(source.domains))}; evaluate them first"
+        )
+    if missing := [model for model in recommended.models if model not in source.models]:
+        raise InputError(
+            f"the evaluation recommends {missing[0]!r}, but there are only features of "
+            f"{', '.join(source.models)}"
+        )
+
+
+def make(
+    source: FeatureSource,
+    options: Options,
+    recommended: Recommended | None,
+    score: str,
+    target: TargetImages | None,
+    device: str | None,
+    listener: Listeners,
+) -> Made:
+    """Choose models and how to combine them, and fit a head on all domains.
+
+    `recommended` is what an evaluation recommends, if there is one.
+    """
+    images = None if target is None else as_target(source, target)
+    order, scores = list(source.models), {}
+    if not options.named:
+        ranks = rank(source, score=score, target=images, device=device, listener=listener).rows
+        order, scores = [row.model for row in ranks], {row.model: row.score for row in ranks}
+    if options.selection is not None:
+        return _of_selection(source, options.selection, options, scores)
+    choice = options.choose
+    if choice == "auto":
+        # With too few domains for an evaluation, it is a pool.
+        choice = "pool" if recommended is None else recommended.choice
+    else:
+        recommended = None
+    if choice == "pool":
+        made = _pool(source, images, options.limits, scores, device)
+    else:
+        # The ranking for a target may have another order than what was evaluated.
+        chosen = None if recommended is None or images is not None else recommended.models
+        made = _of_columns(source, choice, order, chosen, options, scores, device)
+    used = made.final.columns.models
+    if recommended is not None and images is None and set(used) != set(recommended.models):
+        warnings.warn(
+            f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, but on this "
+            f"machine it is of {', '.join(used)}",
+            stacklevel=3,
+        )
+    return made
+
+
+def _of_selection(
+    source: FeatureSource,
+    summary: SelectionSummary,
+    options: Options,
+    scores: dict[str, float],
+) -> Made:
+    """Fit a head to features that were selected before."""
+    columns = Columns.from_dict(summary.columns, source)
+    if not len(columns):
+        raise InputError("the selection has no columns; select features again with oodzoo select")
+    _require_within(source, columns, "selection", options.limits)
+    return Made("selection", fit_columns(source, columns), scores, summary.n_features)
+
+
+def _pool(
+    source: FeatureSource,
+    images: Target | None,
+    limits: Limits,
+    scores: dict[str, float],
+    device: str | None,
+) -> Made:
+    heads = predict_with_heads(source, device=device)[None]
+    width = len(Columns.all_of(source, source.models))
+    if images is None:
+        return Made("pool", fit_pool(source, heads, limits, device=device), scores, width)
+    if images.n < MIN_IMAGES:
+        raise InputError(
+            f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
+            "are needed to adapt to them; give more, or leave the target out"
+        )
+    final = fit_pool_for_target(source, heads, images, limits, device=device)
+    return Made("pool", final, scores, width, images.name, images.n)
+
+
+def _of_columns(
+    source: FeatureSource,
+    choice: str,
+    order: Sequence[str],
+    chosen: Sequence[str] | None,
+    options: Options,
+    scores: dict[str, float],
+    device: str | None,
+) -> Made:
+    """Fit one head to features of several models; `chosen` are those that were recommended."""
+    if choice == "selection":
+        return _selected(source, order, chosen, options, scores, device)
+    if chosen is None:
+        n = 1 if choice == "single" else one_top_k(options.top_k, source, order)
+        chosen = order[:n]
+    columns = Columns.all_of(source, chosen)
+    _require_within(source, columns, choice, options.limits)
+    named = "named" if options.named and choice == "ensemble" else choice
+    return Made(named, fit_columns(source, columns), scores, len(columns))
+
+
+def _selected(
+    source: FeatureSource,
+    order: Sequence[str],
+    chosen: Sequence[str] | None,
+    options: Options,
+    scores: dict[str, float],
+    device: str | None,
+) -> Made:
+    pool: Sequence[str] = source.models
+    if chosen is None and (options.limits != Limits() or options.method == "paper"):
+        times = {model: source.facts(model).milliseconds for model in order}
+        pool = options.limits.best(order, times)
+        if options.method == "paper":
+            pool = pool[: one_top_k(options.top_k, source, pool)]
+    columns = select_features(
+        source, pool, method=options.method, threshold=options.threshold, device=device
+    ).columns
+    if not len(columns):
+        raise InputError(
+            f"no feature of {', '.join(pool)} has an inclusion probability above "
+            f"{options.kept_threshold('selection')}; lower the threshold, or keep all features"
+        )
+    _require_within(source, columns, "selection", options.limits)
+    width = len(Columns.all_of(source, pool))
+    return Made("selection", fit_columns(source, columns), scores, width)
+
+
+def _require_within(source: FeatureSource, columns: Columns, choice: str, limits: Limits) -> None:
+    times = {model: source.facts(model).milliseconds for model in columns.models}
+    if not limits.allow(columns.models, times):
+        raise InputError(
+            f"choose={choice!r} uses {count(len(columns.models), 'model')}, more than max_models "
+            "or max_ms allow; choose a pool, or raise the limit"
+        )

@@ -1,0 +1,146 @@
+"""What a predictor is made of: what was asked for, or what was decided before."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from tests.combination.data import Costly
+from tests.evaluation.data import zoo
+
+import oodzoo
+from oodzoo import Evaluation, InputError
+from oodzoo.features.source import ArraySource, with_models
+from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.selection.select import SelectionSummary
+
+TIMES = {"poor": 1.0, "best": 9.0, "fair": 2.0, "good": 4.0}
+
+
+@pytest.fixture(scope="module")
+def data() -> Any:
+    return zoo(n=18)
+
+
+@pytest.fixture(scope="module")
+def evaluation(data: Any) -> Evaluation:
+    return oodzoo.evaluate(*data, baselines=False)
+
+
+def test_what_an_evaluation_recommends_is_fitted(data: Any, evaluation: Evaluation) -> None:
+    best = evaluation.recommended
+    for given in (evaluation, best):
+        fitted = oodzoo.fit(*data, recommended=given)
+        assert fitted.provenance.choice == best.choice
+        assert {model.name for model in fitted.models} == set(best.models)
+        assert fitted.provenance.accuracy == best.average
+        assert fitted.provenance.accuracy_by_domain == best.domains
+
+
+def test_the_models_of_an_ensemble_are_those_recommended(data: Any, evaluation: Evaluation) -> None:
+    chosen = dataclasses.replace(evaluation.recommended, choice="ensemble", models=("poor", "good"))
+    fitted = oodzoo.fit(*data, recommended=chosen, score="logme")
+    assert [model.name for model in fitted.models] == ["poor", "good"]
+    alone = dataclasses.replace(chosen, choice="single", models=("poor",))
+    assert [m.name for m in oodzoo.fit(*data, recommended=alone).models] == ["poor"]
+
+
+def test_a_pool_of_other_models_is_reported(data: Any, evaluation: Evaluation) -> None:
+    other = dataclasses.replace(evaluation.recommended, choice="pool", models=("poor",))
+    with pytest.warns(UserWarning, match="recommends a pool of poor, but on this machine it is of"):
+        oodzoo.fit(*data, recommended=other)
+
+
+def test_features_that_were_selected_are_fitted(data: Any) -> None:
+    source = ArraySource(*data)
+    selection = oodzoo.select_features(source, top_k=2)
+    document = selection.summary().to_dict()
+    for given in (selection, SelectionSummary.from_dict(document)):
+        fitted = oodzoo.fit(*data, selection=given)
+        assert fitted.provenance.choice == "selection"
+        assert fitted.provenance.n_features == selection.n_features
+        assert fitted.columns.to_dict() == {
+            model: text for model, text in selection.columns.to_dict().items() if text
+        }
+    paper = oodzoo.select_features(source, top_k=2, method="paper", threshold=0.3)
+    assert oodzoo.fit(*data, selection=paper).provenance.threshold == 0.3
+
+
+def test_one_of_several_numbers_of_models(data: Any) -> None:
+    ranking = oodzoo.rank(*data)
+    for top_k in ((2, 1), "auto"):
+        fitted = oodzoo.fit(*data, top_k=top_k)
+        assert fitted.provenance.choice == "ensemble"
+        used = [model.name for model in fitted.models]
+        assert used == [row.model for row in ranking.rows[: len(used)]]
+
+
+def test_constraints_on_models(data: Any) -> None:
+    source = Costly(*data, TIMES, {"poor": 7, "best": 7, "fair": 9, "good": 7})
+    allowed = {"poor", "best", "good"}
+    assert {row.model for row in oodzoo.rank(source, max_parameters=8).rows} == allowed
+    assert set(oodzoo.select_features(source, max_parameters=8).models) == allowed
+    result = oodzoo.evaluate(source, max_parameters=8, baselines=False)
+    assert {cell.models for cell in result.ensemble.cells.values()} <= {
+        tuple(row.model for row in ranking.rows)
+        for ranking in rank_for_test_domains(with_models(source, sorted(allowed))).values()
+    }
+
+
+def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Any) -> None:
+    source = Costly(*data, TIMES)
+    order = [row.model for row in oodzoo.rank(source, max_ms=5).rows]
+    assert set(order) == {"poor", "fair", "good"}
+    total, expected = 0.0, []
+    for model in order:
+        if total + TIMES[model] <= 5:
+            expected.append(model)
+            total += TIMES[model]
+    assert list(oodzoo.select_features(source, max_ms=5).models) == expected
+    assert oodzoo.select_features(source, max_models=1).models == (oodzoo.rank(source).best,)
+    result = oodzoo.evaluate(source, max_ms=5, baselines=False)
+    assert sum(TIMES[model] for model in result.recommended.models) <= 5
+    used = {m for row in result.rows.values() for cell in row.cells.values() for m in cell.models}
+    assert used <= set(order)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"choose": "pool"}, "choose='pool' and recommended exclude each other"),
+        ({"selection": True}, "recommended and selection both say what to fit"),
+        ({"other": "domains"}, "the evaluation is of the domains d0, d1, d2, e, the features"),
+        ({"other": "models"}, "the evaluation recommends 'x', but there are only features of"),
+    ],
+)
+def test_what_cannot_be_fitted(
+    data: Any, evaluation: Evaluation, options: dict[str, Any], words: str
+) -> None:
+    best = evaluation.recommended
+    if options.get("selection"):
+        options = {"selection": oodzoo.select_features(ArraySource(*data))}
+    if options.get("other") == "models":
+        best = dataclasses.replace(best, models=("x",))
+    if options.get("other") == "domains":
+        names = dict(zip(best.domains, ("d0", "d1", "d2", "e"), strict=True))
+        best = dataclasses.replace(
+            best,
+            domains={names[name]: value for name, value in best.domains.items()},
+            choices={names[name]: value for name, value in best.choices.items()},
+        )
+    given = {name: value for name, value in options.items() if name != "other"}
+    with pytest.raises(InputError, match=words):
+        oodzoo.fit(*data, recommended=best, **given)
+
+
+def test_a_selection_of_other_features_is_refused(data: Any) -> None:
+    summary = oodzoo.select_features(ArraySource(*data)).summary()
+    for columns, words in (
+        ({"x": "0"}, "no features of the model 'x'"),
+        ({"poor": "0-99999"}, "the columns of the model 'poor' must be ascending numbers"),
+        ({}, "the selection has no columns"),
+    ):
+        changed = dataclasses.replace(summary, columns=columns)
+        with pytest.raises(InputError, match=words):
+            oodzoo.fit(*data, selection=changed)
