@@ -32,6 +32,7 @@ from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.groups import group_numbers, grouped_folds
+from oodzoo.heads.left_out import call_for_sets
 from oodzoo.heads.samples import mean_and_std, standardised
 from oodzoo.moments import blocks
 from oodzoo.task.strata import strata
@@ -199,9 +200,9 @@ def _ridge(
         rounding = _EPSILON * float(be.xp.linalg.trace(own)) / math.sqrt(len(train))
         prior = targets[train].mean(axis=0)
         centred_targets = be.float64(targets[train] - prior)
-        for at, ridge in enumerate(RIDGES):
-            solution = be.solve_positive(centred, max(ridge * size, rounding), centred_targets)
-            solution = solution - be.xp.mean(solution, axis=0)[None, :]
+        calls = [(be, centred, max(ridge * size, rounding), centred_targets) for ridge in RIDGES]
+        solved = call_for_sets(_solve, calls, len(train) ** 2, on_cpu=be.is_numpy)
+        for at, solution in enumerate(solved):
             predicted = to_numpy(cross @ solution - (mean @ solution)[None, :]) + prior
             errors[at] += np.square(targets[held_out] - predicted).sum(axis=1).mean()
             whole = np.zeros((n, n_classes))
@@ -209,6 +210,12 @@ def _ridge(
             solutions.append(whole)
     best = solutions[int(errors.argmin()) :: len(RIDGES)]
     return np.hstack(best) if best else np.zeros((n, 0))
+
+
+def _solve(be: Backend, gram: Array, penalty: float, targets: Array) -> Array:
+    """Coefficients of the centred samples in a ridge regression."""
+    solution = be.solve_positive(gram, penalty, targets)
+    return solution - be.xp.mean(solution, axis=0)[None, :]
 
 
 def _covariances(targets: NDArray[np.float64], folds: NDArray[np.int64]) -> NDArray[np.float64]:
