@@ -196,3 +196,41 @@ def test_numbers_that_are_predicted_worse_than_by_their_mean() -> None:
     assert "on average" not in evaluation(task="regression", recommended=better).caution
     assert evaluation(task="regression").caution == ""
     assert evaluation(recommended=recommended(domains=domains)).caution == ""
+
+
+# --- notebooks -----------------------------------------------------------------------------------
+
+
+def test_an_evaluation_is_a_mapping_of_rows() -> None:
+    found = evaluation(baselines={"oracle": row(90.0, 95.0)}, with_target={"pool": row(88.0, 92.0)})
+    assert {name: found[name] for name in found} == found.rows
+    assert len(found) == len(found.rows) == 6
+    assert "oracle" in found
+    assert "recommended" not in found
+    with pytest.raises(KeyError, match="the evaluation has no row 'orakel'; did you mean oracle"):
+        found["orakel"]
+
+
+def test_repr_is_short_whatever_the_names() -> None:
+    found = evaluation()
+    assert repr(found) == (
+        "Evaluation(2 test domains: recommended pool of 2 models, 88.0 %; single 85.0, pool 88.5, "
+        "ensemble 87.5, selection 87.0 %)"
+    )
+    long = recommended(choice="single", models=("name\n" * 99,))
+    assert len(repr(evaluation(recommended=long))) < 400
+    assert repr(recommended()) == "Recommended(pool of 2 models, 88.0 %)"
+
+
+def test_html_shows_what_is_recommended_all_rows_and_the_findings() -> None:
+    found = evaluation(recommended=recommended(models=("<b>",), choice="single"))
+    html = found._repr_html_()
+    assert html.count("<tr>") == 2 + len(found)
+    assert html.count("<p>") == len(found.findings())
+    assert "<b>" not in html
+
+
+def test_plot_has_a_lane_for_each_row_and_domain() -> None:
+    (axes,) = evaluation().plot().axes
+    labels = [label.get_text() for label in axes.get_yticklabels()]
+    assert {"d0", "d1", "Pool"} <= set(labels)

@@ -38,3 +38,14 @@ def test_a_damaged_row_is_rejected() -> None:
     document = row(1.0).to_dict() | {"trials": {"d0": [["high", 1.0, 2.0]]}}
     with pytest.raises(InputError, match="the evaluation"):
         Row.from_dict(document)
+
+
+def test_rows_and_cells_are_short_whatever_their_names() -> None:
+    found = row(80.0, 90.0)
+    assert repr(found) == "Row(accuracy 85.0 %: d0 80.0, d1 90.0)"
+    cell = found.cells["d0"]
+    assert repr(cell).startswith("Cell(80.0 %: ")
+    long = Row({f"<domain {at}>" * 30: cell for at in range(40)})
+    assert len(repr(long)) < 400
+    assert "<domain" not in long._repr_html_()
+    assert found._repr_html_().count("<tr>") == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,14 +10,18 @@ import msgspec
 
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
-from oodzoo._text import count
+from oodzoo._text import count, short_name, unknown
 from oodzoo.combination.verdict import CHOICES
+from oodzoo.diagnostics.classes import ClassDiagnosis
+from oodzoo.evaluation.diagnosis import weak_points
+from oodzoo.evaluation.display import rows_as_html
 from oodzoo.evaluation.published import Published, published
 from oodzoo.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
 from oodzoo.task import Kind, Task, require_kind
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.figure import Figure
 
 
 FINE_TUNED = "fine_tuned"
@@ -67,6 +71,17 @@ class Recommended:
         if self.choices.keys() != self.domains.keys():
             raise ValueError("the choices and the accuracies must be of the same domains")
 
+    @property
+    def _short(self) -> str:
+        """The choice and its metric, in a few words."""
+        models = f"{self.choice} of {count(len(self.models), 'model')}"
+        if self.choice == "single" or len(self.models) == 1:
+            models = f"{self.choice} {short_name(self.models[0])}"
+        return f"{models}, {self.average:.1f} %"
+
+    def __repr__(self) -> str:
+        return f"Recommended({self._short})"
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document."""
         document: dict[str, Any] = msgspec.to_builtins(self)
@@ -76,6 +91,9 @@ class Recommended:
 @dataclass(frozen=True)
 class Evaluation:
     """Results of a leave-one-domain-out evaluation.
+
+    It is a mapping from the names of `rows` to the rows: `evaluation["pool"]`, `"oracle" in
+    evaluation`, `for name in evaluation`, `len(evaluation)`.
 
     Attributes
     ----------
@@ -116,6 +134,9 @@ class Evaluation:
         The top model, fine-tuned on the training domains; None if that was not asked for.
     tuning : Tuning, optional
         How it was fine-tuned, what it cost, and what it gains.
+    diagnosis : dict of str to ClassDiagnosis
+        What was recommended for each test domain, without using it: confusion matrix, calibration
+        and most confident mistakes there, in the first trial. Empty for other tasks than classes.
     """
 
     protocol: str
@@ -138,6 +159,7 @@ class Evaluation:
     extraction_hours: float | None = None
     fine_tuned: Row | None = None
     tuning: Tuning | None = None
+    diagnosis: dict[str, ClassDiagnosis] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
@@ -155,6 +177,22 @@ class Evaluation:
             | {f"{name}_with_target": row for name, row in self.with_target.items()}
             | (self.baselines)
         )
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.rows
+
+    def __getitem__(self, name: str) -> Row:
+        """Return a row by its name."""
+        rows = self.rows
+        if name not in rows:
+            raise KeyError(unknown("the evaluation", "row", name, rows))
+        return rows[name]
 
     @property
     def recommended_row(self) -> Row:
@@ -215,6 +253,7 @@ class Evaluation:
             "baselines": list(self.baselines),
             "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
             "findings": self.findings(),
+            "diagnosis": {domain: each.to_dict() for domain, each in self.diagnosis.items()},
         }
         if self.ablation:
             document["ablation"] = [
@@ -257,6 +296,10 @@ class Evaluation:
             extraction_hours=beside["hours"]["extraction"],
             fine_tuned=None if tuned is None else Row.from_dict(tuned, task),
             tuning=None if tuned is None else structured(tuned["tuning"], Tuning, "the evaluation"),
+            diagnosis={
+                domain: ClassDiagnosis.from_dict(each)
+                for domain, each in document.get("diagnosis", {}).items()
+            },
         )
 
     @property
@@ -287,6 +330,8 @@ class Evaluation:
             f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
         )
         lines = [main, *([self.caution] if self.caution else [])]
+        if weak := weak_points(self.diagnosis):
+            lines.append(weak)
         if oracle := self.oracle:
             lines.append(
                 f"That is {_compared(best.average, oracle.average)} the best single model on each "
@@ -339,6 +384,22 @@ class Evaluation:
             return [f"{text}: it is not recommended."]
         how = "oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA --out NEW"
         return [f"{text}. Make such a predictor with {how}."]
+
+    def __repr__(self) -> str:
+        rows = [f"{name} {self[name].average:.1f}" for name in CHOICES]
+        domains = count(len(self.domains), "test domain")
+        best = self.recommended
+        return f"Evaluation({domains}: recommended {best._short}; {', '.join(rows)} %)"
+
+    def _repr_html_(self) -> str:
+        rows = {"recommended": self.recommended_row} | self.rows
+        return rows_as_html(rows, self.task, self.findings())
+
+    def plot(self) -> Figure:
+        """Plot the main metric of each row, on average and on each test domain."""
+        from oodzoo.report.figures import plot_comparison
+
+        return plot_comparison(self)
 
     def __str__(self) -> str:
         names = list(self.rows)

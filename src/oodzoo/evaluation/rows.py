@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._html import html_table
 from oodzoo._io import structured
+from oodzoo._numbers import number
+from oodzoo._text import count, short_name, some_of
 from oodzoo.evaluation.metrics import MEASURES, AnyMeasures
 from oodzoo.task import Kind
 
@@ -51,6 +54,10 @@ class Cell:
         """Accuracy, or the main metric of another task, in percent: mean over trials."""
         return float(np.mean([each[0] for each in self.measures]))
 
+    def __repr__(self) -> str:
+        models, features = count(len(self.models), "model"), count(self.n_features, "feature")
+        return f"Cell({self.accuracy:.1f} %: {models}, {features})"
+
 
 @dataclass(frozen=True)
 class Row:
@@ -63,6 +70,24 @@ class Row:
     """
 
     cells: dict[str, Cell]
+
+    def __repr__(self) -> str:
+        values = self.measure(self.metric)
+        domains = some_of([f"{short_name(d, 20)} {value:.1f}" for d, value in values.items()], 6)
+        return f"Row({self.metric} {self.average:.1f} %: {domains})"
+
+    def _repr_html_(self) -> str:
+        table = [
+            [domain, number(cell.accuracy, 1), number(cell.n_features), some_of(cell.models)]
+            for domain, cell in self.cells.items()
+        ]
+        metric = f"{self.metric.replace('_', ' ')}, %"
+        return html_table(
+            ["test domain", metric, "features", "models"],
+            table,
+            caption=f"{number(self.average, 1)} % on average",
+            left=("models",),
+        )
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -1,0 +1,33 @@
+"""An evaluation as a table in a notebook."""
+
+from __future__ import annotations
+
+import re
+
+from tests.evaluation.test_rows import row
+
+from oodzoo.evaluation.display import rows_as_html
+
+
+def cells(html: str) -> list[list[str]]:
+    return [
+        re.findall(r"<t[hd] [^>]*>(.*?)</t", line) for line in html.splitlines() if "<tr>" in line
+    ]
+
+
+def test_each_row_has_its_average_and_its_domains() -> None:
+    html = rows_as_html(
+        {"pool": row(80.0, 90.0), "best_by_<b>": row(50.0, 51.0)}, "classification", []
+    )
+    assert cells(html) == [
+        ["", "average", "d0", "d1"],
+        ["pool", "85.0", "80.0", "90.0"],
+        ["best_by_&lt;b&gt;", "50.5", "50.0", "51.0"],
+    ]
+    assert "Accuracy %" in html
+
+
+def test_notes_are_paragraphs() -> None:
+    html = rows_as_html({"pool": row(80.0, 90.0)}, "regression", ["a < b"])
+    assert html.endswith("<p>a &lt; b</p>")
+    assert "Explained variance" in html
