@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.decision import Decision
+from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.metrics import MEASURES
 from oodzoo.evaluation.result import Evaluation, Recommended
 from oodzoo.evaluation.rows import Aggregation, Cell, Row, mean_of
@@ -38,6 +39,12 @@ class Fold:
     selection_ratio : float
         Share of the features of all models that are selected.
     recommended : str
+    diagnosis : ClassDiagnosis, optional
+        Of what is recommended; None without classes.
+    estimates : dict of str to list of array
+        Contributions to the metric of the left-out training domains, of the ways to combine models
+        that need heads of their own (ensemble, selection): see
+        :class:`~oodzoo.combination.verdict.Estimate`.
     """
 
     cells: dict[str, Cell]
@@ -45,6 +52,8 @@ class Fold:
     paper_ratios: dict[str, float]
     selection_ratio: float
     recommended: str
+    diagnosis: ClassDiagnosis | None = None
+    estimates: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
 
 
 def kept_fold(
@@ -53,18 +62,30 @@ def kept_fold(
     """The result of a test domain, from the cache of a store if it is there."""
 
     def compute() -> dict[str, NDArray[Any]]:
-        return {"fold": np.array(msgspec.json.encode(judge()).decode())}
+        fold = judge()
+        arrays = {"fold": np.array(msgspec.json.encode(replace(fold, estimates={})).decode())}
+        for name, parts in fold.estimates.items():
+            arrays |= {f"{name} {number}": each for number, each in enumerate(parts)}
+        return arrays
 
     arrays = source.cached(
         "evaluations", source.models, compute, settings=json.dumps([test, *settings])
     )
     document = msgspec.json.decode(str(arrays["fold"]))
+    estimates = {
+        name: [arrays[f"{name} {number}"] for number in range(len(source.domains) - 1)]
+        for name in ("ensemble", "selection")
+        if f"{name} 0" in arrays
+    }
+    found = document["diagnosis"]
+    diagnosis = None if found is None else ClassDiagnosis.from_dict(found)
     kind = MEASURES[source.task.kind]
     cells = {}
     for name, cell in document["cells"].items():
-        found = tuple(kind(*each) for each in cell["measures"])
-        cells[name] = Cell(**cell | {"measures": found, "models": tuple(cell["models"])})
-    return Fold(**document | {"cells": cells})
+        measures = tuple(kind(*each) for each in cell["measures"])
+        cells[name] = Cell(**cell | {"measures": measures, "models": tuple(cell["models"])})
+    read = {"cells": cells, "diagnosis": diagnosis, "estimates": estimates}
+    return Fold(**document | read)
 
 
 def put_together(
@@ -112,6 +133,7 @@ def put_together(
         ablation=ablation,
         unseen=_unseen(source),
         task=source.task.kind,
+        diagnosis={test: f.diagnosis for test, f in folds.items() if f.diagnosis is not None},
     )
 
 

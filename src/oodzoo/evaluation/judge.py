@@ -10,7 +10,12 @@ from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
 from oodzoo.combination.heads import Heads
 from oodzoo.evaluation.choice import choose
 from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
-from oodzoo.evaluation.scoring import cell_with_target, score_choice, trial_rows
+from oodzoo.evaluation.scoring import (
+    cell_with_target,
+    diagnose_choice,
+    score_choice,
+    trial_rows,
+)
 from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.training import TrainingView
 from oodzoo.events import Log
@@ -59,6 +64,7 @@ class Judge:
         source, settings = self._source, self._settings
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
+        inputs.append("diagnosis")  # earlier versions kept none
         texts = {model: source.class_embeddings(model) for model in source.models}
         if not source.task.is_classification:
             inputs.append(source.task.kind)
@@ -98,6 +104,12 @@ class Judge:
             {str(k): ratio for k, ratio in choice.paper_ratios.items()},
             choice.selection_ratio,
             choice.decision.recommended,
+            diagnose_choice(source, test, choice, rows),
+            {
+                name: list(estimate.contributions)
+                for name, estimate in choice.decision.estimates.items()
+                if name in ("ensemble", "selection")
+            },
         )
 
     def final(self) -> Decision:

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count, short_name, unknown
-from oodzoo.combination.verdict import CHOICES
+from oodzoo.combination.verdict import CHOICES, Estimate, is_better
 from oodzoo.diagnostics.classes import ClassDiagnosis
+from oodzoo.evaluation.advice import Advice, most_useful
 from oodzoo.evaluation.diagnosis import weak_points
 from oodzoo.evaluation.display import rows_as_html
+from oodzoo.evaluation.learning_curve import LearningCurve
 from oodzoo.evaluation.published import Published, published
 from oodzoo.evaluation.rows import Aggregation, Row, Tuning, averaged, mean_of
 from oodzoo.task import Kind, Task, require_kind
@@ -137,6 +140,11 @@ class Evaluation:
     diagnosis : dict of str to ClassDiagnosis
         What was recommended for each test domain, without using it: confusion matrix, calibration
         and most confident mistakes there, in the first trial. Empty for other tasks than classes.
+    learning_curve : LearningCurve, optional
+        The main metric of the top model against the number of training images.
+    advice : tuple of Advice
+        What would change the result: more images or domains, unlabelled images of the target,
+        fine-tuning, less time per image.
     """
 
     protocol: str
@@ -160,6 +168,8 @@ class Evaluation:
     fine_tuned: Row | None = None
     tuning: Tuning | None = None
     diagnosis: dict[str, ClassDiagnosis] = field(default_factory=dict)
+    learning_curve: LearningCurve | None = None
+    advice: tuple[Advice, ...] = ()
 
     @property
     def metric(self) -> str:
@@ -199,6 +209,21 @@ class Evaluation:
         """The results of what was chosen for each test domain."""
         rows, choices = self.rows, self.recommended.choices
         return Row({domain: rows[choices[domain]].cells[domain] for domain in self.domains})
+
+    @property
+    def tied(self) -> tuple[str, ...]:
+        """Other ways than the recommended one that the test domains cannot tell from it.
+
+        Those whose difference is within a standard error between test domains, the best first.
+        """
+        rows, best = self.rows, estimate_of(self.recommended.domains)
+        close = []
+        for name in TITLES:
+            if name in rows and name != self.recommended.choice:
+                other = estimate_of(rows[name].measure(self.metric))
+                if not is_better(best, other) and not is_better(other, best):
+                    close.append(name)
+        return tuple(sorted(close, key=lambda name: -rows[name].average))
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -253,8 +278,12 @@ class Evaluation:
             "baselines": list(self.baselines),
             "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
             "findings": self.findings(),
+            "tied": list(self.tied),
             "diagnosis": {domain: each.to_dict() for domain, each in self.diagnosis.items()},
+            "advice": msgspec.to_builtins(self.advice),
         }
+        if self.learning_curve is not None:
+            document["learning_curve"] = self.learning_curve.to_dict()
         if self.ablation:
             document["ablation"] = [
                 {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
@@ -300,6 +329,10 @@ class Evaluation:
                 domain: ClassDiagnosis.from_dict(each)
                 for domain, each in document.get("diagnosis", {}).items()
             },
+            learning_curve=structured(
+                document.get("learning_curve"), LearningCurve | None, "the evaluation"
+            ),
+            advice=structured(document.get("advice", ()), tuple[Advice, ...], "the evaluation"),
         )
 
     @property
@@ -367,7 +400,7 @@ class Evaluation:
                 f"The {found} only in domain {domain!r} and {'is' if one else 'are'} always "
                 "misclassified there."
             )
-        return lines
+        return [*lines, *(each.text for each in most_useful(self.advice))]
 
     def _of_fine_tuning(self) -> list[str]:
         """What fine-tuning gains, in a sentence; nothing if it was not asked for."""
@@ -426,6 +459,11 @@ class Evaluation:
                     | {"models": ", ".join(cell.models), "n_features": cell.n_features}
                 )
         return pandas.DataFrame(lines)
+
+
+def estimate_of(domains: Mapping[str, float]) -> Estimate:
+    """What test domains say; the cost does not decide."""
+    return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)
 
 
 def described(choice: str, models: Sequence[str]) -> str:

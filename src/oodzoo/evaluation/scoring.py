@@ -14,7 +14,9 @@ from oodzoo.combination.heads import Heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.target import pool_for_target
 from oodzoo.combination.zero_shot import pool_columns
+from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
+from oodzoo.evaluation.diagnosis import diagnose
 from oodzoo.evaluation.metrics import by_output, measures_of
 from oodzoo.evaluation.rows import Cell, Outputs
 from oodzoo.evaluation.training import TrainingView
@@ -75,6 +77,30 @@ def score_predicted(
 ) -> Cell:
     """Score predictions for a test domain."""
     return _cell(source, test, predicted, rows)
+
+
+def diagnose_choice(
+    source: FeatureSource, test: str, choice: Choice, rows: Sequence[NDArray[np.int64]]
+) -> ClassDiagnosis | None:
+    """Diagnose what is recommended for a test domain, in the first trial; None without classes."""
+    candidates = {
+        "single": choice.singles[choice.decision.best],
+        "pool": choice.pool,
+        "ensemble": choice.ensembles[choice.top_k],
+        "selection": choice.selection,
+    }
+    return diagnose_predicted(source, test, candidates[choice.decision.recommended], rows)
+
+
+def diagnose_predicted(
+    source: FeatureSource,
+    test: str,
+    candidate: Candidate | Predicted,
+    rows: Sequence[NDArray[np.int64]],
+) -> ClassDiagnosis | None:
+    """Diagnose predictions for a test domain, in the first trial; None without classes."""
+    first = _predictions(source, test, candidate, rows)[0]
+    return diagnose(source, test, first.rows, first.values, first.labels)
 
 
 def _predictions(

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from oodzoo.combination.verdict import Estimate, is_better
+from oodzoo.combination.verdict import is_better
 from oodzoo.evaluation.choice import Predicted
 from oodzoo.evaluation.fine_tuning import TunedFold
 from oodzoo.evaluation.folds import interval_of
-from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
+from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended, estimate_of
 from oodzoo.evaluation.rows import Gain, Row, Tuning
-from oodzoo.evaluation.scoring import score_predicted, trial_rows
+from oodzoo.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
 from oodzoo.features.source import FeatureSource
 from oodzoo.tuning.choice import metric
 
@@ -37,12 +37,14 @@ def with_fine_tuned(
     best : str
         The first model of the ranking on all domains.
     """
-    cells = {}
+    cells, diagnoses = {}, {}
     for test, fold in folds.items():
         model = evaluation.single.cells[test].models[0]
         predicted = Predicted((model,), source.facts(model).feature_dim, fold.outputs)
         rows = trial_rows(source, test, evaluation.protocol, evaluation.trials)
         cells[test] = score_predicted(source, test, predicted, rows)
+        if (found := diagnose_predicted(source, test, predicted, rows)) is not None:
+            diagnoses[test] = found
     row = Row(cells)
     before = evaluation.recommended
     tuned = row.measure(row.metric)
@@ -53,9 +55,10 @@ def with_fine_tuned(
         Gain(before.choice, float(gains.mean()), error, float(np.mean(over_head))),
         {test: fold.facts for test, fold in folds.items()},
     )
-    recommended = before
-    better = is_better(_estimate(tuned), _estimate(before.domains))
+    recommended, diagnosis = before, evaluation.diagnosis
+    better = is_better(estimate_of(tuned), estimate_of(before.domains))
     if better and tuning.gain.over_head > 0:
+        diagnosis = diagnoses
         recommended = Recommended(
             choice=FINE_TUNED,
             models=(best,),
@@ -65,14 +68,11 @@ def with_fine_tuned(
             choices=dict.fromkeys(tuned, FINE_TUNED),
             estimates=before.estimates,
         )
-    return replace(evaluation, fine_tuned=row, tuning=tuning, recommended=recommended)
+    return replace(
+        evaluation, fine_tuned=row, tuning=tuning, recommended=recommended, diagnosis=diagnosis
+    )
 
 
 def _gain_over_head(source: FeatureSource, test: str, fold: TunedFold) -> float:
     tuned = 100 * metric(source.task.kind, fold.outputs, source.labels(test))
     return tuned - fold.facts.linear_head
-
-
-def _estimate(domains: Mapping[str, float]) -> Estimate:
-    """What test domains say; the cost does not decide."""
-    return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)

@@ -1,0 +1,113 @@
+"""What the recommended choice gets right and wrong on each test domain."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.metrics import confusion_matrix
+from tests.evaluation.data import stored, task_zoo, zoo
+
+import oodzoo
+from oodzoo.combination.heads import choose_pool, predict_with_heads
+from oodzoo.combination.verdict import CHOICES
+from oodzoo.diagnostics.classes import diagnose_classes
+from oodzoo.evaluation import Evaluation
+from oodzoo.evaluation.choice import choose
+from oodzoo.evaluation.diagnosis import weak_points
+from oodzoo.evaluation.scoring import diagnose_choice, score_choice, trial_rows
+from oodzoo.evaluation.training import TrainingView, fast_trainer
+from oodzoo.features.source import ArraySource
+
+
+def agree(result: Evaluation) -> bool:
+    """Whether the numbers of the diagnosis are those of the row."""
+    row = result.recommended_row
+    return list(result.diagnosis) == list(result.domains) and all(
+        found.accuracy == pytest.approx(result.recommended.domains[test])
+        and found.balanced_accuracy == pytest.approx(row.measure("balanced")[test])
+        and found.reliability.error == pytest.approx(row.measure("calibration_error")[test])
+        for test, found in result.diagnosis.items()
+    )
+
+
+def test_it_is_of_what_is_recommended_whatever_that_is() -> None:
+    source = ArraySource(*zoo(n=18))
+    view = TrainingView.without(source, "d1")
+    heads, ranking = predict_with_heads(source)["d1"], oodzoo.rank(view.source)
+    made = choose(view, ranking, heads, fast_trainer(1), top_k=[2], peers=None)
+    rows = trial_rows(source, "d1", "fast", 1)
+    cells = score_choice(source, "d1", made, rows)
+    for choice in CHOICES:
+        recommended = replace(made, decision=replace(made.decision, recommended=choice))
+        found = diagnose_choice(source, "d1", recommended, rows)
+        assert found is not None
+        measured = cells["ensemble 2" if choice == "ensemble" else choice].measures[0]
+        errors = (found.accuracy, found.balanced_accuracy, found.reliability.error)
+        assert errors == pytest.approx(measured)
+
+
+def test_every_image_is_counted_where_it_belongs() -> None:
+    features, y, domains = zoo(n=21, n_domains=3)
+    names = np.array(["x", "y", "z"], object)[y]
+    names[np.flatnonzero(domains == "d1")[:4]] = "only here"
+    result = oodzoo.evaluate(features, names, domains, top_k=2, baselines=False)
+    assert agree(result)
+    source = ArraySource(features, names, domains)
+    assert set(result.recommended.choices.values()) == {"pool"}  # three domains
+    for test, found in result.diagnosis.items():
+        heads = predict_with_heads(source)[test]
+        pool = choose_pool(heads).test
+        assert pool is not None
+        labels = source.labels(test)
+        expected = confusion_matrix(labels, pool.argmax(axis=1), labels=range(4))
+        assert found.classes == ("only here", "x", "y", "z")
+        assert found.confusion == tuple(map(tuple, expected.tolist()))
+        wrong = np.flatnonzero(pool.argmax(axis=1) != labels)
+        surest = wrong[np.argsort(-pool.max(axis=1)[wrong], kind="stable")][:12]
+        assert [each.path for each in found.mistakes] == [f"row {row}" for row in surest]
+        assert {each.domain for each in found.mistakes} <= {test}
+    assert result.diagnosis["d1"].per_class["only here"].recall == 0
+
+
+def test_it_is_kept_in_a_store_and_names_the_images(tmp_path: Path) -> None:
+    source = stored(tmp_path, *zoo(n=18))
+    options: dict[str, Any] = {"top_k": 2, "baselines": False}
+    first = oodzoo.evaluate(source, **options)
+    assert agree(first)
+    again = oodzoo.evaluate(source, **options)
+    assert again.diagnosis == first.diagnosis
+    for test, found in first.diagnosis.items():
+        assert {each.path for each in found.mistakes} <= set(source.store.paths(test))
+    assert Evaluation.from_dict(first.to_dict()).diagnosis == first.diagnosis
+
+
+def test_several_trials_show_the_first_one() -> None:
+    result = oodzoo.evaluate(*zoo(n=18), top_k=2, baselines=False, trials=2)
+    for test, found in result.diagnosis.items():
+        first = result.recommended_row.cells[test].measures[0]
+        assert found.accuracy == pytest.approx(first[0])
+
+
+def test_other_tasks_have_none() -> None:
+    result = oodzoo.evaluate(*task_zoo("regression", n=15), task="regression", baselines=False)
+    assert result.diagnosis == {}
+    assert weak_points(result.diagnosis) == ""
+
+
+def test_the_worst_classes_are_those_of_all_domains_together() -> None:
+    def found(predicted: list[int], domain: str) -> Any:
+        y = np.array([0, 0, 1, 1, 2, 2])
+        probabilities = np.eye(3)[predicted]
+        names = ["a", "b", "c"]
+        return diagnose_classes(probabilities, y, names, paths=["p"] * 6, domains=domain)
+
+    one, two = found([0, 0, 1, 0, 2, 2], "d0"), found([0, 1, 0, 0, 2, 2], "d1")
+    assert weak_points({"d0": one, "d1": two}) == (
+        "Recognised worst: 'b' (25 %), 'a' (75 %). Most often confused: 'b' taken for 'a' "
+        "(3 images), 'a' taken for 'b' (1 image)."
+    )
+    assert weak_points({"d0": found([0, 0, 1, 1, 2, 2], "d0")}) == ""
