@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from oodzoo._text import count
 from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import predict_with_heads
+from oodzoo.combination.heads import Heads, predict_with_heads
 from oodzoo.errors import InputError
 from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
 from oodzoo.events import Listeners
@@ -75,6 +75,8 @@ class Made:
     n_features: int
     target: str | None = None
     adapted: int | None = None
+    heads: Heads | None = None
+    """Predictions of the heads of all models, of a pool."""
 
 
 def parse_options(
@@ -161,8 +163,11 @@ def make(
     if choice == "pool":
         made = _pool(source, images, options.limits, scores, device)
     else:
-        # The ranking for a target may have another order than what was evaluated.
-        chosen = None if recommended is None or images is not None else recommended.models
+        chosen: Sequence[str] | None = None
+        if recommended is not None:
+            # The ranking for a target may have another order than what was evaluated.
+            n = len(recommended.models)
+            chosen = recommended.models if images is None else order[:n]
         made = _of_columns(source, choice, order, chosen, options, scores, device)
     used = made.final.columns.models
     if recommended is not None and images is None and set(used) != set(recommended.models):
@@ -198,14 +203,15 @@ def _pool(
     heads = predict_with_heads(source, device=device)[None]
     width = len(Columns.all_of(source, source.models))
     if images is None:
-        return Made("pool", fit_pool(source, heads, limits, device=device), scores, width)
+        final = fit_pool(source, heads, limits, device=device)
+        return Made("pool", final, scores, width, heads=heads)
     if images.n < MIN_IMAGES:
         raise InputError(
             f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
             "are needed to adapt to them; give more, or leave the target out"
         )
     final = fit_pool_for_target(source, heads, images, limits, device=device)
-    return Made("pool", final, scores, width, images.name, images.n)
+    return Made("pool", final, scores, width, images.name, images.n, heads)
 
 
 def _of_columns(

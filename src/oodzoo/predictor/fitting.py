@@ -36,6 +36,7 @@ from oodzoo.predictor.feature_models import (
     stored_feature_model,
 )
 from oodzoo.predictor.gaussian import fit_gaussian
+from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
@@ -238,6 +239,15 @@ def fit(
                 choice_by_domain={} if promised is None else promised.choices,
             ),
             made.final.adaptive,
+            measure_left_out(
+                source,
+                made.choice,
+                columns,
+                heads=made.heads,
+                limits=options.limits,
+                reselect=options.method == "consistent" and options.selection is None,
+                device=here,
+            ),
             encoders={m: encoders[m] for m in columns.models if m in encoders}
             if encoders
             else None,

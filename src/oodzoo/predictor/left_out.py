@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from oodzoo.combination.decision import left_out_columns, selections_without
 from oodzoo.combination.heads import Heads, left_out_pools
-from oodzoo.combination.pool import Limits
 from oodzoo.combination.predictions import Outputs
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
@@ -28,6 +27,7 @@ from oodzoo.predictor.prediction_sets import (
     measure_class_sets,
     measure_intervals,
 )
+from oodzoo.ranking.constraints import Limits
 
 
 @dataclass(frozen=True)
@@ -106,9 +106,6 @@ def _outputs(
         if heads is None:
             raise ValueError("a pool needs predictions of heads")
         return left_out_pools(heads, limits)
-    if choice == "single" and heads is not None:
-        (model,) = columns.models
-        return heads.alone[model].out_of_fold
     parts = [columns] * len(source.domains)
     if choice == "selection" and reselect:
         parts = selections_without(source, len(columns), device)
