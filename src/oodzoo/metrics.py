@@ -19,10 +19,13 @@ variance with mean squared error e and variance v of the labels it is
 
 .. math:: 1 - \frac{(y_i - \hat y_i)^2}{v} + \frac{e}{v}\Big(\frac{(y_i - \bar y)^2}{v} - 1\Big),
 
-for the average precision A of a label with a share p of the samples, and the precision
-:math:`a_i` at a sample that has the label,
+for the average precision A of a label with a share p of the samples, and at each sample j the
+precision :math:`a_j` among the samples that are not below it, a share :math:`r_j` of all,
 
-.. math:: A + \frac{y_i}{p} (a_i - A).
+.. math:: A + \frac{y_i}{p} (a_i - A)
+    + \frac{1}{p n} \sum_{j: s_j \le s_i} \frac{y_j}{r_j} (y_i - a_j):
+
+a sample counts for itself, and for the precision at those below it.
 """
 
 from __future__ import annotations
@@ -102,10 +105,17 @@ def _precise(scores: Floats, labels: Floats) -> Floats | None:
     share = has.mean()
     if share == 0:
         return None
+    n = len(labels)
     order = np.argsort(-scores, kind="stable")
     # the precision among all samples with at least this score: ties count together
     last = np.searchsorted(-scores[order], -scores, side="right")
     precision = np.cumsum(has[order])[last - 1] / last
     average = precision[has].mean()
-    result: Floats = average + np.where(has, precision - average, 0.0) / share
+    # sums over the samples that have the label, from the lowest score on
+    weights = np.where(has, n / last, 0.0)[order][::-1]
+    below = np.searchsorted(scores[order][::-1], scores, side="right") - 1
+    counts = np.cumsum(weights)[below]
+    precisions = np.cumsum(weights * precision[order][::-1])[below]
+    own = np.where(has, precision - average, 0.0)
+    result: Floats = average + (own + (has * counts - precisions) / n) / share
     return result

@@ -34,7 +34,7 @@ def diagnosed(seed: int, rows: slice = slice(None), domain: str = "photo") -> Cl
     return diagnose_classes(probabilities[rows], y[rows], CLASSES, paths=paths, domains=domain)
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     probabilities, y = predictions(seed, 80)

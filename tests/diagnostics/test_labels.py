@@ -29,7 +29,7 @@ def diagnosed(seed: int) -> LabelDiagnosis:
     return diagnose_labels(probabilities, y, LABELS, paths=paths, domains="photo")
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     probabilities, y = labels(seed)

@@ -28,7 +28,7 @@ def diagnosed(seed: int) -> NumberDiagnosis:
     return diagnose_numbers(predicted, y, OUTPUTS, paths=paths, domains="photo")
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
     predicted, y = numbers(seed)
@@ -42,7 +42,7 @@ def test_figures_equal_those_of_scikit_learn(seed: int) -> None:
         assert mine.bias == pytest.approx(np.mean(predicted[:, at]) - np.mean(y[:, at]))
 
 
-@settings(max_examples=25)
+@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS)
 def test_ranges_divide_the_images_by_their_true_value(seed: int) -> None:
     predicted, y = numbers(seed)

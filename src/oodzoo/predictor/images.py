@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from oodzoo.data.files import ImageFile, LocalFile, RemoteImage, StoredFile
+from oodzoo.data.files import ImageFile, LocalFile, ObjectImage, RemoteImage, StoredFile
 from oodzoo.data.listing import SUFFIXES, explaining_errors
 from oodzoo.data.sources.folder import list_images
 from oodzoo.data.sources.remote_folder import list_remote_images
@@ -163,7 +163,7 @@ def _decode(
 
 
 def _file_or_image(image: ImageLike) -> ImageFile | Image.Image:
-    if isinstance(image, Image.Image | StoredFile):
+    if isinstance(image, Image.Image | StoredFile | ObjectImage):
         return image
     if isinstance(image, str | os.PathLike):
         location = parse_location(image)

@@ -1,0 +1,417 @@
+"""The result of a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from oodzoo._html import html_table
+from oodzoo._io import structured
+from oodzoo._numbers import number, significant, span
+from oodzoo._text import count
+from oodzoo.assessment.promise import Promise
+from oodzoo.data.files import ImageFile
+from oodzoo.diagnostics.classes import ClassDiagnosis, ClassFigures
+from oodzoo.diagnostics.labels import LabelDiagnosis
+from oodzoo.diagnostics.numbers import NumberDiagnosis
+from oodzoo.task import Kind, Task, require_kind
+from oodzoo.task.words import WORDS, Measure
+
+Diagnosis = ClassDiagnosis | NumberDiagnosis | LabelDiagnosis
+
+_DIAGNOSES: dict[Kind, type[Diagnosis]] = {
+    "classification": ClassDiagnosis,
+    "regression": NumberDiagnosis,
+    "multilabel": LabelDiagnosis,
+}
+
+
+@dataclass(frozen=True)
+class Part:
+    """What was measured on the images of a domain, or on all.
+
+    Attributes
+    ----------
+    diagnosis : ClassDiagnosis, NumberDiagnosis or LabelDiagnosis
+    interval : tuple of float
+        90 % interval of the main metric, in percent, for other images of the same domains; see
+        :mod:`oodzoo.assessment.intervals`.
+    """
+
+    diagnosis: Diagnosis
+    interval: tuple[float, float]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        return {**self.diagnosis.to_dict(), "interval": list(self.interval)}
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any], task: Kind) -> Part:
+        """Restore from :meth:`to_dict`."""
+        interval = structured(document["interval"], tuple[float, float], "the test")
+        return cls(_DIAGNOSES[task].from_dict(document), interval)
+
+
+@dataclass(frozen=True)
+class Missed:
+    """A sample without a prediction, and the reason."""
+
+    path: str
+    domain: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OutOfDomain:
+    """Samples that the predictor finds unlike its training samples.
+
+    Attributes
+    ----------
+    images : int
+        Their number.
+    flagged, others : float, optional
+        Main metric of them and of the others, in percent; for numbers, the absolute error. None
+        if there are none.
+    """
+
+    images: int
+    flagged: float | None
+    others: float | None
+
+
+@dataclass(frozen=True)
+class TestResult:
+    """What a predictor gets right and wrong on labelled data, returned by :func:`oodzoo.test`.
+
+    Attributes
+    ----------
+    task : {"classification", "regression", "multilabel"}
+    data : str
+        What the data is called.
+    noun : str
+        What a sample is called: "image", "text" or "sample".
+    choice : str
+        How the models of the predictor were chosen and combined.
+    models : tuple of str
+    overall : Part
+        Measured on all samples.
+    domains : dict of str to Part
+        Measured on the samples of each domain.
+    unknown : dict of str to int
+        Number of samples of each class that the predictor does not know. They count as wrong.
+        Labels that it does not know are left out.
+    known_accuracy : float, optional
+        Accuracy without these samples, in percent; None if there are none.
+    absent : tuple of str
+        Classes or labels of the predictor that no sample has.
+    unreadable : tuple of Missed
+        Samples that could not be read; they are in no figure.
+    out_of_domain : OutOfDomain
+    trained_on : tuple of str
+        Domains of the data that have the name of a domain that the predictor was trained on.
+    is_training_data : bool
+        Whether the data is exactly what the predictor was trained on.
+    adapted : bool
+        Whether the predictor was adapted to the samples of each domain, without their labels.
+    promise : Promise, optional
+        What was measured on left-out domains when the predictor was fitted, if it was.
+    files : dict of str to ImageFile
+        Where the images of the mistakes are, by path; not part of the document.
+    """
+
+    __test__ = False  # for pytest
+
+    task: Kind
+    data: str
+    noun: str
+    choice: str
+    models: tuple[str, ...]
+    overall: Part
+    domains: dict[str, Part]
+    unknown: dict[str, int]
+    known_accuracy: float | None
+    absent: tuple[str, ...]
+    unreadable: tuple[Missed, ...]
+    out_of_domain: OutOfDomain
+    trained_on: tuple[str, ...] = ()
+    is_training_data: bool = False
+    adapted: bool = False
+    promise: Promise | None = None
+    files: Mapping[str, ImageFile] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        """All figures, of all samples."""
+        return self.overall.diagnosis
+
+    @property
+    def metric(self) -> str:
+        """The main metric: "accuracy", "explained_variance" or "average_precision"."""
+        return Task(self.task).metric
+
+    @property
+    def value(self) -> float:
+        """The main metric on all samples, in percent."""
+        return self.value_of(self.overall)
+
+    @property
+    def second(self) -> float:
+        """The second metric: balanced accuracy or exact match in percent, or absolute error."""
+        return self.second_of(self.overall)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 % interval of the main metric, for other samples of the same domains."""
+        return self.overall.interval
+
+    @property
+    def average(self) -> float:
+        """Mean of the main metric over the domains, in percent."""
+        return fmean(map(self.value_of, self.domains.values()))
+
+    @property
+    def images(self) -> int:
+        """Number of samples that were predicted."""
+        return self.diagnosis.images
+
+    @property
+    def accuracy(self) -> float:
+        """Share of samples whose class is predicted, in percent; of classes only."""
+        return self._classes.accuracy
+
+    @property
+    def balanced_accuracy(self) -> float:
+        """Mean recall of the classes of the data, in percent; of classes only."""
+        return self._classes.balanced_accuracy
+
+    @property
+    def per_class(self) -> dict[str, ClassFigures]:
+        """Samples, recall and precision of each class; of classes only."""
+        return self._classes.per_class
+
+    @property
+    def confusion(self) -> tuple[tuple[int, ...], ...]:
+        """Number of samples by true class (rows) and predicted class (columns); of classes only."""
+        return self._classes.confusion
+
+    @property
+    def _classes(self) -> ClassDiagnosis:
+        if not isinstance(self.diagnosis, ClassDiagnosis):
+            raise AttributeError(f"a test of {self.task} has no classes; see .diagnosis")
+        return self.diagnosis
+
+    def value_of(self, part: Part) -> float:
+        """The main metric on a part, in percent."""
+        value: float = getattr(part.diagnosis, Task(self.task).metric)
+        return value
+
+    def second_of(self, part: Part) -> float:
+        """The second metric on a part."""
+        value: float = getattr(part.diagnosis, Task(self.task).second_metric)
+        return value
+
+    def findings(self) -> list[str]:
+        """Summarise the result, one sentence per line."""
+        return [self._headline(), *([self.promise.text] if self.promise else []), *self.remarks()]
+
+    def _headline(self) -> str:
+        words, noun = WORDS[self.task], count(self.images, self.noun)
+        where = f"{noun} of {count(len(self.domains), 'domain')}"
+        if self.task == "classification":
+            first = f"{shown(words.metric, self.value)} of {where} are classified correctly"
+        else:
+            first = f"{words.metric.title} {shown(words.metric, self.value)} on {where}"
+        second = f"{words.second.name} {shown(words.second, self.second)}"
+        return f"{first} (90 % interval {span(*self.interval, digits=1)} %; {second})."
+
+    def remarks(self) -> list[str]:
+        """What a reader must know before using the numbers, a sentence each."""
+        lines = []
+        if self.is_training_data:
+            lines.append(
+                "The predictor was trained on exactly this data: the numbers are too high for any "
+                "other. Test on data that it has not seen."
+            )
+        elif self.trained_on:
+            names = ", ".join(map(repr, self.trained_on))
+            one = len(self.trained_on) == 1
+            lines.append(
+                f"The predictor was trained on {'a domain' if one else 'domains'} of the same "
+                f"name: {names}. The numbers say nothing about new domains, and are too high if "
+                f"these {self.noun}s were among the training {self.noun}s, which it does not "
+                "record."
+            )
+        if self.unknown:
+            lines.append(self._unknown())
+        if self.absent:
+            what = WORDS[self.task].output if len(self.absent) == 1 else WORDS[self.task].outputs
+            lines.append(
+                f"No {self.noun} has the {what} {_listed(self.absent)}, which the predictor knows."
+            )
+        if self.unreadable:
+            first = self.unreadable[0]
+            lines.append(
+                f"{count(len(self.unreadable), self.noun)} could not be read and "
+                f"{'is' if len(self.unreadable) == 1 else 'are'} in no figure; the first is "
+                f"{first.path!r}: {first.reason}."
+            )
+        if self.out_of_domain.images:
+            lines.append(self._flagged())
+        return lines
+
+    def _unknown(self) -> str:
+        n = count(sum(self.unknown.values()), self.noun)
+        several = len(self.unknown) > 1
+        names = _listed(self.unknown)
+        if self.task == "multilabel":
+            return (
+                f"{n} {'have labels' if several else 'have a label'} that the predictor does not "
+                f"know, left out here: {names}."
+            )
+        return (
+            f"{n} {'are of classes' if several else 'are of a class'} that the predictor does not "
+            f"know and count as wrong: {names}. Without them, the accuracy is "
+            f"{number(self.known_accuracy, 1)} %."
+        )
+
+    def _flagged(self) -> str:
+        far = self.out_of_domain
+        measure = WORDS[self.task].second if self.task == "regression" else WORDS[self.task].metric
+        others = "" if far.others is None else f", of the others {shown(measure, far.others)}"
+        return (
+            f"{number(far.images)} of {count(self.images, self.noun)} "
+            f"{'is' if far.images == 1 else 'are'} unlike the training {self.noun}s: "
+            f"{measure.name} {shown(measure, far.flagged)}{others}."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document; metrics in percent."""
+        far = self.out_of_domain
+        return {
+            "task": self.task,
+            "metric": self.metric,
+            "data": self.data,
+            "noun": self.noun,
+            "choice": self.choice,
+            "models": list(self.models),
+            **self.overall.to_dict(),
+            "average": self.average,
+            "domains": {name: part.to_dict() for name, part in self.domains.items()},
+            "unknown": dict(self.unknown),
+            "known_accuracy": self.known_accuracy,
+            "absent": list(self.absent),
+            "unreadable": msgspec.to_builtins(self.unreadable),
+            "out_of_domain": msgspec.to_builtins(far),
+            "trained_on": list(self.trained_on),
+            "is_training_data": self.is_training_data,
+            "adapted": self.adapted,
+            "promise": None if self.promise is None else {
+                **msgspec.to_builtins(self.promise),
+                "agrees": self.promise.agrees,
+            },
+            "findings": self.findings(),
+        }  # fmt: skip
+
+    @classmethod
+    def from_dict(cls, document: Mapping[str, Any]) -> TestResult:
+        """Restore a result from :meth:`to_dict`."""
+        task = require_kind(document["task"])
+        domains = document["domains"].items()
+        return cls(
+            task=task,
+            overall=Part.from_dict(document, task),
+            domains={name: Part.from_dict(part, task) for name, part in domains},
+            **msgspec.structs.asdict(structured(document, _Plain, "the test")),
+        )
+
+    def __repr__(self) -> str:
+        words = WORDS[self.task]
+        return (
+            f"TestResult({self.data!r}: {words.metric.name} {shown(words.metric, self.value)} of "
+            f"{count(self.images, self.noun)}, {count(len(self.domains), 'domain')})"
+        )
+
+    def __str__(self) -> str:
+        columns, rows = self.table()
+        widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+        lines = [
+            "  ".join(
+                f"{cell:{'<' if not at else '>'}{width}}"
+                for at, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ).rstrip()
+            for row in (columns, *rows)
+        ]
+        return "\n".join([*lines, *self.findings()])
+
+    def _repr_html_(self) -> str:
+        columns, rows = self.table()
+        return html_table(columns, rows, caption=repr(self), notes=self.findings())
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """The metrics by domain: headings, and rows of text."""
+        words = WORDS[self.task]
+        columns = [
+            "domain", f"{self.noun}s", words.metric.heading, "90 % interval", words.second.heading
+        ]  # fmt: skip
+        everything = {"all": self.overall} if len(self.domains) > 1 else {}
+        if self.promise is not None and self.promise.verdicts:
+            columns.append("promise")
+        rows = []
+        for name, part in [*self.domains.items(), *everything.items()]:
+            row = [
+                name,
+                number(part.diagnosis.images),
+                shown(words.metric, self.value_of(part), unit=False),
+                span(*part.interval, digits=1),
+                shown(words.second, self.second_of(part), unit=False),
+            ]
+            if self.promise is not None and self.promise.verdicts:
+                row.append("" if part is self.overall else self.promise.verdicts.get(name, ""))
+            rows.append(row)
+        return columns, rows
+
+
+class _Plain(msgspec.Struct):
+    """The parts of a document that need no knowledge of the task."""
+
+    data: str
+    noun: str
+    choice: str
+    models: tuple[str, ...]
+    unknown: dict[str, int]
+    known_accuracy: float | None
+    absent: tuple[str, ...]
+    unreadable: tuple[Missed, ...]
+    out_of_domain: OutOfDomain
+    trained_on: tuple[str, ...] = ()
+    is_training_data: bool = False
+    adapted: bool = False
+    promise: Promise | None = None
+
+
+def shown(measure: Measure, value: float | None, *, unit: bool = True) -> str:
+    """A value of a measure as text.
+
+    Examples
+    --------
+    >>> shown(WORDS["classification"].metric, 91.66)
+    '91.7 %'
+    """
+    if value is None:
+        return number(None)
+    text = significant(value) if measure.digits is None else number(value, measure.digits)
+    return text + (measure.unit if unit else "")
+
+
+def _listed(names: Mapping[str, int] | tuple[str, ...], most: int = 5) -> str:
+    """Names in a sentence, with numbers of samples where they are known."""
+    if isinstance(names, Mapping):
+        texts = [f"{name!r} ({number(n)})" for name, n in names.items()]
+    else:
+        texts = list(map(repr, names))
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
