@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,16 +11,19 @@ import pytest
 from PIL import Image
 from tests.fixtures import draw_digits
 from tests.leaks.data import extract_copies
+from tests.report.example import example_run
 
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import EmbeddedFile, LocalFile, ObjectImage, read_bytes
 from oodzoo.data.listing import Sample
+from oodzoo.diagnostics.mistakes import Mistake
 from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.examples import (
     EXAMPLES,
     choose_examples,
     example_files,
     leak_files,
+    mistake_files,
     stored_file,
 )
 from oodzoo.store.feature_store import FeatureStore
@@ -28,6 +32,12 @@ from oodzoo.store.feature_store import FeatureStore
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> ImageDomains:
     return ImageDomains(draw_digits(tmp_path_factory.mktemp("digits"), 5))
+
+
+@pytest.fixture(scope="module")
+def copies(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with images that occur twice, and a store of their features."""
+    return extract_copies(tmp_path_factory.mktemp("copies"))
 
 
 class Large:
@@ -75,14 +85,26 @@ def test_an_unreadable_image_in_memory_is_left_out() -> None:
     assert stored_file(ObjectImage(Large(), 4, "4")) is None
 
 
-def test_near_duplicates_are_named_by_domain_and_path(tmp_path: Path) -> None:
-    folder = extract_copies(tmp_path)
-    store = FeatureStore(folder / "store")
-    data = ImageDomains(folder / "data")
+def test_near_duplicates_are_named_by_domain_and_path(copies: Path) -> None:
+    store, data = FeatureStore(copies / "store"), ImageDomains(copies / "data")
     leaks = similar_images(store, files=data.files_by_digest)
     files = leak_files(leaks, store, data.files_by_digest)
-    assert files["marker: marker/1/again.jpg"] == LocalFile(str(folder / "data/marker/1/again.jpg"))
+    assert files["marker: marker/1/again.jpg"] == LocalFile(str(copies / "data/marker/1/again.jpg"))
     assert len(files) == 2 * (len(leaks.across.worst) + len(leaks.within.worst))
+
+
+def test_mistakes_are_named_by_domain_and_path(copies: Path) -> None:
+    store, data = FeatureStore(copies / "store"), ImageDomains(copies / "data")
+    domain = "marker"
+    path = store.paths(domain)[1]
+    evaluation = example_run(2, [domain], ["0", "1"]).evaluation
+    assert evaluation is not None
+    wrong = replace(evaluation.diagnosis[domain], mistakes=(Mistake(path, domain, "0", "1", 99.0),))
+    found = replace(evaluation, diagnosis={domain: wrong})
+    assert mistake_files(found, store, data.files_by_digest) == {
+        f"{domain}: {path}": LocalFile(str(copies / "data" / path))
+    }
+    assert mistake_files(found, store, {}) == {}
 
 
 def test_numbers_from_small_to_large(digits: ImageDomains) -> None:

@@ -29,15 +29,21 @@ def test_every_bin_is_drawn_and_in_the_table(diagnosis: ClassDiagnosis) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accuracy", "verdict"),
-    [(95.5, "confidence and accuracy agree"), (80.0, "it is too sure"),
-     (100.0, "it is not sure enough")],
-)  # fmt: skip
-def test_the_verdict(diagnosis: ClassDiagnosis, accuracy: float, verdict: str) -> None:
-    found = Reliability((Bin(90.0, 100.0, 50, 96.0, accuracy),), abs(96 - accuracy))
+    ("accuracy", "error", "verdict"),
+    [
+        (95.5, 0.5, "Confidence and accuracy agree"),
+        (95.5, 9.0, "Confidence and accuracy agree on average, but not at every confidence"),
+        (80.0, 16.0, "On average, it is too sure"),
+        (100.0, 4.0, "On average, it is not sure enough"),
+    ],
+)
+def test_the_verdict(
+    diagnosis: ClassDiagnosis, accuracy: float, error: float, verdict: str
+) -> None:
+    found = Reliability((Bin(90.0, 100.0, 50, 96.0, accuracy),), error)
     text = reliability_figure(replace(diagnosis, reliability=found), "r", "Title").text
     assert text == (
-        f"On average, {verdict}: mean confidence 96.0 %, accuracy {accuracy:.1f} %. Of the 50 "
-        f"images with a confidence of 90–100 %, {accuracy:.1f} % are right. Expected calibration "
-        f"error: {abs(96 - accuracy):.1f} points."
+        f"{verdict}: mean confidence 96.0 %, accuracy {accuracy:.1f} %. Of the 50 images with a "
+        f"confidence of 90–100 %, {accuracy:.1f} % are right. Expected calibration error, the mean "
+        f"distance from the diagonal: {error:.1f} points."
     )

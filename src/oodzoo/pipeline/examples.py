@@ -18,8 +18,10 @@ from oodzoo.data.files import (
 )
 from oodzoo.data.listing import shown_label
 from oodzoo.data.sampling import strata_of
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.record import Example
+from oodzoo.report.diagnosis import shown_mistakes
 from oodzoo.report.leaks import shown_pairs
 from oodzoo.store.feature_store import FeatureStore
 
@@ -62,12 +64,39 @@ def leak_files(
     leaks: NearDuplicates, store: FeatureStore, files: Mapping[str, ImageFile]
 ) -> dict[str, StoredFile]:
     """Return where the near-duplicates are that the report shows, by their keys."""
+    shown = [
+        image
+        for pair in shown_pairs(leaks)
+        for image in zip(pair.keys, pair.domains, pair.paths, strict=True)
+    ]
+    return _files(shown, store, files)
+
+
+def mistake_files(
+    evaluation: Evaluation, store: FeatureStore, files: Mapping[str, ImageFile]
+) -> dict[str, StoredFile]:
+    """Return where the mistakes are that the report shows, by their keys."""
+    shown = [
+        (mistake.key, domain, mistake.path)
+        for domain, mistakes in shown_mistakes(evaluation).items()
+        for mistake in mistakes
+    ]
+    return _files(shown, store, files)
+
+
+def _files(
+    images: Sequence[tuple[str, str, str]], store: FeatureStore, files: Mapping[str, ImageFile]
+) -> dict[str, StoredFile]:
+    """Find images, given by key, domain and path."""
+    digests = {
+        domain: dict(zip(store.paths(domain), store.images(domain), strict=True))
+        for domain in {domain for _, domain, _ in images}
+    }
     found: dict[str, StoredFile] = {}
-    for pair in shown_pairs(leaks):
-        for key, domain, path in zip(pair.keys, pair.domains, pair.paths, strict=True):
-            file = files.get(store.images(domain)[store.paths(domain).index(path)])
-            if file is not None and (stored := stored_file(file)) is not None:
-                found[key] = stored
+    for key, domain, path in images:
+        file = files.get(digests[domain][path])
+        if file is not None and (stored := stored_file(file)) is not None:
+            found[key] = stored
     return found
 
 

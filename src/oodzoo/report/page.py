@@ -11,6 +11,7 @@ from oodzoo.record import Run, image_files, read_run
 from oodzoo.report.blocks import Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
+from oodzoo.report.diagnosis import diagnosis_section
 from oodzoo.report.domains import domains_section
 from oodzoo.report.headline import headline
 from oodzoo.report.layers import layers_section, networks
@@ -71,16 +72,19 @@ def write_report(
 
 
 def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
+    """What there is to show, in the order of use: what to do about it, then why, then details."""
     sections = []
+    if run.evaluation and run.evaluation.diagnosis:
+        sections.append(diagnosis_section(run.evaluation, images))
     if run.ranking:
         sections.append(ranking_section(run.ranking))
         sections += [layers_section(run.ranking)] if networks(run.ranking) else []
     if run.evaluation:
         sections.append(combination_section(run.evaluation))
-    if run.selection:
-        sections.append(selection_section(run.selection))
     if run.ranking:
         sections.append(domains_section(run.ranking))
+    if run.selection:
+        sections.append(selection_section(run.selection))
     if run.testbed and run.testbed.scores:
         sections.append(scores_section(run.testbed))
     if run.extraction and run.extraction.dropped:

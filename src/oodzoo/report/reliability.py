@@ -14,7 +14,10 @@ from oodzoo.report.numbers import number, span
 from oodzoo.report.svg import Drawing
 
 CLOSE = 2.0
-"""Points of difference between confidence and accuracy that are not worth a word."""
+"""Points of difference between mean confidence and accuracy that are not worth a word."""
+
+FAR = 5.0
+"""Points of calibration error from which single confidences are not to be trusted."""
 
 
 def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Figure:
@@ -60,18 +63,23 @@ def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Fig
 
 
 def _summary(found: Reliability) -> str:
-    gap = found.confidence - found.accuracy
-    if abs(gap) < CLOSE:
-        verdict = "On average, confidence and accuracy agree"
-    else:
-        verdict = f"On average, it is {'too sure' if gap > 0 else 'not sure enough'}"
     surest = found.bins[-1]
     return (
-        f"{verdict}: mean confidence {number(found.confidence, 1)} %, accuracy "
+        f"{_verdict(found)}: mean confidence {number(found.confidence, 1)} %, accuracy "
         f"{number(found.accuracy, 1)} %. Of the {count(surest.images, 'image')} with a confidence "
         f"of {span(surest.low, surest.high)} %, {number(surest.accuracy, 1)} % are right. Expected "
-        f"calibration error: {number(found.error, 1)} points."
+        "calibration error, the mean distance from the diagonal: "
+        f"{number(found.error, 1)} points."
     )
+
+
+def _verdict(found: Reliability) -> str:
+    gap = found.confidence - found.accuracy
+    if abs(gap) >= CLOSE:
+        return f"On average, it is {'too sure' if gap > 0 else 'not sure enough'}"
+    if found.error >= FAR:
+        return "Confidence and accuracy agree on average, but not at every confidence"
+    return "Confidence and accuracy agree"
 
 
 def _chart(bins: Sequence[Bin], title: str, description: str) -> Chart:
