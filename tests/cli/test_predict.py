@@ -67,11 +67,11 @@ def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
     assert head.split() == ["label", "prob.", "dist.", "image"]
     assert [" far " in line for line in table] == [False, False, True]
     for name in ("out.csv", "out.jsonl", "out.JSON"):
-        assert run("predict", saved, photos, "--output", tmp_path / name).out == ""
+        assert run("predict", saved, photos, "--out", tmp_path / name).out == ""
     assert list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines())) == rows
     for name in ("out.jsonl", "out.JSON"):
         assert [json.loads(x) for x in (tmp_path / name).read_text().splitlines()] == document
-    run("predict", saved, photos, "--output", tmp_path / "out.xls", "--format", "csv")
+    run("predict", saved, photos, "--out", tmp_path / "out.xls", "--format", "csv")
     assert (tmp_path / "out.xls").read_text() == (tmp_path / "out.csv").read_text()
 
 
@@ -87,7 +87,7 @@ def test_names_that_are_formulas_or_have_control_characters(
     assert [row["path"] for row in rows] == ["'=1+1.png", names[1]]
     table = run("predict", saved, *names).out
     assert [line.split()[-1] for line in table.splitlines()[1:]] == [names[0], r"a\x1b[31mb.png"]
-    run("predict", saved, *names, "--format", "table", "--output", "out.txt")
+    run("predict", saved, *names, "--format", "table", "--out", "out.txt")
     assert names[1] in Path("out.txt").read_text()
     document = run("predict", saved, *names, "--json").document
     assert [found["path"] for found in document["predictions"]] == names
@@ -128,7 +128,7 @@ def test_images_that_nothing_adapts_to(
 ) -> None:
     model = with_adaptive(predictor, store).save(tmp_path / "model")
     out = tmp_path / "out.csv"
-    few = run("predict", model, photos, "--adapt", "--output", out).complaint
+    few = run("predict", model, photos, "--adapt", "--out", out).complaint
     assert "3 readable images, at least 20 are needed to adapt to them" in few
     assert not out.exists()
     old = oodzoo.Predictor(**{**vars(predictor._parts()), "adaptive": None}).save(tmp_path / "old")
@@ -136,7 +136,7 @@ def test_images_that_nothing_adapts_to(
 
 
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
-    done = run("predict", saved, photos / "z.png", "--output", tmp_path / "out.csv")
+    done = run("predict", saved, photos / "z.png", "--out", tmp_path / "out.csv")
     assert (done.code, done.out) == (2, "")
     assert "none of the images can be read; first error:" in done.err.splitlines()[-1]
     assert not (tmp_path / "out.csv").exists()
@@ -151,13 +151,13 @@ def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
     assert "--json prints one JSON document" in together
     assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
     assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
-    assert "is a folder" in run("predict", saved, photos, "--output", photos).complaint
-    unknown = run("predict", saved, photos, "--output", "x.xls").complaint
+    assert "is a folder" in run("predict", saved, photos, "--out", photos).complaint
+    unknown = run("predict", saved, photos, "--out", "x.xls").complaint
     assert "the suffix '.xls' sets no format; use .csv or .jsonl or .json" in unknown
 
 
 def test_output_to_a_device(run: Run, saved: Path, photos: Path) -> None:
-    done = run("predict", saved, photos, "--output", "/dev/null", "--format", "csv")
+    done = run("predict", saved, photos, "--out", "/dev/null", "--format", "csv")
     assert done.code == 0
     assert Path("/dev/null").is_char_device()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,11 +14,15 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
-from oodzoo.cli.predictions import FORMS, Write, fields, writer
+from oodzoo.cli.predict_inputs import Batch, Inputs, Skipped, together
+from oodzoo.cli.predict_summary import Summary, sets_document, sets_text, sorted_text
+from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
+    from oodzoo.predictor.prediction import Unreadable
+    from oodzoo.predictor.sorting import Sorter
 
 
 @command(
@@ -28,19 +32,58 @@ def predict(
     terminal: Terminal,
     model: PredictorArgument,
     images: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
-            metavar="IMAGE|FOLDER|TEXTS|FEATURES...",
-            help="Images, folders of them, or URLs; texts in one .csv, .parquet or .txt file; or "
-            "features in one .npz, .parquet or .csv file, or .npy files, as oodzoo import reads "
-            "them.",
+            metavar="INPUT...",
+            help="Images, folders of them, or URLs; - for a list of those on stdin; texts in one "
+            ".csv, .parquet or .txt file; or features in one .npz, .parquet or .csv file, or .npy "
+            "files, as oodzoo import reads them.",
         ),
-    ],
+    ] = None,
+    lists: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--list",
+            metavar="FILE",
+            help="File with a path or URL of an image or folder in each line; may be repeated.",
+        ),
+    ] = None,
+    null: Annotated[
+        bool, typer.Option("--null", "-0", help="Lines of lists end with a NUL (find -print0).")
+    ] = False,
     format: Annotated[  # noqa: A002 - the name of the option
         str | None, typer.Option("--format", help="Output format: table, jsonl or csv.")
     ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="File to write; its suffix sets the format.")
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="File to write; its suffix sets the format."),
+    ] = None,
+    top: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Write the N most probable classes, instead of all."),
+    ] = None,
+    min_confidence: Annotated[
+        float | None,
+        typer.Option(metavar="P", help="Give no label if its probability is below P (0 to 1)."),
+    ] = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Also write sets of classes that contain the right one with this probability, as "
+            "measured on left-out domains: 0.8, 0.9 or 0.95; intervals, for numbers.",
+        ),
+    ] = None,
+    sort_into: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Copy images into a folder for each class; those without a label into _unsure.",
+        ),
+    ] = None,
+    link: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="With --sort-into: hard or soft links, not copies."),
     ] = None,
     adapt: Annotated[
         bool,
@@ -57,149 +100,210 @@ def predict(
         int | None,
         typer.Option(help="Images in one forward pass; chosen for the device if not given."),
     ] = None,
+    output: Annotated[Path | None, typer.Option("--output", hidden=True)] = None,
 ) -> None:
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.errors import InputError
-    from oodzoo.predictor import Prediction, load
-    from oodzoo.predictor.images import image_files
+    from oodzoo.predictor import load
+    from oodzoo.predictor.prediction import require_sets
+    from oodzoo.predictor.sorting import Sorter
 
-    chosen = _format(format, output, terminal)
-    tables = _are_tables(images)
-    files: Any = None if tables else image_files(images)
+    if output is not None:
+        if out is not None:
+            raise InputError("--output is the old name of --out; give --out only")
+        terminal.warn("--output is now called --out; the old name will be removed")
+        out = output
+    form = _format(format, out, terminal)
+    if link is not None and sort_into is None:
+        raise InputError(f"--link {link} is for --sort-into; leave it out")
+    inputs = Inputs(images or [], lists or [], null=null, text_column=text_column)
     predictor = load(model, device=device, batch_size=batch_size)
-    noun, paths = "image", None
-    if predictor.modality == "text" and not _have_features_only(images):
-        noun = "text"
-        files, paths = _read_texts(images, text_column)
-    elif tables:
-        noun = "row"
-        try:
-            files, paths = _read_features(predictor, images)
-        except InputError as error:
-            if predictor.features_only or _have_features_only(images):
-                raise
-            raise InputError(
-                "the models of the predictor take images, and predict does not read tables of "
-                f"images; give images or folders of them (there are no features to use: {error})"
-            ) from error
-    elif predictor.features_only:
-        raise InputError(
-            f"the models of the predictor {model!r} have features only; give their features as one "
-            ".npz, .parquet or .csv file, or as .npy files"
-        )
-    classes = [str(label) for label in predictor.classes_.tolist()]
+    noun, classes = inputs.noun(predictor), [str(each) for each in predictor.classes_.tolist()]
     kind = predictor.task.kind
-    predicted: list[dict[str, Any]] = []  # only for --json
-    unreadable: list[dict[str, Any]] = []
-    n = far = 0
-    with _opened(output) as stream:
-        write: Write | None = None
-        for found in predictor.stream(files, adapt=adapt):
-            if paths is not None:
-                found = replace(found, path=paths[found.position])
-            if not isinstance(found, Prediction):
-                terminal.warn(f"cannot read {found.path!r}: {found.reason}")
-                unreadable.append({"path": found.path, "reason": found.reason})
-                continue
-            n, far = n + 1, far + found.out_of_domain
-            if chosen is None:
-                predicted.append(fields(found, kind, classes))
-                continue
-            # the header is not before an error
-            write = write or writer(chosen, stream, kind, classes, noun)
-            write(found)
-            stream.flush()
-        if not n:
-            first = unreadable[0]
-            raise InputError(
-                f"none of the {noun}s can be read; first error: {first['path']!r}: "
-                f"{first['reason']}"
-            )
+    sets = None if coverage is None else require_sets(kind, predictor.left_out, coverage)
+    sorter = None
+    if sort_into is not None:
+        _require_sortable(predictor, noun)
+        sorter = Sorter(sort_into, predictor.classes_.tolist(), link)
+        form = form if format is not None or out is not None or terminal.json else "counts"
+    _require_top(top, kind)
+    wanted = Wanted(kind, classes, noun, top, min_confidence is not None, sets is not None)
+    if inputs.waits_for_terminal:
+        terminal.say(f"reading {noun}s from the terminal, one per line; end with Ctrl-D")
+    job = _Job(terminal, wanted, form, sorter)
+    batches = inputs.batches(predictor, job.skip, sorter)
+    wide = form == "table" and out is None and sys.stdout.isatty()  # no bar between the lines
+    with _opened(out) as stream, terminal.progress("predicting") as progress:
+        for batch in together(batches) if adapt else batches:
+            job.expect(batch)
+            for found in predictor.stream(
+                batch.samples, adapt=adapt, min_confidence=min_confidence, coverage=coverage
+            ):
+                job.take(found, batch, stream)
+                if progress is not None and not wide:
+                    progress(job.done, job.expected)
+        job.require_any(inputs)
+    summary = job.summary
     if adapt:
-        terminal.say(f"adapted to {count(n, noun)}, without labels")
-    if far:
-        terminal.warn(
-            f"{far} of {count(n, noun)} {'is' if far == 1 else 'are'} unlike the training "
-            f"{noun}s (distance above 1); their predictions are unreliable"
+        terminal.say(f"adapted to {count(summary.n, noun)}, without labels")
+    terminal.say(summary.text())
+    if min_confidence is not None:
+        terminal.say(summary.abstained_text(min_confidence, predictor.left_out))
+    if sets is not None:
+        terminal.say(sets_text(sets, classes))
+    if summary.far:
+        terminal.warn(summary.far_text())
+    document: dict[str, Any] = {
+        "predictions": job.predicted,
+        "unreadable": job.unreadable,
+        "adapted": summary.n if adapt else None,
+    }
+    if min_confidence is not None:
+        document["abstained"] = summary.abstained
+    if sets is not None:
+        document["coverage"] = sets_document(sets)
+    if sorter is not None:
+        terminal.say(sorted_text(sorter))
+        if form == "counts":
+            terminal.table(["folder", "images"], sorted(sorter.counts.items()))
+        document["sorted"] = {
+            "folder": str(sorter.folder),
+            "images": dict(sorted(sorter.counts.items())),
+            "already_there": sorter.left,
+            "unlike_training": job.far,
+        }
+    terminal.document(document)
+
+
+class _Job:
+    """Writes, sorts and counts predictions."""
+
+    def __init__(
+        self, terminal: Terminal, wanted: Wanted, form: str | None, sorter: Sorter | None
+    ) -> None:
+        self.summary = Summary(wanted.noun)
+        self.predicted: list[dict[str, Any]] = []  # only for --json
+        self.unreadable: list[dict[str, Any]] = []
+        self.far: list[str] = []
+        self.done = self.expected = 0
+        self._terminal, self._wanted = terminal, wanted
+        self._form, self._sorter = form, sorter
+        self._write: Write | None = None
+
+    def expect(self, batch: Batch) -> None:
+        """Count samples that follow."""
+        self.expected += batch.n
+
+    def skip(self, skipped: Skipped) -> None:
+        """Report a line that names no image."""
+        place = f"{skipped.list}:{skipped.line.number}"
+        self._terminal.warn(f"{place!r}: {skipped.reason}")
+        self.unreadable.append(
+            {
+                "path": skipped.line.text,
+                "reason": skipped.reason,
+                "list": skipped.list,
+                "line": skipped.line.number,
+            }
         )
-    terminal.document(
-        {"predictions": predicted, "unreadable": unreadable, "adapted": n if adapt else None}
-    )
 
+    def take(self, found: Any, batch: Batch, stream: TextIO) -> None:
+        """Write a prediction, or report that there is none."""
+        from oodzoo.predictor.prediction import Unreadable
 
-def _are_tables(given: Sequence[str]) -> bool:
-    """Whether files of features or texts are given, instead of images."""
-    from oodzoo.features.feature_files import SUFFIXES
+        self.done += 1
+        if batch.names is not None:
+            found = replace(found, path=batch.names[found.position])
+        if isinstance(found, Unreadable):
+            self._report(found, batch)
+            return
+        self.summary.add(found)
+        if self._form is None:
+            self.predicted.append(fields(found, self._wanted))
+        elif self._form != "counts":
+            # the header is not before an error
+            self._write = self._write or writer(self._form, stream, self._wanted)
+            self._write(found)
+            stream.flush()
+        if self._sorter is not None:
+            place = self._sorter.add(batch.samples[found.position], found.label)
+            if found.out_of_domain:
+                self.far.append(str(found.path))
+                self._terminal.warn(
+                    f"{str(found.path)!r} is unlike the training images; it is in "
+                    f"{str(place)!r} all the same"
+                )
 
-    known = (*SUFFIXES, ".txt")
-    return all(Path(each).suffix.lower() in known and not Path(each).is_dir() for each in given)
+    def require_any(self, inputs: Inputs) -> None:
+        """Raise an InputError if there is no prediction."""
+        from oodzoo.errors import InputError
 
-
-def _have_features_only(given: Sequence[str]) -> bool:
-    """Whether files are of a kind that has no texts."""
-    return all(Path(each).suffix.lower() in (".npz", ".npy") for each in given)
-
-
-def _read_texts(given: Sequence[str], column: str) -> tuple[list[str], list[str]]:
-    """Texts, and a name of each."""
-    from oodzoo.data.sources.texts import read_texts
-    from oodzoo.errors import InputError
-
-    if len(given) > 1 or not _are_tables(given):
+        noun = self._wanted.noun
+        if self.summary.n:
+            return
+        if not self.unreadable:
+            raise InputError(f"{inputs.listed_names} has no lines: there is no {noun} to predict")
+        first = self.unreadable[0]
         raise InputError(
-            f"the models of the predictor take texts; give them as one .csv, .parquet or .txt "
-            f"file, got {', '.join(map(repr, given))}"
+            f"none of the {noun}s can be read; first error: {first['path']!r}: {first['reason']}"
         )
-    texts, names = read_texts(Path(given[0]), column)
-    if not texts:
-        raise InputError(f"{given[0]!r} has no texts")
-    return texts, names
+
+    def _report(self, found: Unreadable, batch: Batch) -> None:
+        entry: dict[str, Any] = {"path": found.path, "reason": found.reason}
+        place = ""
+        if batch.lines is not None and (line := batch.lines[found.position]) is not None:
+            entry |= {"list": line[0], "line": line[1]}
+            place = f" ({f'{line[0]}:{line[1]}'!r})"
+        self._terminal.warn(f"cannot read {found.path!r}{place}: {found.reason}")
+        self.unreadable.append(entry)
 
 
-def _read_features(predictor: Predictor, given: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Features by model, and a name of each row: its path, or its number."""
+def _require_sortable(predictor: Predictor, noun: str) -> None:
     from oodzoo.errors import InputError
-    from oodzoo.features.feature_files import read_feature_files
-    from oodzoo.predictor.arrays import checked_features
 
-    read = read_feature_files([Path(each) for each in given])
-    features: Any = read.features
-    if not features:
-        raise InputError(f"{read.context!r} has no features")
-    if not read.named and len(features) == len(predictor.models) == 1:
-        (features,) = features.values()  # the name of the file need not be that of the model
-    checked = checked_features(features, predictor.models)
-    n = len(next(iter(checked.values())))
-    paths = read.columns.get("path") or [f"row-{row:07d}" for row in range(n)]
-    if len(paths) != n:
-        raise InputError(f"{read.context!r} has {len(paths)} paths, but {count(n, 'row')}")
-    if not n:
-        raise InputError(f"{read.context!r} has no rows")
-    return checked, paths
+    if noun != "image":
+        raise InputError(
+            f"only images can be sorted into folders, not {noun}s; leave out --sort-into"
+        )
+    if not predictor.task.is_classification:
+        raise InputError(
+            "images are sorted by class, and the predictor predicts "
+            f"{'numbers' if predictor.task.kind == 'regression' else 'several labels'}; leave out "
+            "--sort-into"
+        )
 
 
-def _format(wanted: str | None, output: Path | None, terminal: Terminal) -> str | None:
+def _require_top(top: int | None, kind: str) -> None:
+    from oodzoo.errors import InputError
+
+    if top is not None and top < 1:
+        raise InputError(f"--top must be 1 or more, got {top}")
+    if top is not None and kind == "regression":
+        raise InputError("the predictor predicts numbers, which have no classes; leave out --top")
+
+
+def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | None:
     """The format of the output; None for one JSON document."""
     from oodzoo.errors import InputError
 
     if terminal.json:
-        if wanted is not None or output is not None:
-            raise InputError("--json prints one JSON document; leave out --format and --output")
+        if wanted is not None or out is not None:
+            raise InputError("--json prints one JSON document; leave out --format and --out")
         return None
-    if output is not None and output.is_dir():
-        raise InputError(f"--output {str(output)!r} is a folder; name a file")
+    if out is not None and out.is_dir():
+        raise InputError(f"--out {str(out)!r} is a folder; name a file")
     if wanted is not None:
         if wanted not in FORMS:
             raise InputError(f"unknown format {wanted!r}; expected one of {', '.join(FORMS)}")
         return wanted
-    if output is None:
+    if out is None:
         return "table"
-    if output.suffix.lower() not in _SUFFIXES:
+    if out.suffix.lower() not in _SUFFIXES:
         raise InputError(
-            f"--output {str(output)!r}: the suffix {output.suffix!r} sets no format; "
+            f"--out {str(out)!r}: the suffix {out.suffix!r} sets no format; "
             f"use {' or '.join(_SUFFIXES)}, or give --format"
         )
-    return _SUFFIXES[output.suffix.lower()]
+    return _SUFFIXES[out.suffix.lower()]
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-from oodzoo._io import explaining_disk_errors, write_new
+from oodzoo._io import explaining_disk_errors, remove_stale, write_new
 from oodzoo.data.files import ImageFile, LocalFile, RemoteImage
 from oodzoo.errors import InputError
 from oodzoo.remote.location import Url
@@ -101,6 +101,8 @@ class Sorter:
         target = self.folder / name / _file_name(file)
         with explaining_disk_errors(target):
             target.parent.mkdir(parents=True, exist_ok=True)
+            if name not in self.counts:
+                remove_stale(target.parent)
             content = None if self._link else file.read()
             number = 1
             place = target
@@ -160,8 +162,7 @@ def _local_path(file: ImageFile) -> Path:
 
 def _file_name(file: ImageFile) -> str:
     """The name of the file of an image, for a local disk."""
-    if isinstance(file, RemoteImage):
-        name = Url(file.file.url).name.partition("?")[0].partition("#")[0]
-    else:
-        name = Path(str(file)).name
+    if not isinstance(file, RemoteImage):
+        return Path(str(file)).name
+    name = Url(file.file.url).name.partition("?")[0].partition("#")[0]
     return _FORBIDDEN.sub("_", name)[-_LONGEST:] or "image"
