@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from tests.fixtures import draw_digits
 from tests.joblib_backends import results_under
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from oodzoo._threads import Budget, Prefetch
+from oodzoo._threads import LARGE, Budget, Prefetch, blas_threads
 
 
 def test_results_are_in_order() -> None:
@@ -147,3 +148,20 @@ def test_a_failed_holder_frees_its_amount() -> None:
         _ = 1 // 0
     with budget.reserve(1):
         pass
+
+
+def _blas_threads() -> set[int]:
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("large", [None, 100])
+def test_small_problems_use_one_blas_thread(large: int | None) -> None:
+    first = LARGE if large is None else large
+    with threadpool_limits(2, user_api="blas"):
+        if _blas_threads() != {2}:
+            pytest.skip("this BLAS cannot use two threads")
+        with blas_threads(first - 1, large):
+            assert _blas_threads() == {1}
+        with blas_threads(first, large):
+            assert _blas_threads() == {2}
+        assert _blas_threads() == {2}

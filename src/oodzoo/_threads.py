@@ -1,16 +1,44 @@
-"""Calls in background threads, with results in order, and a limit on what they use together."""
+"""Calls in background threads, with results in order, and limits on what threads use."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
 from itertools import islice
 from threading import Condition, Lock
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+
+LARGE = 2**25
+"""Number of feature values from which BLAS threads pay off in a fit; on fewer they mostly wait."""
+
+LARGE_PRODUCT = 2**20
+"""The same for a few products and decompositions."""
+
+
+def blas_threads(size: int, large: int | None = None) -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread where more would mostly wait for each other.
+
+    `size` is the number of feature values, `large` the first one for several threads, `LARGE` if
+    None. Threads that wait are slow where cores are busy.
+    """
+    one = size < (LARGE if large is None else large)
+    limit: AbstractContextManager[Any] = _libraries().limit(
+        limits=1 if one else None, user_api="blas"
+    )
+    return limit
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    """The BLAS libraries of NumPy and SciPy. Finding them takes longer than a small fit."""
+    return ThreadpoolController()
 
 
 class Prefetch(Iterator[T], Generic[T]):

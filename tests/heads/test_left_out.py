@@ -10,9 +10,10 @@ import pytest
 from tests.heads.planted import planted
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from oodzoo._threads import LARGE
 from oodzoo.errors import InputError
 from oodzoo.heads import left_out
-from oodzoo.heads.left_out import LARGE, blas_threads, call_for_sets, left_out_masks
+from oodzoo.heads.left_out import call_for_sets, left_out_masks
 
 
 def test_masks_of_the_samples_of_each_set() -> None:
@@ -36,11 +37,6 @@ def test_small_problems_use_one_blas_thread() -> None:
     with threadpool_limits(2, user_api="blas"):
         if _blas_threads() != {2}:
             pytest.skip("this BLAS cannot use two threads")
-        with blas_threads(LARGE - 1):
-            assert _blas_threads() == {1}
-        with blas_threads(LARGE):
-            assert _blas_threads() == {2}
-        assert _blas_threads() == {2}
         assert call_for_sets(_blas_threads, [()], 1, on_cpu=True) == [{1}]
 
 

@@ -14,9 +14,10 @@ from tests.heads.planted import planted
 from tests.oracles.logistic import minimum, objective
 from threadpoolctl import threadpool_info, threadpool_limits
 
+from oodzoo import _threads
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads import left_out, linear
+from oodzoo.heads import linear
 from oodzoo.heads.linear import TOLERANCE, LinearHead, fit_head, left_out_accuracies
 from oodzoo.heads.logistic import minimise
 from oodzoo.heads.paths import C_GRID
@@ -264,7 +265,7 @@ def test_small_problems_use_one_blas_thread(
         seen.update(pool["num_threads"] for pool in _blas_pools())
         return minimise(*arguments, **options)
 
-    monkeypatch.setattr(left_out, "LARGE", large)
+    monkeypatch.setattr(_threads, "LARGE", large)
     monkeypatch.setattr(linear, "minimise", observed)
     with threadpool_limits(2, user_api="blas"):
         if any(pool["num_threads"] != 2 for pool in _blas_pools()):

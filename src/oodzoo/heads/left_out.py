@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import AbstractContextManager
-from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from joblib import cpu_count
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
-from oodzoo._threads import Prefetch
+from oodzoo._threads import LARGE, Prefetch, blas_threads
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 
 T = TypeVar("T")
-
-LARGE = 2**25
-"""Number of feature values from which BLAS threads pay off; on fewer they mostly wait."""
 
 
 def left_out_masks(
@@ -49,19 +43,5 @@ def call_for_sets(
     faster than threads within BLAS.
     """
     n_threads = cpu_count() if on_cpu and size < LARGE else 1
-    with blas_threads(size):
+    with blas_threads(size, LARGE):
         return list(Prefetch(function, calls, n_threads=n_threads))
-
-
-def blas_threads(size: int) -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread where more would mostly wait; `size` as above."""
-    limit: AbstractContextManager[Any] = _libraries().limit(
-        limits=1 if size < LARGE else None, user_api="blas"
-    )
-    return limit
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    """The BLAS libraries of NumPy and SciPy. Finding them takes longer than a small fit."""
-    return ThreadpoolController()

@@ -19,10 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, logsumexp, softmax
 
+from oodzoo._threads import blas_threads
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
-from oodzoo.heads.left_out import blas_threads
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 from oodzoo.heads.paths import C_GRID, PATH_TOLERANCE, check_Cs
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised

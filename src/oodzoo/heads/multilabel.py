@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from oodzoo._threads import blas_threads
 from oodzoo.features.columns import Samples
-from oodzoo.heads.left_out import blas_threads, call_for_sets, left_out_masks
+from oodzoo.heads.left_out import call_for_sets, left_out_masks
 from oodzoo.heads.linear import TOLERANCE, LinearHead
 from oodzoo.heads.logistic import (
     Dual,

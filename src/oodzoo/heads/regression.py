@@ -23,10 +23,11 @@ from collections.abc import Set as AbstractSet
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._threads import blas_threads
 from oodzoo.backend import Array, Backend, backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.left_out import blas_threads, call_for_sets, left_out_masks
+from oodzoo.heads.left_out import call_for_sets, left_out_masks
 from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.ridge import RIDGES, solve_ridges
 from oodzoo.heads.samples import check_numbers

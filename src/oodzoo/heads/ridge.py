@@ -22,11 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
+from oodzoo._threads import blas_threads
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
-from oodzoo.heads.left_out import blas_threads, call_for_sets, left_out_masks
+from oodzoo.heads.left_out import call_for_sets, left_out_masks
 from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.paths import one_hot
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised

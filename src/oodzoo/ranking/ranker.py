@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from oodzoo import scores
 from oodzoo._text import did_you_mean
+from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners, Stage, extent
@@ -335,6 +336,11 @@ def _cached(
     warned: list[str] = []
 
     def packed() -> dict[str, NDArray[Any]]:
+        n = sum(len(source.labels(domain)) for domain in source.domains)
+        with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
+            return computed()
+
+    def computed() -> dict[str, NDArray[Any]]:
         read = read_inputs(source, model, device, compact=stability == "robust")
         warned.extend(_warn_of_offset(model, read.moments))
         unseen: list[list[str]] = (

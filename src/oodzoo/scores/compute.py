@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import softmax
 
 from oodzoo._text import one_line
+from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.backend import Array, backend
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource
@@ -60,8 +61,10 @@ def compute_score(
         source, score, model, device
     )
     context = f"score {score.name!r} of model {model!r}"
+    n = sum(len(source.labels(domain)) for domain in source.domains)
     try:
-        value = compute()
+        with blas_threads(n * source.facts(model).feature_dim, LARGE_PRODUCT):
+            value = compute()
     except Exception as error:
         if is_own(score):
             raise

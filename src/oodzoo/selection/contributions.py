@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import count
+from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.backend import Array, Backend, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, groups_of
@@ -91,7 +92,10 @@ def contributions(
     """
 
     def compute() -> dict[str, NDArray[Any]]:
-        return _contributions(source, models, domains, backend(device))._asdict()
+        n = sum(map(len, thinned(source, domains).values()))
+        widest = max(source.facts(model).feature_dim for model in models)
+        with blas_threads(n * widest, LARGE_PRODUCT):
+            return _contributions(source, models, domains, backend(device))._asdict()
 
     arrays = source.cached("contributions", models, compute, domains=domains, settings=_VERSION)
     return Contributions(arrays["total"], arrays["best_class"])

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.testbed.agreement import Resampled, agreement, mean_agreement
 from oodzoo.testbed.bed import RESAMPLES, SEED, Column, ScoreResult, TestBed, tests_of
 from oodzoo.testbed.correlation import interval
@@ -49,8 +50,21 @@ def judge(
     >>> bed.scores["wide"].models, round(bed.scores["wide"].tau, 3), bed.scores["wide"].regret
     (3, 0.333, 10.0)
     """
+    with blas_threads(resamples * len(accuracy), LARGE_PRODUCT):
+        return _judge(data, accuracy, columns, by_domain or {}, left_out or {}, resamples, seed)
+
+
+def _judge(
+    data: dict[str, Any],
+    accuracy: Mapping[str, float],
+    columns: Mapping[str, Column],
+    by_domain: Mapping[str, Mapping[str, float]],
+    left_out: Mapping[str, Mapping[str, str]],
+    resamples: int,
+    seed: int,
+) -> TestBed:
     columns = {name: _of_models(column, accuracy) for name, column in columns.items()}
-    each_accuracy = {domain: dict(there) for domain, there in (by_domain or {}).items()}
+    each_accuracy = {domain: dict(there) for domain, there in by_domain.items()}
     tests = tests_of(accuracy, columns, each_accuracy)
     draws = Resampled(list(tests.values()), resamples, seed)
     common = draws.models_with(*columns)
@@ -84,7 +98,7 @@ def judge(
         dict(accuracy),
         scores,
         tied_pairs(intervals),
-        {name: dict(why) for name, why in (left_out or {}).items()},
+        {name: dict(why) for name, why in left_out.items()},
         resamples,
         seed,
         each_accuracy,
