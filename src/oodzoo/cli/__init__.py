@@ -18,6 +18,7 @@ from oodzoo.cli import (
     run,
     select,
     store,
+    test,
     testbed,
     tune,
 )
@@ -25,7 +26,7 @@ from oodzoo.cli.app import app, main
 
 _ORDER = (
     *("demo", "run", "data", "models", "extract", "domains", "rank", "select", "evaluate", "fit"),
-    *("tune", "predict", "export", "report", "testbed", "import"),
+    *("tune", "test", "predict", "export", "report", "testbed", "import"),
 )
 app.registered_commands.sort(key=lambda command: _ORDER.index(command.name or ""))
 

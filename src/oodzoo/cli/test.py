@@ -1,0 +1,209 @@
+"""`oodzoo test`: a predictor on labelled data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodzoo.cli.app import FILES_COMPLETE, command
+from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.options import (
+    ColumnsOption,
+    DeviceOption,
+    LogFileOption,
+    MLflowOption,
+    PredictorArgument,
+    RootOption,
+    TensorBoardOption,
+    require_request,
+)
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
+
+if TYPE_CHECKING:
+    from oodzoo.assessment import TestResult
+
+_MOST = 10
+"""Rows of a table; `--json` and the page have all."""
+
+
+@command(
+    "test", example="oodzoo test model/ photos/new/ --out test.html", interrupted=FILES_COMPLETE
+)
+def assess(
+    terminal: Terminal,
+    model: PredictorArgument,
+    data: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATA",
+            help="Labelled data: folder root/domain/class/image or root/class/image, table (.csv, "
+            ".parquet), .tar files, URL, or hf://datasets/NAME; or features with labels (.npz).",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE|DIR", help="Page to write (.html), or a folder for test.html in it."
+        ),
+    ] = None,
+    root: RootOption = None,
+    columns: ColumnsOption = None,
+    domains: Annotated[
+        str | None,
+        typer.Option(
+            "--domains",
+            metavar="DOMAINS",
+            help="Domains: one (a single domain), or a column (column:camera); by default those "
+            "of the data, or one.",
+        ),
+    ] = None,
+    adapt: Annotated[
+        bool,
+        typer.Option("--adapt", help="Adapt to each domain first, without its labels; a pool can."),
+    ] = False,
+    device: DeviceOption = "auto",
+    batch_size: Annotated[
+        int | None,
+        typer.Option(help="Images in one forward pass; chosen for the device if not given."),
+    ] = None,
+    log_file: LogFileOption = None,
+    mlflow: MLflowOption = None,
+    tensorboard: TensorBoardOption = None,
+) -> None:
+    """Test a predictor on labelled data: what it gets right and wrong, and what was expected."""
+    from oodzoo.assessment import test
+    from oodzoo.data.sources.names import parse_columns
+    from oodzoo.events import Events
+    from oodzoo.predictor import load
+    from oodzoo.report.assessment_page import write_test_report
+
+    page = _page(out)  # before the work
+    if domains is not None:
+        require_request(domains)
+    others = listeners(log_file, mlflow, tensorboard)
+    predictor = load(model, device=device, batch_size=batch_size)
+    with listening(terminal, "Testing", others) as listener:
+        result = test(
+            predictor,
+            data,
+            root=root,
+            columns=None if columns is None else parse_columns(columns),
+            domains=domains,
+            adapt=adapt,
+            listener=listener,
+        )
+    if page is not None:
+        write_test_report(result, page, model=model)
+        Events(others).artifact("test", page)
+    _show(terminal, result)
+    if page is not None:
+        terminal.line(f"Report: {page}")
+    elif not terminal.json:
+        terminal.say("Write a page with confusion matrix and mistakes: --out test.html")
+    terminal.document({**result.to_dict(), "model": model, "report": page and str(page)})
+
+
+def _page(out: Path | None) -> Path | None:
+    """The page to write."""
+    if out is None:
+        return None
+    if out.suffix.lower() in (".html", ".htm") and not out.is_dir():
+        return out
+    if out.suffix and not out.is_dir():
+        raise InputError(
+            f"--out {str(out)!r}: the page is HTML; name a file *.html, or a folder for test.html"
+        )
+    return out / "test.html"
+
+
+def _show(terminal: Terminal, result: TestResult) -> None:
+    from oodzoo.assessment.advice import next_steps
+
+    terminal.table(*result.table())
+    terminal.line("")
+    for line in result.findings():
+        terminal.line(line)
+    for title, columns, rows, left, more in _tables(result):
+        terminal.line("")
+        terminal.table(columns, rows[:_MOST], title=title, left=left)
+        if len(rows) > _MOST:
+            terminal.line(f"… {len(rows) - _MOST:,} more {more}")
+    if steps := next_steps(result):
+        terminal.line("")
+        terminal.line("What to do next:")
+        for step in steps:
+            terminal.line(f"- {step.title}. {step.text}")
+    terminal.line("")
+
+
+_Table = tuple[str, list[str], list[list[Any]], int, str]
+"""Title, columns, rows, number of columns of text, and what the rows are."""
+
+
+def _tables(result: TestResult) -> list[_Table]:
+    """What is behind the metrics: the weakest classes, confusions and confident mistakes."""
+    from oodzoo._numbers import number, significant, span
+    from oodzoo.diagnostics.classes import ClassDiagnosis
+    from oodzoo.diagnostics.numbers import NumberDiagnosis
+
+    found, noun = result.diagnosis, f"{result.noun}s"
+    if isinstance(found, ClassDiagnosis):
+        classes = sorted(
+            ((name, each) for name, each in found.per_class.items() if each.recall is not None),
+            key=lambda item: item[1].recall or 0.0,
+        )
+        rows = [[n, e.images, number(e.recall, 1), number(e.precision, 1)] for n, e in classes]
+        per_class = found.per_class
+        pairs = [
+            [label, predicted, images, number(100 * images / per_class[label].images, 1)]
+            for label, predicted, images in found.confusions
+        ]
+        wrong = [[m.path, m.label, m.predicted, number(m.confidence)] for m in found.mistakes]
+        tables: list[_Table] = [
+            ("Classes, the weakest first",
+             ["class", noun, "recall %", "precision %"], rows, 1, "classes"),
+            ("Most frequent confusions",
+             ["true class", "predicted", noun, "% of class"], pairs, 2, "confusions"),
+            ("Most confident mistakes", [result.noun, "true", "predicted", "sure %"],
+             wrong, 3, "mistakes"),
+        ]  # fmt: skip
+        return tables if found.mistakes else tables[:1]
+    if isinstance(found, NumberDiagnosis):
+        tables = []
+        for name, each in found.per_output.items():
+            ranges = [
+                [span(r.low, r.high, digits=2), r.images, significant(r.absolute_error),
+                 significant(r.bias)]
+                for r in each.ranges
+            ]  # fmt: skip
+            tables.append(
+                (f"{name}: error by true value", ["true value", noun, "absolute error", "bias"],
+                 ranges, 1, "ranges")
+            )  # fmt: skip
+            errors = [
+                [e.path, significant(e.label), significant(e.predicted)] for e in each.largest
+            ]
+            tables.append(
+                (f"{name}: largest errors", [result.noun, "true", "predicted"], errors, 1, "errors")
+            )
+        return tables
+    labels = [
+        [name, each.images, number(each.average_precision, 1), number(each.recall, 1),
+         number(each.precision, 1)]
+        for name, each in sorted(
+            found.per_label.items(), key=lambda item: item[1].average_precision or 0.0
+        )
+    ]  # fmt: skip
+    mistakes = [
+        [m.path, f"{'has' if m.has else 'has not'} {m.label}", number(m.confidence)]
+        for m in found.mistakes
+    ]
+    return [
+        ("Labels, the weakest first", ["label", noun, "AP %", "recall %", "precision %"],
+         labels, 1, "labels"),
+        ("Most confident mistakes", [result.noun, "truth", "sure of the opposite %"],
+         mistakes, 2, "mistakes"),
+    ]  # fmt: skip

@@ -1,0 +1,223 @@
+"""The page of a test: one self-contained HTML page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+
+import oodzoo
+from oodzoo._io import write_tidily
+from oodzoo._text import count, without_folders
+from oodzoo.assessment.advice import next_steps
+from oodzoo.assessment.result import TestResult, shown
+from oodzoo.data.files import StoredFile
+from oodzoo.diagnostics.classes import ClassDiagnosis
+from oodzoo.diagnostics.numbers import NumberDiagnosis
+from oodzoo.report.assessment_domains import domains_figure
+from oodzoo.report.blocks import (
+    Block,
+    Change,
+    Changes,
+    Chooser,
+    Column,
+    Facts,
+    Figure,
+    Headline,
+    Measured,
+    Section,
+    Table,
+    Tile,
+)
+from oodzoo.report.classes import classes_figure
+from oodzoo.report.confusion import confusion_figure
+from oodzoo.report.label_figures import labels_blocks
+from oodzoo.report.mistakes import mistakes_gallery
+from oodzoo.report.number_errors import numbers_blocks
+from oodzoo.report.numbers import number, span
+from oodzoo.report.reliability import reliability_figure
+from oodzoo.report.rendering import render
+from oodzoo.task.words import WORDS
+
+MOST_DOMAINS = 12
+"""Domains with a confusion matrix of their own: the hardest ones."""
+
+
+def assessment_page(result: TestResult, model: str | None = None) -> str:
+    """The result of a test as one self-contained HTML page.
+
+    Parameters
+    ----------
+    result : TestResult
+    model : str, optional
+        Path or URL of the predictor, for the command that repeats the test.
+    """
+    steps = [Change(step.title, step.text) for step in next_steps(result)]
+    sections = [
+        Section("domains", "How well it does", _domains_lead(result), [domains_figure(result)],
+                short="Domains"),
+        _mistakes(result),
+    ]  # fmt: skip
+    if steps:
+        sections.insert(0, Section("next", "What to do next", "", [Changes(steps)], short="Next"))
+    if result.unreadable:
+        sections.append(_unreadable(result))
+    sections.append(_provenance(result, model))
+    return render(_headline(result), sections, oodzoo.__version__)
+
+
+def write_test_report(result: TestResult, file: str | Path, *, model: str | None = None) -> Path:
+    """Write the page of a test.
+
+    Parameters
+    ----------
+    result : TestResult
+        Of :func:`oodzoo.test`.
+    file : path
+        The file to write, such as "test.html".
+    model : str, optional
+        Path or URL of the predictor, for the command that repeats the test.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
+    target = Path(file)
+    # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
+    write_tidily(target, assessment_page(result, model).encode("utf-8", "replace"))
+    return target
+
+
+def _headline(result: TestResult) -> Headline:
+    words, noun = WORDS[result.task], count(result.images, result.noun)
+    name = without_folders(result.data).rstrip("/")
+    where = f"{noun} of {count(len(result.domains), 'domain')}"
+    if result.task == "classification":
+        sentence = f"{shown(words.metric, result.value)} of {where} are classified correctly."
+    else:
+        sentence = f"{words.metric.title} {shown(words.metric, result.value)} on {where}."
+    measured = Measured(
+        shown(words.metric, result.value),
+        f"{words.metric.name} on {name}",
+        f"90 % interval for other {result.noun}s of the same domains: "
+        f"{span(*result.interval, digits=1)} %",
+    )
+    return Headline(
+        sentence,
+        measured=measured,
+        meaning="" if result.promise is None else result.promise.text,
+        remarks=result.remarks(),
+        tiles=_tiles(result),
+    )
+
+
+def _tiles(result: TestResult) -> list[Tile]:
+    words = WORDS[result.task]
+    means = "mean over the classes, so that each counts the same"
+    note = means if result.task == "classification" else words.second.means
+    tiles = [Tile(shown(words.second, result.second), words.second.name, note)]
+    if isinstance(result.diagnosis, ClassDiagnosis):
+        found = result.diagnosis.reliability
+        tiles.append(
+            Tile(
+                f"{number(found.error, 1)} points",
+                "calibration error",
+                f"mean confidence {number(found.confidence, 1)} %",
+            )
+        )
+    far = result.out_of_domain
+    tiles.append(
+        Tile(
+            number(far.images),
+            f"unlike the training {result.noun}s",
+            f"of {count(result.images, result.noun)}",
+        )
+    )
+    return tiles
+
+
+def _domains_lead(result: TestResult) -> str:
+    means = WORDS[result.task].explained
+    return " ".join(filter(None, (result.findings()[0], means)))
+
+
+# --- mistakes --------------------------------------------------------------------------------
+
+
+def _mistakes(result: TestResult) -> Section:
+    found, noun = result.diagnosis, result.noun
+    files = cast(Mapping[str, StoredFile], result.files)
+    if isinstance(found, ClassDiagnosis):
+        blocks: list[Block] = [
+            _by_domain(result, files),
+            classes_figure(found, "classes", "Accuracy of each class", _diagnoses(result)),
+            reliability_figure(found, "reliability", "Can its confidence be trusted?"),
+        ]
+        lead = "Which classes it confuses, where it is surely wrong, and how far to trust it."
+    elif isinstance(found, NumberDiagnosis):
+        blocks = numbers_blocks(found, files, noun)
+        lead = "How far off the numbers are, by their true value, and where most."
+    else:
+        blocks = labels_blocks(found, files, noun)
+        lead = "How well each label is predicted, and where the predictor is surely wrong."
+    return Section("mistakes", "Where it is wrong", lead, blocks, short="Mistakes")
+
+
+def _diagnoses(result: TestResult) -> dict[str, ClassDiagnosis]:
+    """The diagnosis of each domain, the hardest first; empty for one domain."""
+    order = sorted(result.domains.items(), key=lambda item: result.value_of(item[1]))
+    found = {
+        name: part.diagnosis for name, part in order if isinstance(part.diagnosis, ClassDiagnosis)
+    }
+    return found if len(found) > 1 else {}
+
+
+def _by_domain(result: TestResult, files: Mapping[str, StoredFile]) -> Block:
+    total = result.diagnosis
+    assert isinstance(total, ClassDiagnosis)
+    parts = {"all domains": total, **dict(list(_diagnoses(result).items())[:MOST_DOMAINS])}
+    options: list[tuple[str, list[Block]]] = []
+    for at, (name, each) in enumerate(parts.items()):
+        where = "" if len(parts) == 1 else f" in {name}"
+        blocks: list[Block] = [
+            confusion_figure(each, f"confusion-{at}", f"Which classes are confused{where}?")
+        ]
+        if each.mistakes:
+            title = f"Most confident mistakes{where}"
+            blocks.append(mistakes_gallery(each.mistakes, files, title))
+        options.append((f"{name} ({number(each.accuracy, 1)} %)", blocks))
+    return Chooser("confusion", "Domain", options)
+
+
+# --- the rest --------------------------------------------------------------------------------
+
+
+def _unreadable(result: TestResult) -> Section:
+    columns = [
+        Column("File", "path", text=True),
+        Column("Domain", "domain", text=True),
+        Column("Reason", "reason", text=True),
+    ]
+    rows = [[each.path, each.domain, each.reason] for each in result.unreadable]
+    title = f"{count(len(rows), result.noun)} without a prediction"
+    figure = Figure(title, Table("unreadable", title, columns, rows), folded=False)
+    lead = f"These {result.noun}s could not be read. They are in no figure of this page."
+    return Section("unreadable", "Unreadable", lead, [figure])
+
+
+def _provenance(result: TestResult, model: str | None) -> Section:
+    pairs = [
+        ("Data", without_folders(result.data)),
+        ("Domains", ", ".join(result.domains)),
+        ("Combination", result.choice),
+        ("Models", ", ".join(result.models)),
+        ("Adapted to each domain", "yes" if result.adapted else "no"),
+        ("Intervals", "Wilson" if result.task == "classification" else "normal approximation"),
+    ]
+    adapt = " --adapt" if result.adapted else ""
+    names = (model or "MODEL", result.data)
+    model_name, data = (shlex.quote(without_folders(each)) for each in names)
+    command = f"oodzoo test {model_name} {data}{adapt} --out test.html"
+    return Section("made", "Provenance", "", [Facts(pairs, command=command)])
