@@ -12,6 +12,8 @@ from tests.report.diagnosis_example import example_diagnoses
 
 from oodzoo.data.spread import Spread
 from oodzoo.diagnostics.classes import ClassDiagnosis
+from oodzoo.evaluation.advice import Advice
+from oodzoo.evaluation.learning_curve import CurvePoint, LearningCurve
 from oodzoo.evaluation.metrics import AnyMeasures, LabelMeasures, Measures, NumberMeasures
 from oodzoo.evaluation.result import Evaluation, Recommended
 from oodzoo.evaluation.rows import Aggregation, Cell, Outputs
@@ -20,7 +22,7 @@ from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES
 from oodzoo.record import DataSummary, DomainLabels, Run, Stage
 from oodzoo.selection.select import ClassSelection, ModelSelection, NumberTried, SelectionSummary
-from oodzoo.task import Kind
+from oodzoo.task import Kind, Task
 from oodzoo.testbed.bed import ScoreResult, TestBed
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
@@ -278,6 +280,13 @@ def _evaluation(
         },
         task=task,
         diagnosis=_diagnosis(outputs, domains) if task == "classification" else {},
+        learning_curve=_curve(names[0], domains, Task(task).metric),
+        advice=(
+            Advice("more_images", "More images would hardly help.", 0.25),
+            Advice("more_domains", "A further domain would probably help.", 2.5),
+            Advice("fine_tuning", "Fine-tuning may help: measure it."),
+            Advice("budget", "With at most 3 ms per image: a smaller model.", -4.0),
+        ),
     )
 
 
@@ -285,6 +294,17 @@ def _diagnosis(classes: Sequence[str], domains: Sequence[str]) -> dict[str, Clas
     """Predictions that are the better, the later a domain."""
     accuracy = {domain: 60 + 35 * at / len(domains) for at, domain in enumerate(domains)}
     return example_diagnoses(classes, accuracy, 30 if len(classes) < 50 else 5)
+
+
+def _curve(model: str, domains: Sequence[str], metric: str) -> LearningCurve:
+    """A curve that rises by less and less."""
+    points = [
+        CurvePoint(
+            images, 60 + gain, {domain: 60.0 + gain + at for at, domain in enumerate(domains)}
+        )
+        for images, gain in ((4.5, 0.0), (9.0, 5.0), (18.0, 8.0), (36.0, 8.25))
+    ]
+    return LearningCurve(tuple(points), model, metric)
 
 
 def _recommended(

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from tests.evaluation.data import zoo
-from tests.report.example import example_run, without
+from tests.report.example import DOMAINS, evaluation_row, example_run, without
 from tests.report.reader import Reader
 
 import oodzoo
 from oodzoo.cli.evaluate import show_evaluation
 from oodzoo.cli.terminal import Terminal
+from oodzoo.evaluation.advice import Advice
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.report import page
@@ -122,10 +123,21 @@ def test_the_recommended_accuracy_is_compared(run: Run) -> None:
         assert f"{name} {evaluation.rows[name.lower()].average:.1f} %" in remark
     assert "Pool" not in remark
     assert evaluation.oracle is not None
-    assert remark.endswith(f"unknown in advance, {evaluation.oracle.average:.1f} %.")
+    assert f"unknown in advance, {evaluation.oracle.average:.1f} %." in remark
     bare = headline(replace(run, evaluation=replace(evaluation, baselines={})))
     assert "best single model" not in bare.remarks[1]
-    assert bare.remarks[1].endswith(f"Selection {evaluation.selection.average:.1f} %.")
+    assert f"Selection {evaluation.selection.average:.1f} %." in bare.remarks[1]
+
+
+def test_ways_that_are_tied_are_named_in_order(run: Run) -> None:
+    evaluation = of(run)
+    pool = evaluation.pool
+    tied = headline(replace(run, evaluation=replace(evaluation, single=pool, ensemble=pool)))
+    assert tied.remarks[1].endswith("the best first: Single and Ensemble.")
+    worse = evaluation_row(dict.fromkeys(DOMAINS, 1.0), ["?"])
+    others = dict.fromkeys(("single", "ensemble", "selection"), worse)
+    shown = headline(replace(run, evaluation=replace(evaluation, **others)))
+    assert "tied" not in shown.remarks[1]
 
 
 def test_what_images_of_the_target_are_worth(run: Run) -> None:
@@ -136,6 +148,13 @@ def test_what_images_of_the_target_are_worth(run: Run) -> None:
     assert not any("unlabelled" in remark for remark in headline(run).remarks)
 
 
+def test_what_is_advised_is_not_remarked(run: Run) -> None:
+    evaluation = of(example_run(5, target=True))
+    advised = replace(evaluation, advice=(Advice("target_images", "It helps.", 4.0),))
+    shown = headline(replace(run, evaluation=advised))
+    assert not any("unlabelled" in remark for remark in shown.remarks)
+
+
 def test_a_single_model_is_recommended(run: Run) -> None:
     shown = headline(recommending(run, choice="single", models=("model_000_imagenet",)))
     assert shown.subject == "model_000_imagenet"
@@ -143,7 +162,7 @@ def test_a_single_model_is_recommended(run: Run) -> None:
     assert "Pool" in shown.remarks[0]
     assert shown.remarks[-1].startswith("With 4 domains, it is statistically tied with")
     other = headline(recommending(run, choice="single", models=("model_001_imagenet",)))
-    assert not any("tied" in remark for remark in other.remarks)
+    assert not any("it is statistically tied" in remark for remark in other.remarks)
 
 
 @pytest.mark.parametrize(

@@ -22,24 +22,18 @@ from oodzoo.task import Kind
 
 SECTIONS = {
     "ranking": ["ranking", "domains"],
-    "evaluation": ["mistakes", "combination"],
+    "evaluation": ["changes", "mistakes", "combination"],
     "selection": ["features"],
     "testbed": ["scores"],
     "data": ["data"],
 }
-ODD = [
-    "<script>alert(1)</script>",
-    '"q\'" & <b>',
-    "</style>-->",
-    "{{ 7 * 1111 }}",
-    "网络",
-    "x" * 300,
-]
+ODD = ["<script>alert(1)</script>", '"q\'" & <b>', "</style>-->", "{{7 * 1111}}", "网络", "x" * 300]
 
 
 def test_all_sections(read: Reader) -> None:
     expected = [
-        "mistakes", "ranking", "combination", "domains", "features", "scores", "data", "provenance"
+        "changes", "mistakes", "ranking", "combination", "domains", "features", "scores", "data",
+        "provenance",
     ]  # fmt: skip
     assert read.sections == expected
 
@@ -48,7 +42,7 @@ def test_all_sections(read: Reader) -> None:
 def test_a_part_that_is_absent_is_left_out(run: Run, part: str) -> None:
     read = Reader(page(without(run, part)))
     assert not set(SECTIONS[part]) & set(read.sections)
-    assert len(read.sections) == 8 - len(SECTIONS[part])
+    assert len(read.sections) == 9 - len(SECTIONS[part])
     assert f"#{SECTIONS[part][0]}" not in [a.get("href") for _, a in read.tags]
 
 
@@ -117,7 +111,7 @@ def test_every_figure_has_a_table_and_a_csv_file(read: Reader) -> None:
 def test_charts_are_described(run: Run, read: Reader) -> None:
     assert run.testbed is not None
     labels = [a["aria-label"] for tag, a in read.tags if tag == "svg"]
-    assert len(labels) == 1 + 2 * (7 + 5 + 2) + 3 + len(run.testbed.scores)
+    assert len(labels) == 1 + 2 * (8 + 5 + 2) + 3 + len(run.testbed.scores)
     for label in labels:
         assert label
         assert re.search(r"\d", label)
@@ -197,7 +191,7 @@ def test_optional_numbers_may_be_missing(run: Run) -> None:
         testbed=replace(run.testbed, scores=run.testbed.scores | {"leep": undefined}),
     )
     read = Reader(page(less))
-    assert len(read.sections) == 8
+    assert len(read.sections) == 9
     assert "nan" not in read.text.lower().split()
     assert "τ is undefined" in read.text
     assert read.table("ranking")[0]["parameters_million"] == ""

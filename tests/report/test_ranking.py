@@ -155,3 +155,13 @@ def test_the_number_of_outputs_is_in_the_score_of_zood() -> None:
     (figure,) = ranking_section(ranking).blocks
     assert isinstance(figure, Figure)
     assert "(3 × number of labels)" in figure.legend[0].text
+
+
+def test_models_that_are_tied_with_the_first_are_named_in_order(run: Run) -> None:
+    assert run.ranking is not None
+    text = figure_of(run.ranking).text
+    names = "model_001_imagenet, model_002_imagenet and model_003_imagenet"
+    assert f"Statistically tied with it, in this order: {names}." in text
+    first, *others = run.ranking.rows
+    alone = replace(run.ranking, rows=(replace(first, tied=()), *others))
+    assert "tied" not in figure_of(alone).text

@@ -191,11 +191,12 @@ class Cards:
 
 @dataclass(frozen=True)
 class Change:
-    """Something that would change the result; `gain` says by how much."""
+    """Something that would change the result; `gain` says by how much, `basis` whose gain it is."""
 
     title: str
     text: str
     gain: str = ""
+    basis: str = ""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     remarks = [*_what_it_is(run, best), _compared(evaluation)]
     if evaluation.caution:
         remarks.append(evaluation.caution)
-    if adapted := evaluation.with_target.get("pool"):
+    stated = any(advice.kind == "target_images" for advice in evaluation.advice)
+    if (adapted := evaluation.with_target.get("pool")) and not stated:
         remarks.append(
             "With unlabelled images of each test domain, the pool reaches "
             f"{number(adapted.average, 1)} %."
@@ -107,6 +108,9 @@ def _compared(evaluation: Evaluation) -> str:
             f"; the best single model on each test domain, which is unknown in advance, "
             f"{number(oracle.average, 1)} %"
         )
+    if tied := [TITLES[name] for name in evaluation.tied]:
+        names = listed(tied, len(tied))
+        text += f". Statistically tied with what is recommended, the best first: {names}"
     return f"{text}."
 
 

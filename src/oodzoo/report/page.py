@@ -8,6 +8,7 @@ from pathlib import Path
 from oodzoo._io import write_tidily
 from oodzoo.data.files import StoredFile
 from oodzoo.record import Run, image_files, read_run
+from oodzoo.report.advice import advice_section
 from oodzoo.report.blocks import Section
 from oodzoo.report.combination import combination_section
 from oodzoo.report.data import data_section
@@ -74,6 +75,8 @@ def write_report(
 def _sections(run: Run, images: Mapping[str, StoredFile]) -> list[Section]:
     """What there is to show, in the order of use: what to do about it, then why, then details."""
     sections = []
+    if run.evaluation and (advice := advice_section(run.evaluation)):
+        sections.append(advice)
     if run.evaluation and run.evaluation.diagnosis:
         sections.append(diagnosis_section(run.evaluation, images))
     if run.ranking:

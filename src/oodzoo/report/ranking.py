@@ -21,6 +21,9 @@ from oodzoo.report.svg import Drawing
 from oodzoo.report.terms import Term, has_target, terms_of
 from oodzoo.task.words import WORDS, Measure
 
+MOST_NAMES = 10
+"""Largest number of tied models that are named; the table has all."""
+
 
 def ranking_section(ranking: Ranking) -> Section:
     """The order of the models and the uncertainty of their ranks."""
@@ -49,8 +52,15 @@ def _summary(ranking: Ranking) -> str:
     return (
         f"{first.model} ranks first of {len(ranking)} with a score of {number(first.score, 3)}: "
         f"{values}, expected {_metric(ranking).name} {number(first.expected_accuracy, 1)} % "
-        f"({interval_text(ranking, first)})."
+        f"({interval_text(ranking, first)}).{_ties(first)}"
     )
+
+
+def _ties(first: Row) -> str:
+    """The models that are tied with the first, in the order of the ranking."""
+    if not first.tied:
+        return ""
+    return f" Statistically tied with it, in this order: {listed(first.tied, MOST_NAMES)}."
 
 
 def _metric(ranking: Ranking) -> Measure:
