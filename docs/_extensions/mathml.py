@@ -17,6 +17,7 @@ from sphinx.writers.html5 import HTML5Translator
 
 NAMESPACE = "http://www.w3.org/1998/Math/MathML"
 THIN_SPACE = {"width": "0.1667em"}
+FENCES = {r"\{": "{", r"\}": "}", r"\|": "‖"}  # after `\Bigl`, which leaves them as they are
 SCRIPTS = {"msub", "msup", "msubsup", "munder", "mover", "munderover"}
 
 
@@ -47,7 +48,8 @@ def mathml(latex: str, display: str = "inline") -> str:
     given = rf"\begin{{align*}}{latex}\end{{align*}}" if rows else latex
     root = convert_to_element(given, xmlns=NAMESPACE, display=display)
     for element in root.iter():
-        element.text = unescape(element.text) if element.text else element.text
+        text = unescape(element.text or "")
+        element.text = FENCES.get(text, text)
     for element in root.iter("mo"):
         if _names_function(element):
             element.tag = "mi"
