@@ -81,7 +81,7 @@ def test_target_images(run: Run, tmp_path: Path) -> None:
         (("--max-models", "0"), "max_models must be 1 or more, got 0"),
         (("--max-ms", "0"), "max_ms must be a positive number of milliseconds, got 0.0"),
         (("--with-target",), "domain 'd0' has 12 samples; with_target needs at least 20"),
-        (("--max-ms", "3"), "takes at most 3 ms per image (no time is known); raise --max-ms"),
+        (("--max-ms", "3"), "no model meets --max-ms 3: time per image unknown"),
     ],
 )
 def test_limits(run: Run, tmp_path: Path, options: tuple[str, ...], words: str) -> None:
@@ -105,7 +105,7 @@ def test_number_of_models_chosen_on_the_training_domains(run: Run, tmp_path: Pat
 def test_invalid_use(run: Run, tmp_path: Path) -> None:
     store = stored(tmp_path, *zoo(n_domains=2))
     complaint = run("evaluate", store, "--top-k", "three").complaint
-    assert "--top-k must be an integer, several such as 1,3,5,7, or auto; got 'three'" in complaint
+    assert "--top-k must be 1 or more, several such as 1,3,5,7, or auto; got 'three'" in complaint
     assert "needs at least three domains" in run("evaluate", store).complaint
 
 
@@ -241,7 +241,9 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     ("options", "complaint"),
     [
         (["--tune"], "give them with data= (--data DATA)"),
-        (["--data", "x"], "no such file or folder"),
+        (["--data", "x"], "--data 'x' is only used with --tune; leave it out"),
+        (["--tune", "--root", "x"], "--root 'x' is only used with --data; leave it out"),
+        (["--columns", "label=y"], "--columns 'label=y' is only used with --data; leave it out"),
         (["--max-hours", "1"], "max_hours is only used with tune (--tune); leave it out"),
         (["--lora", "4"], "--lora is only used with --tune; leave it out"),
         (["--tune-steps", "4"], "--tune-steps is only used with --tune; leave it out"),

@@ -80,7 +80,7 @@ def test_limits_that_cannot_be_met(
 def test_invalid_options(run: Run, store: oodzoo.FeatureStore, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     assert "is not a predictor" in run("fit", store.path, "--out", tmp_path).complaint
-    assert "top_k" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
+    assert "--top-k must be" in run("fit", store.path, "--out", "x", "--top-k", "0").complaint
 
 
 def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from textwrap import fill
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,16 @@ from oodzoo._text import duration
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
+    COMPUTE_DEVICES_HELP,
     ZOO_HELP,
     AddressOption,
     ColumnsOption,
-    ComputeDevicesOption,
     EngineOption,
+    LicenceOption,
     LogFileOption,
     MaxModelsOption,
+    MaxMsOption,
+    MaxParametersOption,
     MLflowOption,
     ProtocolOption,
     PublishedOption,
@@ -27,12 +30,16 @@ from oodzoo.cli.options import (
     ScoreOption,
     StoreArgument,
     TensorBoardOption,
-    TotalMsOption,
+    TopKOption,
     compute_device,
     open_data,
     rates_of,
+    top_k_of,
+    warn_of_constraints,
 )
+from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, Row
@@ -47,13 +54,7 @@ _NARROWEST_COLUMN = len("100.0")
 def evaluate(
     terminal: Terminal,
     store: StoreArgument,
-    top_k: Annotated[
-        str,
-        typer.Option(
-            help="Number of models to concatenate; or several to compare, such as 1,3,5,7; or "
-            "auto, to choose on the training domains."
-        ),
-    ] = "3",
+    top_k: TopKOption = "3",
     protocol: ProtocolOption = "fast",
     score: ScoreOption = "unseen",
     trials: Annotated[
@@ -92,7 +93,9 @@ def evaluate(
         ),
     ] = False,
     max_models: MaxModelsOption = None,
-    max_ms: TotalMsOption = None,
+    max_ms: MaxMsOption = None,
+    max_parameters: MaxParametersOption = None,
+    licence: LicenceOption = None,
     published: PublishedOption = None,
     tune: Annotated[
         bool,
@@ -137,9 +140,18 @@ def evaluate(
             show_default="3 on the CPU",
         ),
     ] = None,
-    device: ComputeDevicesOption = "cpu",
+    device: Annotated[
+        str | None,
+        typer.Option(
+            "--device",
+            metavar="DEVICE",
+            help=COMPUTE_DEVICES_HELP,
+            show_default="cpu; with --tune, the fastest one to fine-tune on",
+        ),
+    ] = None,
     engine: EngineOption = "local",
     address: AddressOption = None,
+    out: OutFileOption = None,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
     tensorboard: TensorBoardOption = None,
@@ -157,6 +169,7 @@ def evaluate(
     compared: bool | list[str] = baselines
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
+    _require_used(tune, data, root, columns)
     tuning = _tuning(
         tune,
         steps=tune_steps,
@@ -164,11 +177,13 @@ def evaluate(
         lora=lora,
     )
     opened = FeatureStore(store)
+    numbers = top_k_of(top_k)
+    models = warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
     with listening(terminal, "Evaluating", others) as listener:
         result = evaluate_store(
             opened,
-            top_k=top_k_of(top_k),
+            top_k=numbers,
             protocol=protocol,  # type: ignore[arg-type]
             score=score,
             trials=trials,
@@ -180,23 +195,49 @@ def evaluate(
             with_target=with_target,
             max_models=max_models,
             max_ms=max_ms,
+            max_parameters=max_parameters,
+            licence=licence,
             published=published,
             tune=tuning,
             data=None if data is None else open_data(data, root, columns, None, opened.task.kind),
             zoo=zoo,
             max_hours=max_hours,
-            device=compute_device(device),
+            tune_device=tune_device(device) if tune else None,
+            device=None if device is None else compute_device(device),
             engine=engine,
             address=address,
             listener=listener,
         )
     show_evaluation(terminal, result)
-    terminal.document(result.to_dict())
+    options = {
+        "score": score,
+        "models": list(models),
+        "max_models": max_models,
+        "max_ms": max_ms,
+        "max_parameters": max_parameters,
+        "licence": licence,
+    }
+    show_document(terminal, result.to_dict(), opened, out, options)
+
+
+def tune_device(device: str | None) -> str | None:
+    """The device to fine-tune on, if the one to compute on does not say it: NumPy is no device."""
+    return "cpu" if device is not None and device.split(",")[0].strip() == "cpu" else None
+
+
+def _require_used(tune: bool, data: str | None, root: str | None, columns: str | None) -> None:
+    """Reject options that nothing would use."""
+    for option, value, needed in (
+        ("--data", data, "--tune" if not tune else None),
+        ("--root", root, "--data" if data is None else None),
+        ("--columns", columns, "--data" if data is None else None),
+    ):
+        if value is not None and needed is not None:
+            raise InputError(f"{option} {value!r} is only used with {needed}; leave it out")
 
 
 def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
     """The settings of fine-tuning; False without it."""
-    from oodzoo.errors import InputError
     from oodzoo.tuning.settings import TuneSettings
 
     settings = {name: value for name, value in given.items() if value is not None}
@@ -205,21 +246,6 @@ def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
         option = {"steps": "tune-steps", "learning_rates": "learning-rate"}.get(name, name)
         raise InputError(f"--{option} is only used with --tune; leave it out")
     return TuneSettings(**settings) if tune else False
-
-
-def top_k_of(text: str) -> int | list[int] | Literal["auto"]:
-    """Parse the value of `--top-k`: an integer, several, or auto."""
-    if text == "auto":
-        return "auto"
-    from oodzoo.errors import InputError
-
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise InputError(
-            f"--top-k must be an integer, several such as 1,3,5,7, or auto; got {text!r}"
-        ) from None
-    return numbers[0] if len(numbers) == 1 else numbers
 
 
 def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:

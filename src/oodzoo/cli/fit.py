@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,21 +11,28 @@ from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
+    TOP_K_HELP,
     ZOO_HELP,
     AddressOption,
     ComputeDevicesOption,
     EngineOption,
+    LicenceOption,
     LogFileOption,
     MaxModelsOption,
+    MaxMsOption,
+    MaxParametersOption,
     MethodOption,
     MLflowOption,
     PredictorArgument,
     ScoreOption,
     StoreArgument,
     TensorBoardOption,
-    TotalMsOption,
+    ThresholdOption,
     compute_device,
+    top_k_of,
+    warn_of_constraints,
 )
+from oodzoo.cli.results import FromOption, read_decision
 from oodzoo.cli.target import TargetOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
@@ -34,6 +41,7 @@ from oodzoo.remote.location import parse_location
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
+    from oodzoo.store.feature_store import FeatureStore
 
 
 @command("fit", example="oodzoo fit features/ --out model/", interrupted=FILES_COMPLETE)
@@ -41,20 +49,18 @@ def fit(
     terminal: Terminal,
     store: StoreArgument,
     out: Annotated[str, typer.Option(help="Folder or URL for the predictor.")],
+    decided: FromOption = None,
     choose: Annotated[
         str | None,
         typer.Option(
             help="How to combine the models: single, pool, ensemble or selection; auto takes what "
             "the evaluation recommends.",
-            show_default="auto",
+            show_default="auto; with --top-k or --models ensemble",
         ),
     ] = None,
     top_k: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of models of an ensemble; without --choose, fits an ensemble.",
-            show_default="3",
-        ),
+        str | None,
+        typer.Option("--top-k", metavar="N,…|auto", help=TOP_K_HELP, show_default="3"),
     ] = None,
     models: Annotated[
         str | None,
@@ -65,15 +71,11 @@ def fit(
     score: ScoreOption = "unseen",
     target: TargetOption = None,
     max_models: MaxModelsOption = None,
-    max_ms: TotalMsOption = None,
+    max_ms: MaxMsOption = None,
+    max_parameters: MaxParametersOption = None,
+    licence: LicenceOption = None,
     method: MethodOption = "consistent",
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Keep features with a higher inclusion probability; method paper only.",
-            show_default="0.5",
-        ),
-    ] = None,
+    threshold: ThresholdOption = None,
     select: Annotated[
         bool | None, typer.Option(help="Deprecated: use --choose.", hidden=True)
     ] = None,
@@ -94,8 +96,27 @@ def fit(
     """Train a predictor on all domains of a feature store and save it with its models."""
     from oodzoo.predictor import fit as fit_store
     from oodzoo.predictor.remote import require_free_location
+    from oodzoo.store.feature_store import FeatureStore
 
     require_free_location(out)  # before the work
+    opened = FeatureStore(store)
+    number = None if top_k is None else top_k_of(top_k)
+    asked: dict[str, Any] = {
+        "choose": choose,
+        "top_k": number,
+        "models": None if models is None else [name.strip() for name in models.split(",")],
+        "score": score,
+        "max_models": max_models,
+        "max_ms": max_ms,
+        "max_parameters": max_parameters,
+        "licence": licence,
+        "method": method,
+        "threshold": threshold,
+    }
+    if decided is not None:
+        if select is not None:
+            raise InputError("--from says what to fit; leave out --select and --no-select")
+        asked = _decided(decided, opened, asked)
     if target is not None and models is not None and choose in (None, "ensemble"):
         raise InputError(
             "--target is only used to rank the models and to fit a pool; leave it out with "
@@ -103,21 +124,18 @@ def fit(
         )
     if select is not None:
         terminal.warn("--select and --no-select are deprecated; use --choose and --method")
-        choose, method = ("selection", "paper") if select else ("ensemble", method)
+        asked |= {"choose": "selection", "method": "paper"} if select else {"choose": "ensemble"}
+    if models is None:
+        warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
-    target = stored_target(terminal, store, target, score, zoo, device)
+    target = stored_target(terminal, store, target, asked.get("score", score), zoo, device)
+    if target is not None:
+        opened = FeatureStore(store)  # the target may have been added
     with listening(terminal, "Fitting", others) as listener:
         predictor = fit_store(
-            store,
-            choose=choose,
-            top_k=top_k,
-            models=None if models is None else [name.strip() for name in models.split(",")],
-            score=score,
+            opened,
+            **asked,
             target=target,
-            max_models=max_models,
-            max_ms=max_ms,
-            method=method,
-            threshold=threshold,
             zoo=zoo,
             device=compute_device(device),
             engine=engine,
@@ -125,10 +143,23 @@ def fit(
             listener=listener,
         )
     predictor.save(out)
+    if predictor.provenance.choice == "ensemble" and not isinstance(number, int | None):
+        best = count(len(predictor.models), "model")
+        terminal.say(f"--top-k {top_k}: the best {best}, chosen on left-out domains")
     location = parse_location(out)
     if isinstance(location, Path):
         Events(others).artifact("predictor", location)
     _show_predictor(terminal, predictor, str(location))
+
+
+def _decided(path: Path, store: FeatureStore, asked: dict[str, Any]) -> dict[str, Any]:
+    """What a file says to fit; options that say it as well are rejected."""
+    defaults = {"score": "unseen", "method": "consistent"}
+    for name, value in asked.items():
+        if value != defaults.get(name):
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(f"--from {str(path)!r} says what to fit; leave out {option}")
+    return read_decision(path, store)
 
 
 def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,7 +11,10 @@ import typer
 from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
+    from oodzoo.cli.terminal import Terminal
     from oodzoo.data.dataset import ImageDomains
+    from oodzoo.ranking.top_k import TopK
+    from oodzoo.store.feature_store import FeatureStore
     from oodzoo.zoo.prompts import Prompts
 
 ZOO_HELP = (
@@ -115,14 +119,11 @@ ComputeOption = Annotated[
     str,
     typer.Option("--device", help="Compute device: cpu (NumPy) or cuda (PyTorch)."),
 ]
-ComputeDevicesOption = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all "
-        "(GPUs): a process each.",
-    ),
-]
+COMPUTE_DEVICES_HELP = (
+    "Compute device: cpu (NumPy) or cuda (PyTorch); several, as cuda:0,cuda:1, or all (GPUs): a "
+    "process each."
+)
+ComputeDevicesOption = Annotated[str, typer.Option("--device", help=COMPUTE_DEVICES_HELP)]
 PrecisionOption = Annotated[
     str,
     typer.Option(help="Compute precision (PyTorch models): float32, bfloat16 or float16."),
@@ -131,7 +132,11 @@ DtypeOption = Annotated[str, typer.Option(help="Stored feature type: float32 or 
 ScoreOption = Annotated[str, typer.Option(help="Score to rank by; oodzoo rank --help lists them.")]
 MaxMsOption = Annotated[
     float | None,
-    typer.Option("--max-ms", help="Only models that take at most this many ms per image."),
+    typer.Option(
+        "--max-ms",
+        help="Milliseconds that a prediction may take: leaves out models that take longer, and "
+        "limits the sum over combined models.",
+    ),
 ]
 MaxParametersOption = Annotated[
     str | None,
@@ -161,14 +166,13 @@ ProtocolOption = Annotated[
 LimitOption = Annotated[
     int | None, typer.Option(help="Use only this many images, stratified by domain and class.")
 ]
+TOP_K_HELP = (
+    "Number of best models to concatenate; several, as 1,3,5, or auto (1, 3, 5 or 7): an "
+    "evaluation compares them, else the best on left-out domains is taken."
+)
+TopKOption = Annotated[str, typer.Option("--top-k", metavar="N,…|auto", help=TOP_K_HELP)]
 MaxModelsOption = Annotated[
     int | None, typer.Option("--max-models", help="Combine at most this many models.")
-]
-TotalMsOption = Annotated[
-    float | None,
-    typer.Option(
-        "--max-ms", help="Combine models that together take at most this many ms per image."
-    ),
 ]
 PublishedOption = Annotated[
     str | None,
@@ -183,6 +187,14 @@ MethodOption = Annotated[
     typer.Option(
         help="How features are selected. consistent: those that help to predict left-out domains. "
         "paper: spike and slab over all domains together."
+    ),
+]
+ThresholdOption = Annotated[
+    float | None,
+    typer.Option(
+        "--threshold",
+        help="--method paper only: keep features with a higher inclusion probability.",
+        show_default="0.5",
     ),
 ]
 LogFileOption = Annotated[
@@ -283,6 +295,43 @@ def domain_weights(values: list[str] | None) -> dict[str, float] | None:
         except ValueError:
             raise InputError(f"--domain-weight {value!r}: {number!r} is not a number") from None
     return weights
+
+
+def top_k_of(text: str) -> TopK:
+    """Parse the value of `--top-k`: an integer, several, or auto."""
+    if text == "auto":
+        return "auto"
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and int(part) for part in parts):
+        raise InputError(
+            f"--top-k must be 1 or more, several such as 1,3,5,7, or auto; got {text!r}"
+        )
+    numbers = [int(part) for part in parts]
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def warn_of_left_out(terminal: Terminal, left_out: Mapping[str, str], what: str) -> None:
+    """Warn of models that are left out, by their reasons; `what` says what is not done to them."""
+    for reason in dict.fromkeys(left_out.values()):
+        names = [repr(name) for name, why in left_out.items() if why == reason]
+        subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
+        terminal.warn(f"{subject} not {what}: {reason}")
+
+
+def warn_of_constraints(
+    terminal: Terminal,
+    store: FeatureStore,
+    max_ms: float | None,
+    max_parameters: str | None,
+    licence: str | None,
+) -> tuple[str, ...]:
+    """Return the models that meet the constraints; warn of the others, before the work."""
+    from oodzoo.features.source import StoreSource
+    from oodzoo.ranking.constraints import Constraints, apply
+
+    models, left_out = apply(StoreSource(store), Constraints(max_ms, max_parameters, licence))
+    warn_of_left_out(terminal, left_out, "used")
+    return models
 
 
 def rates_of(text: str) -> list[float]:

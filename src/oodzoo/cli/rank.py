@@ -24,8 +24,10 @@ from oodzoo.cli.options import (
     TensorBoardOption,
     compute_device,
     domain_weights,
+    warn_of_left_out,
 )
 from oodzoo.cli.plotting import PlotOption, save_plot
+from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.target import TargetOption, TargetZooOption, stored_target
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
@@ -77,6 +79,7 @@ def rank(
         bool, typer.Option("--pareto", help="Show only Pareto-optimal models, cheapest first.")
     ] = False,
     device: ComputeOption = "cpu",
+    out: OutFileOption = None,
     plot: PlotOption = None,
     log_file: LogFileOption = None,
     mlflow: MLflowOption = None,
@@ -84,6 +87,7 @@ def rank(
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
     from oodzoo.ranking.constraints import Constraints
+    from oodzoo.store.feature_store import FeatureStore
 
     if zoo is not None and target is None:
         raise InputError("--zoo is only used with --target FOLDER")
@@ -107,7 +111,8 @@ def rank(
     if pareto:
         ranking = _front(ranking)
     show_ranking(terminal, ranking)
-    terminal.document(ranking.to_dict())
+    options = {"score": score, "models": [row.model for row in ranking.rows]}
+    show_document(terminal, ranking.to_dict(), FeatureStore(store), out, options)
     save_plot(terminal, ranking, plot)
 
 
@@ -186,10 +191,7 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
                 f"{found.format(', '.join(classes))} only in domain {domain!r}; ignored in its "
                 "discriminability"
             )
-    for reason in dict.fromkeys(ranking.left_out.values()):
-        names = [repr(name) for name, why in ranking.left_out.items() if why == reason]
-        subject = f"model {names[0]} is" if len(names) == 1 else f"models {', '.join(names)} are"
-        terminal.warn(f"{subject} not ranked: {reason}")
+    warn_of_left_out(terminal, ranking.left_out, "ranked")
 
 
 def _wrapped(text: str) -> str:

@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, command
+from oodzoo.cli.config import WritesConfig, file_options, load_options
 from oodzoo.cli.domains import announce_proposed
-from oodzoo.cli.evaluate import top_k_of
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import (
     AddressOption,
@@ -24,6 +24,7 @@ from oodzoo.cli.options import (
     LimitOption,
     LogFileOption,
     MaxModelsOption,
+    MaxMsOption,
     MaxParametersOption,
     MLflowOption,
     PrecisionOption,
@@ -36,10 +37,11 @@ from oodzoo.cli.options import (
     ScoreOption,
     TaskOption,
     TensorBoardOption,
-    TotalMsOption,
+    TopKOption,
     ZooOption,
     open_data,
     prompts_of,
+    top_k_of,
 )
 from oodzoo.cli.run_display import run_and_show
 from oodzoo.cli.target import TargetFolderOption
@@ -48,25 +50,34 @@ from oodzoo.cli.zoo import YesOption, announce_download, select_zoo
 from oodzoo.errors import InputError
 
 
+def _load(context: typer.Context, path: Path | None) -> Path | None:
+    return load_options(context, path, lambda: file_options(run, leave_out="config_file"))
+
+
 @command("run", example="oodzoo run photos/ --zoo modern --out job/", interrupted=FEATURES_KEPT)
 def run(
     terminal: Terminal,
+    context: typer.Context,
     source: DataArgument,
     zoo: ZooOption,
     out: Annotated[Path, typer.Option(help="Folder for all results.")],
+    config_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE.toml",
+            help="Take options that are not given here from a file, as DIR/oodzoo.toml of a run.",
+            is_eager=True,
+            callback=_load,
+        ),
+    ] = None,
     licence: LicenceOption = None,
     max_parameters: MaxParametersOption = None,
     root: RootOption = None,
     columns: ColumnsOption = None,
     task: TaskOption = None,
     domains: DomainsOption = None,
-    top_k: Annotated[
-        str,
-        typer.Option(
-            help="Number of models of an ensemble; or several to compare, such as 1,3,5,7; or "
-            "auto, to choose on the training domains."
-        ),
-    ] = "3",
+    top_k: TopKOption = "3",
     score: ScoreOption = "unseen",
     target: TargetFolderOption = None,
     protocol: ProtocolOption = "fast",
@@ -74,7 +85,7 @@ def run(
         bool, typer.Option(help="Also evaluate single models, random features and other scores.")
     ] = True,
     max_models: MaxModelsOption = None,
-    max_ms: TotalMsOption = None,
+    max_ms: MaxMsOption = None,
     published: PublishedOption = None,
     device: DeviceOption = "auto",
     engine: EngineOption = "local",
@@ -109,6 +120,8 @@ def run(
         seed=seed,
         max_models=max_models,
         max_ms=max_ms,
+        max_parameters=max_parameters,
+        licence=licence,
         published=published,
         engine=engine,
         address=address,
@@ -126,7 +139,8 @@ def run(
     images = None if target is None else parse_unlabelled(target)
     models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
     _require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
-    others = listeners(log_file, mlflow, tensorboard)
+    options = file_options(run, leave_out="config_file")
+    others = [WritesConfig(out, options, context.params), *listeners(log_file, mlflow, tensorboard)]
     announce_download(terminal, models, yes=yes)
     specs = [model.spec for model in models]
     run_and_show(terminal, dataset, specs, out, config, images, others)

@@ -9,15 +9,26 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.options import (
+    TOP_K_HELP,
     ComputeOption,
+    LicenceOption,
+    MaxModelsOption,
+    MaxMsOption,
+    MaxParametersOption,
+    MethodOption,
     ScoreOption,
     StoreArgument,
+    ThresholdOption,
     compute_device,
+    top_k_of,
+    warn_of_constraints,
 )
-from oodzoo.cli.rank import ranked
+from oodzoo.cli.results import OutFileOption, show_document
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 
 if TYPE_CHECKING:
+    from oodzoo.ranking.top_k import TopK
     from oodzoo.selection.select import SelectionSummary
 
 _WIDTH = 100
@@ -30,30 +41,23 @@ def select(
     top_k: Annotated[
         str | None,
         typer.Option(
-            metavar="N|all",
-            help="Number of best models to select from: by default all, with --method paper 3.",
+            "--top-k",
+            metavar="N,…|auto",
+            help=TOP_K_HELP,
+            show_default="all; with --method paper 3",
         ),
     ] = None,
-    method: Annotated[
-        str,
-        typer.Option(
-            help="consistent: features that help to predict left-out domains. "
-            "paper: spike and slab over all domains together."
-        ),
-    ] = "consistent",
+    method: MethodOption = "consistent",
     score: ScoreOption = "unseen",
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="Keep features whose inclusion probability is above this, by default 0.5; "
-            "--method paper only."
-        ),
-    ] = None,
+    max_models: MaxModelsOption = None,
+    max_ms: MaxMsOption = None,
+    max_parameters: MaxParametersOption = None,
+    licence: LicenceOption = None,
+    threshold: ThresholdOption = None,
     device: ComputeOption = "cpu",
+    out: OutFileOption = None,
 ) -> None:
     """Select the features of a feature store that are useful for unseen domains."""
-    from oodzoo.errors import InputError
-    from oodzoo.features.source import StoreSource
     from oodzoo.selection.select import METHODS, select_features
     from oodzoo.store.feature_store import FeatureStore
 
@@ -62,36 +66,44 @@ def select(
     if threshold is not None and method != "paper":
         raise InputError(f"--threshold {threshold} only applies to --method paper")
     number = _number(top_k, method)
-    models = list(FeatureStore(store).models)
-    if number is not None:
-        ranking = ranked(terminal, store, score, device=device)
-        if number > len(ranking):
-            terminal.warn(
-                f"the store has only {count(len(ranking), 'model')}, fewer than {number}; using all"
-            )
-        models = [row.model for row in ranking.rows[:number]]
-    source = StoreSource(FeatureStore(store), models)
-    shown = ", ".join(models) if len(models) <= 3 else count(len(models), "model")
-    terminal.say(f"Selecting features of {shown}")
+    limited = max_models is not None or max_ms is not None
+    if score != "unseen" and number is None and not limited:
+        raise InputError(
+            f"--score {score} orders the models for --top-k, --max-models and --max-ms; give one "
+            "of them, or leave it out"
+        )
+    opened = FeatureStore(store)
+    models = warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
+    if isinstance(number, int) and number > len(models):
+        terminal.warn(
+            f"the store has only {count(len(models), 'model')}, fewer than {number}; using all"
+        )
+    terminal.say(f"Selecting features of {count(len(models), 'model')}")
     selection = select_features(
-        source, models, method=method, threshold=threshold, device=compute_device(device)
+        opened,
+        method=method,
+        threshold=threshold,
+        top_k=number,
+        score=score,
+        max_models=max_models,
+        max_ms=max_ms,
+        max_parameters=max_parameters,
+        licence=licence,
+        device=compute_device(device),
     )
     summary = selection.summary()
+    if number is not None and not isinstance(number, int):
+        best = count(len(summary.models), "model")
+        terminal.say(f"--top-k {top_k}: the best {best}, chosen on left-out domains")
     show_selection(terminal, summary)
-    terminal.document(summary.to_dict())
+    show_document(terminal, summary.to_dict(), opened, out, {"score": score})
 
 
-def _number(top_k: str | None, method: str) -> int | None:
+def _number(top_k: str | None, method: str) -> TopK | None:
     """Number of models to select from; None for all."""
-    from oodzoo.errors import InputError
-
     if top_k is None:
         return 3 if method == "paper" else None
-    if top_k == "all":
-        return None
-    if not top_k.isdecimal() or int(top_k) < 1:
-        raise InputError(f"--top-k must be 1 or more, or all, got {top_k}")
-    return int(top_k)
+    return None if top_k == "all" else top_k_of(top_k)
 
 
 def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:

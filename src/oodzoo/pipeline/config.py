@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from oodzoo.combination.pool import Limits
 from oodzoo.engine.choice import array_device, require_engine
 from oodzoo.evaluation.options import require_seed, resolve_trials
 from oodzoo.evaluation.published import require_published
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.heads.classes import require_classes_for
 from oodzoo.racing.budget import parse_budget
+from oodzoo.ranking.constraints import Constraints, Limits
 from oodzoo.ranking.ranker import as_score, require_score, require_score_of_task
 from oodzoo.ranking.top_k import TopK, parse_top_k
 from oodzoo.task import Task
@@ -25,6 +26,8 @@ class RunConfig:
     ----------
     top_k, score, protocol, baselines, seed, max_models, max_ms, published
         See :func:`oodzoo.evaluate`.
+    max_parameters, licence
+        Extract and use only models that meet these constraints, see :func:`oodzoo.load_zoo`.
     engine, address
         Where models run, heads are trained and test domains are judged.
     extraction : ExtractionConfig
@@ -42,6 +45,8 @@ class RunConfig:
     seed: int = 0
     max_models: int | None = None
     max_ms: float | None = None
+    max_parameters: float | str | None = None
+    licence: str | Sequence[str] | None = None
     published: str | None = None
     engine: str = "local"
     address: str | None = None
@@ -55,6 +60,7 @@ class RunConfig:
         require_score(self.score)
         require_seed(self.seed)
         Limits(self.max_models, self.max_ms)
+        Constraints(self.max_ms, self.max_parameters, self.licence)
         require_engine(self.engine, self.address)
         if self.budget is not None:
             parse_budget(self.budget)

@@ -19,7 +19,6 @@ from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.evaluation.options import main_top_k
 from oodzoo.events import Events, Listener, Listeners, Stage, extent
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
@@ -35,14 +34,15 @@ from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
 from oodzoo.pipeline.config import RunConfig
-from oodzoo.pipeline.examples import choose_examples, example_files, leak_files
+from oodzoo.pipeline.config_file import CONFIG_FILE
+from oodzoo.pipeline.examples import choose_examples, example_files, leak_files, mistake_files
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
 from oodzoo.racing import Dropped, parse_budget, run_race
+from oodzoo.ranking.constraints import Constraints, restricted
 from oodzoo.ranking.ranker import rank
-from oodzoo.ranking.top_k import parse_top_k
 from oodzoo.record import (
     DataSummary,
     DomainLabels,
@@ -56,6 +56,7 @@ from oodzoo.report import write_report
 from oodzoo.selection.select import SelectionSummary, select_features
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.zoo import ModelSpec, load_zoo
+from oodzoo.zoo.listing.model import select_models
 from oodzoo.zoo.spec import local_path
 
 
@@ -100,8 +101,10 @@ def run(
         As in `run.json`.
     """
     dataset = data if isinstance(data, ImageDomains) else ImageDomains(data)
-    specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
     folder, config = Path(out), config or RunConfig()
+    specs = load_zoo(zoo) if isinstance(zoo, str | Path) else list(zoo)
+    allowed = select_models(specs, licence=config.licence, max_parameters=config.max_parameters)
+    specs = [model.spec for model in allowed]
     images = None if target is None else parse_unlabelled(target)
     settings = {
         "data": dataset.short_name,
@@ -145,22 +148,28 @@ def _compute(
     store, models = _extract(stages, dataset, images, specs, folder / "store", config, engine)
     summary = _summary(dataset, store)
     recorder.add("data", summary)
-    source = as_source(store, models=models)
+    every = as_source(store, models=models)
+    source = restricted(every, Constraints(config.max_ms))
     content = [store.fingerprint, list(source.models)]
     ranked_for = None if images is None else as_target(source, images.name)
     image_files = dataset.files_by_digest | ({} if images is None else images.files_by_digest)
     leaks = stages.stage(
         "leaks",
-        [content, *_identities(source, ranked_for)],
-        lambda listener: _find_leaks(source, store, image_files, listener),
+        [store.fingerprint, list(every.models), *_identities(every, ranked_for)],
+        lambda listener: _find_leaks(every, store, image_files, listener),
     )
-    examples = example_files(dataset, summary.examples)
-    write_local(folder, examples | leak_files(leaks, store, image_files))
+    shown = example_files(dataset, summary.examples) | leak_files(leaks, store, image_files)
+    write_local(folder, shown)
     stages.stage(
         "ranking",
-        [content, config.score, *_identities(source, ranked_for)],
+        [content, config.score, config.max_ms, *_identities(source, ranked_for)],
         lambda listener: rank(
-            source, score=config.score, target=ranked_for, device=device, listener=listener
+            every,  # the ranking says what was left out
+            score=config.score,
+            max_ms=config.max_ms,
+            target=ranked_for,
+            device=device,
+            listener=listener,
         ),
     )
     stages.stage("selection", [content], lambda listener: _select(source, device, listener))
@@ -187,14 +196,13 @@ def _compute(
                 listener=listener,
             ),
         )
+        write_local(folder, shown | mistake_files(evaluation, store, image_files))
     else:
         stages.skip(
             "evaluation", "it needs at least three domains, two to rank on and one to test on"
         )
     recommended = None if evaluation is None else evaluation.recommended
-    numbers = parse_top_k(config.top_k)
     fit_options: dict[str, Any] = {
-        "top_k": None if numbers is None else main_top_k(numbers),
         "score": config.score,
         "max_models": config.max_models,
         "max_ms": config.max_ms,
@@ -270,7 +278,7 @@ def _require_usable(folder: Path, dataset: ImageDomains) -> None:
         return
     # A run that was killed early has no record yet; the demo writes its data first.
     names = {entry.name for entry in folder.iterdir() if not is_temporary(entry.name)}
-    if foreign := sorted(names - {".lock", "store", "data"}):
+    if foreign := sorted(names - {".lock", "store", "data", CONFIG_FILE}):
         raise InputError(
             f"{str(folder)!r} is neither empty nor a run (it contains {foreign[0]!r}); choose "
             "another folder"

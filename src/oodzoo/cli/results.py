@@ -1,0 +1,124 @@
+"""Results as files: `--out FILE.json` writes what `--json` prints, and `fit --from` takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
+
+if TYPE_CHECKING:
+    from oodzoo.store.feature_store import FeatureStore
+
+
+def _json_file(path: Path | None) -> Path | None:
+    """Reject a file that cannot be written before anything is computed."""
+    if path is None:
+        return None
+    if path.suffix.lower() != ".json":
+        raise typer.BadParameter(f"{str(path)!r} must end in .json")
+    if path.is_dir() or not path.parent.is_dir():
+        what = "is a folder" if path.is_dir() else f"is in no folder: {str(path.parent)!r}"
+        raise typer.BadParameter(f"{str(path)!r} {what}")
+    return path
+
+
+OutFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="FILE.json",
+        help="Also write the result to this file, as --json prints it.",
+        callback=_json_file,
+    ),
+]
+FromOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--from",
+        metavar="FILE.json",
+        help="Fit what oodzoo evaluate recommends, or the features that oodzoo select has "
+        "selected: the file that their --out has written.",
+    ),
+]
+
+
+def show_document(
+    terminal: Terminal,
+    document: Mapping[str, Any],
+    store: FeatureStore,
+    out: Path | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Print a result as JSON, if asked for, and write it to a file, with what it was made of.
+
+    Parameters
+    ----------
+    terminal : Terminal
+    document : dict
+    store : FeatureStore
+    out : path, optional
+    options : dict
+        Options that :func:`read_decision` needs.
+    """
+    from oodzoo._io import explaining_disk_errors, write_json
+
+    made_of = {"name": store.name, "data": store.data_fingerprint}
+    whole = {**document, "store": made_of, "options": dict(options)}
+    if out is not None:
+        with explaining_disk_errors(out):
+            write_json(out, whole)
+        terminal.say(f"Result: {out}")
+    terminal.document(whole)
+
+
+def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
+    """Read what was decided about the models of a store, as options of :func:`oodzoo.fit`."""
+    from oodzoo._io import read_json, structured
+    from oodzoo.evaluation.result import Recommended
+    from oodzoo.selection.select import SelectionSummary
+
+    what = f"the result {str(path)!r}"
+    document = read_json(path, what)
+    kind = _kind(document)
+    if kind not in ("evaluation", "selection"):
+        raise InputError(
+            f"{str(path)!r} is {kind}; --from takes what oodzoo evaluate or oodzoo select has "
+            "written with --out"
+        )
+    made_of, options = document.get("store"), document.get("options")
+    if not isinstance(made_of, dict) or not isinstance(options, dict):
+        raise InputError(
+            f"{str(path)!r} does not say which data it is of; write it again with --out"
+        )
+    if made_of.get("data") != store.data_fingerprint:
+        raise InputError(
+            f"{str(path)!r} is of other images or labels ({made_of.get('name')!r}) than the store "
+            f"{store.location!r} has now; run oodzoo "
+            f"{'evaluate' if kind == 'evaluation' else 'select'} on this store"
+        )
+    if kind == "selection":
+        return {"selection": structured(document, SelectionSummary, what), **_of(options, "score")}
+    return {
+        "recommended": structured(document["recommended"], Recommended, what),
+        **_of(options, "score", "models", "max_models", "max_ms"),
+    }
+
+
+def _kind(document: Mapping[str, Any]) -> str:
+    """What a document is."""
+    if {"stages", "settings"} <= document.keys():
+        return "the record of a run, whose predictor is in its folder model"
+    if {"recommended", "single", "pool"} <= document.keys():
+        return "evaluation"
+    if {"per_model", "n_selected"} <= document.keys():
+        return "selection"
+    return "a ranking" if "ranking" in document else "no result of oodzoo"
+
+
+def _of(options: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: options[name] for name in names if options.get(name) is not None}
