@@ -45,7 +45,7 @@ def domains_figure(result: TestResult) -> Figure:
         row.append(result.second_of(part))
         rows.append([*row, verdicts.get(name)] if verdicts else row)
     legend = [Key("expected", "circle", f"{words.metric.name}, with its 90 % interval")]
-    if verdicts:
+    if result.promise is not None and result.promise.new:
         legend.append(Key("neutral", "square", "90 % interval promised for one new domain"))
     title = f"{words.metric.title} on each domain"
     text = _summary(result, order)

@@ -35,7 +35,7 @@ from oodzoo.report.confusion import confusion_figure
 from oodzoo.report.label_figures import labels_blocks
 from oodzoo.report.mistakes import mistakes_gallery
 from oodzoo.report.number_errors import numbers_blocks
-from oodzoo.report.numbers import number, span
+from oodzoo.report.numbers import listed, number, span
 from oodzoo.report.reliability import reliability_figure
 from oodzoo.report.rendering import render
 from oodzoo.task.words import WORDS
@@ -55,8 +55,10 @@ def assessment_page(result: TestResult, model: str | None = None) -> str:
     """
     steps = [Change(step.title, step.text) for step in next_steps(result)]
     sections = [
-        Section("domains", "How well it does", _domains_lead(result), [domains_figure(result)],
-                short="Domains"),
+        Section(
+            "domains", "How well it does", WORDS[result.task].explained, [domains_figure(result)],
+            short="Domains",
+        ),
         _mistakes(result),
     ]  # fmt: skip
     if steps:
@@ -93,24 +95,35 @@ def write_test_report(result: TestResult, file: str | Path, *, model: str | None
 def _headline(result: TestResult) -> Headline:
     words, noun = WORDS[result.task], count(result.images, result.noun)
     name = without_folders(result.data).rstrip("/")
-    where = f"{noun} of {count(len(result.domains), 'domain')}"
-    if result.task == "classification":
-        sentence = f"{shown(words.metric, result.value)} of {where} are classified correctly."
-    else:
-        sentence = f"{words.metric.title} {shown(words.metric, result.value)} on {where}."
     measured = Measured(
         shown(words.metric, result.value),
-        f"{words.metric.name} on {name}",
+        f"{words.metric.name} on {noun} of {name}",
         f"90 % interval for other {result.noun}s of the same domains: "
         f"{span(*result.interval, digits=1)} %",
     )
     return Headline(
-        sentence,
+        _verdict(result),
         measured=measured,
         meaning="" if result.promise is None else result.promise.text,
         remarks=result.remarks(),
         tiles=_tiles(result),
     )
+
+
+def _verdict(result: TestResult) -> str:
+    """The result in one sentence: is it what was promised?"""
+    if result.is_training_data:
+        return "A test on its own training data."
+    verdicts = {} if result.promise is None else result.promise.new
+    below = [name for name, each in verdicts.items() if each == "below"]
+    if below:
+        return f"Worse than promised on {listed(below)}."
+    if not verdicts:
+        names = "domains that it was trained on" if result.trained_on else "labelled data"
+        return f"A test on {names}."
+    if above := [name for name, each in verdicts.items() if each == "above"]:
+        return f"Better than promised on {listed(above)}."
+    return "As good as promised on new domains."
 
 
 def _tiles(result: TestResult) -> list[Tile]:
@@ -138,11 +151,6 @@ def _tiles(result: TestResult) -> list[Tile]:
     return tiles
 
 
-def _domains_lead(result: TestResult) -> str:
-    means = WORDS[result.task].explained
-    return " ".join(filter(None, (result.findings()[0], means)))
-
-
 # --- mistakes --------------------------------------------------------------------------------
 
 
@@ -151,7 +159,7 @@ def _mistakes(result: TestResult) -> Section:
     files = cast(Mapping[str, StoredFile], result.files)
     if isinstance(found, ClassDiagnosis):
         blocks: list[Block] = [
-            _by_domain(result, files),
+            *_by_domain(result, files),
             classes_figure(found, "classes", "Accuracy of each class", _diagnoses(result)),
             reliability_figure(found, "reliability", "Can its confidence be trusted?"),
         ]
@@ -174,7 +182,8 @@ def _diagnoses(result: TestResult) -> dict[str, ClassDiagnosis]:
     return found if len(found) > 1 else {}
 
 
-def _by_domain(result: TestResult, files: Mapping[str, StoredFile]) -> Block:
+def _by_domain(result: TestResult, files: Mapping[str, StoredFile]) -> list[Block]:
+    """Confusions and confident mistakes; of several domains, the reader chooses one."""
     total = result.diagnosis
     assert isinstance(total, ClassDiagnosis)
     parts = {"all domains": total, **dict(list(_diagnoses(result).items())[:MOST_DOMAINS])}
@@ -186,9 +195,10 @@ def _by_domain(result: TestResult, files: Mapping[str, StoredFile]) -> Block:
         ]
         if each.mistakes:
             title = f"Most confident mistakes{where}"
-            blocks.append(mistakes_gallery(each.mistakes, files, title))
+            at_hand = {m.key: files[m.path] for m in each.mistakes if m.path in files}
+            blocks.append(mistakes_gallery(each.mistakes, at_hand, title))
         options.append((f"{name} ({number(each.accuracy, 1)} %)", blocks))
-    return Chooser("confusion", "Domain", options)
+    return [Chooser("confusion", "Domain", options)] if len(options) > 1 else options[0][1]
 
 
 # --- the rest --------------------------------------------------------------------------------
