@@ -21,7 +21,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 from oodzoo.cli import main
 
-pytest_plugins = ["tests.fixtures", "tests.s3"]
+pytest_plugins = ["tests.chromium", "tests.fixtures", "tests.s3"]
 
 WriteImage = Callable[[Path], Path]
 

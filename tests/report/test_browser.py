@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.chromium import faults
 from tests.report.example import example_run
 
 from oodzoo.record import PredictorSummary, Run
@@ -20,15 +20,6 @@ playwright = pytest.importorskip(
     "playwright.sync_api", reason="Playwright is not installed: make page"
 )
 
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-    "--disable-quic",
-]
 ODD = [
     "<script>alert(1)</script>",
     '"quo\'te" & <b>',
@@ -79,19 +70,6 @@ RUNS: dict[str, Callable[[], Run]] = {
     ),
 }
 OVERLAPS = (Path(__file__).parent / "overlaps.js").read_text(encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        own = started.chromium.executable_path
-        names = ("chromium", "chromium-browser", "google-chrome")
-        found = next(filter(None, map(shutil.which, names)), own if Path(own).exists() else None)
-        if found is None:
-            pytest.skip("no Chromium: install it, or run `playwright install chromium`")
-        browser = started.chromium.launch(executable_path=found, args=ARGUMENTS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -339,15 +317,9 @@ def test_skip_link_is_the_first_stop(view: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing(view: Callable[..., Any], width: int, scheme: str) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="axe-core is not installed: make page"
-    )
     shown = view(width=width, scheme=scheme)
     unfold(shown)
-    found = axe.Axe().run(shown).response
-    assert len(found["passes"]) > 20
-    faults = [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found["violations"]]
-    assert faults == []
+    assert faults(shown) == []
 
 
 def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:
