@@ -86,6 +86,8 @@ def test_repr(predictor: oodzoo.Predictor) -> None:
     names = ", ".join(model.name for model in predictor.models)
     choice, d = predictor.provenance.choice, len(predictor.columns)
     assert repr(predictor) == f"Predictor({choice}: 3 classes from {d} features of {names})"
+    shown = predictor._repr_mimebundle_()
+    assert shown == {"text/plain": repr(predictor), "text/html": predictor._repr_html_()}
 
 
 def test_no_images(predictor: oodzoo.Predictor) -> None:

@@ -81,6 +81,14 @@ def test_readers(made: Path, digits: Path) -> None:
     assert store.skipped == {}
     assert store.data_fingerprint == dataset.fingerprint
     assert repr(store) == f"FeatureStore('{made}': 2 models, 3 domains, 45 images)"
+    assert list(store) == list(store.models)
+    assert len(store) == 2
+    assert all(store[name] is store.model(name) for name in store)
+    assert "separable_shapes" in store
+    assert "resnet50" not in store
+    assert store._repr_html_().count("<tr>") == 3
+    with pytest.raises(KeyError, match="no model 'separable'; did you mean separable_shapes"):
+        store["separable"]
     digests = dict(zip((s.path for s in dataset), dataset.digests, strict=True))
     for domain in store.domains:
         samples = [s for s in dataset if s.domain == domain]

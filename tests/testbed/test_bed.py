@@ -68,3 +68,30 @@ def test_scores_without_a_tau_come_last() -> None:
     columns = {"none": none, "reversed": REVERSED, "perfect": PERFECT}
     bed = judge({"name": "toy"}, ACCURACY, columns, resamples=20)
     assert bed.order == ["perfect", "reversed", "none"]
+
+
+def test_a_test_bed_is_a_mapping_of_scores_best_first() -> None:
+    scores = {"reversed": REVERSED, "nearly": NEARLY, "perfect": PERFECT}
+    bed = judge({"name": "<toy>" * 99}, ACCURACY, scores, resamples=50)
+    assert list(bed) == bed.order == ["perfect", "nearly", "reversed"]
+    assert {name: bed[name] for name in bed} == bed.scores
+    assert len(bed) == 3
+    assert "nearly" in bed
+    assert "logme" not in bed
+    with pytest.raises(KeyError, match="the test bed has no score 'near'; did you mean nearly"):
+        bed["near"]
+    _, rows = bed.table()
+    assert [row[0] for row in rows] == list(bed)
+    assert [line.split()[0] for line in str(bed).splitlines()] == ["score", *bed]
+    assert bed._repr_html_().count("<tr>") == 1 + len(rows)
+    assert "<toy>" not in bed._repr_html_()
+    assert len(repr(bed)) < 400
+    assert "best perfect (weighted tau 1.00)" in repr(bed)
+    assert len(repr(bed["nearly"])) < 200
+
+
+def test_a_test_bed_without_taus_can_be_shown() -> None:
+    bed = judge({"name": "toy"}, dict.fromkeys(ACCURACY, 50.0), {"perfect": PERFECT}, resamples=50)
+    assert bed["perfect"].weighted_tau is None
+    assert "best perfect (weighted tau –)" in repr(bed)
+    assert str(bed).splitlines()[1].split() == ["perfect", "–", "–", "–", "0.0", "12"]

@@ -63,3 +63,12 @@ def test_how_far_scores_are_behind_the_best() -> None:
         low, high = means[score].behind_best or (0, 0)
         difference = (means["a"].weighted_tau or 0) - (means[score].weighted_tau or 0)
         assert low - 1e-9 <= difference <= high + 1e-9
+
+
+def test_a_comparison_is_shown_as_a_table() -> None:
+    bed = judge({"name": "toy"}, ACCURACY, {"n": NEARLY, "p": PERFECT}, resamples=50)
+    found = compare({"<one>": bed, "two": bed})
+    assert repr(found) == "Comparison(2 data sets, 2 scores: p, n)"
+    assert [line.split()[0] for line in str(found).splitlines()] == ["score", "p", "n"]
+    assert found._repr_html_().count("<tr>") == 3
+    assert "<one>" not in found._repr_html_()

@@ -69,6 +69,14 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.device, self.batch_size = changed["device"], changed["batch_size"]
         return self
 
+    def _repr_html_(self) -> str:
+        """A table, instead of the diagram of BaseEstimator."""
+        raise NotImplementedError
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
+        """What notebooks show; they prefer it to `_repr_html_`."""
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
     def __sklearn_tags__(self) -> Tags:
         kind, several = self.task.kind, len(self.classes_) > 1
         tags = super().__sklearn_tags__()

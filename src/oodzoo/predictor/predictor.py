@@ -13,7 +13,7 @@ from typing import Any, Literal, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import count
+from oodzoo._text import count, some_of
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
@@ -27,6 +27,7 @@ from oodzoo.predictor.arrays import (
     one_column,
     require_every_encoder,
 )
+from oodzoo.predictor.display import predictor_as_html
 from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
 from oodzoo.predictor.estimator import FittedEstimator, check_params
 from oodzoo.predictor.export import export_onnx, input_names
@@ -121,10 +122,13 @@ class Predictor(Picklable, FittedEstimator):
         self._loaded: dict[str, Model] = {}
 
     def __repr__(self) -> str:
-        names = ", ".join(model.name for model in self.models)
+        names = some_of([model.name for model in self.models], 5)
         features = count(len(self.columns), "feature")
         outputs = self.task.count_outputs(len(self.classes_))
         return f"Predictor({self.provenance.choice}: {outputs} from {features} of {names})"
+
+    def _repr_html_(self) -> str:
+        return predictor_as_html(self._parts())
 
     @property
     def task(self) -> Task:

@@ -16,12 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import shown
-from oodzoo._text import count, one_line
+from oodzoo._text import count, one_line, short_name, unknown
 from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
 from oodzoo.store import first_form
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
 from oodzoo.store.coverage import Coverage, Coverages, Places
+from oodzoo.store.display import store_as_html
 from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
 from oodzoo.store.local import read_local
@@ -43,6 +44,9 @@ class UnfinishedStoreError(InputError):
 
 class FeatureStore:
     """A feature store, opened for reading.
+
+    It is a mapping from models to their records: `for model in store`, `"resnet50" in store`,
+    `len(store)`, `store["resnet50"]`.
 
     Parameters
     ----------
@@ -142,10 +146,32 @@ class FeatureStore:
         self._digests: dict[str, str] = {}
 
     def __repr__(self) -> str:
+        path = short_name(shown(self.path), 200)
         return (
-            f"FeatureStore({shown(self.path)!r}: {count(len(self.models), 'model')}, "
+            f"FeatureStore({path!r}: {count(len(self.models), 'model')}, "
             f"{count(len(self.domains), 'domain')}, {count(self.n_images, 'image')})"
         )
+
+    def _repr_html_(self) -> str:
+        domains = {name: len(self._domain(name).paths) for name in self.domains}
+        outputs = self.task.count_outputs(len(self.classes))
+        times = {name: self.milliseconds_per_image(name) for name in self.models}
+        return store_as_html(self.name, self.manifest.models, times, domains, outputs)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.models)
+
+    def __len__(self) -> int:
+        return len(self.models)
+
+    def __contains__(self, model: object) -> bool:
+        return model in self.manifest.models
+
+    def __getitem__(self, model: str) -> StoredModel:
+        """Return the record of a model; :meth:`features` loads its features."""
+        if model not in self.manifest.models:
+            raise KeyError(unknown("the store", "model", model, self.models))
+        return self.manifest.models[model]
 
     @property
     def domains_proposed(self) -> str | None:

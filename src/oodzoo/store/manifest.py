@@ -22,6 +22,7 @@ from oodzoo._io import (
     shown,
     structured,
 )
+from oodzoo._text import count, short_name
 from oodzoo.errors import InputError
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.files import write_bytes, write_new
@@ -101,6 +102,12 @@ class StoredModel(ModelRecord, frozen=True, kw_only=True):
     name: str = ""
     shards: _Digest = ""
     unreadable: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        source = f", source {short_name(self.source, 80)!r}" if self.source else ""
+        return (
+            f"StoredModel({short_name(self.name)!r}: {count(self.feature_dim, 'feature')}{source})"
+        )
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

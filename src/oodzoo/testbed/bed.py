@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._html import html_table
 from oodzoo._io import structured
+from oodzoo._numbers import MISSING, number, span
+from oodzoo._text import count, short_name, text_table, unknown
 from oodzoo.testbed.agreement import Agreement, Resampled, UnseenDomain, Values
 from oodzoo.testbed.ties import Difference
 
@@ -98,10 +101,19 @@ class ScoreResult:
     by_domain: dict[str, Agreement] = field(default_factory=dict)
     values_by_domain: dict[str, Values] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        taus = f"weighted tau {number(self.weighted_tau, 2)}"
+        regret = f"regret {number(self.regret, 1)}"
+        models = count(self.models, "model")
+        return f"ScoreResult({short_name(self.title)!r}: {taus}, {regret}, {models})"
+
 
 @dataclass(frozen=True)
 class TestBed:
     """Accuracy of models, and scores compared with it.
+
+    It is a mapping from scores to their results, in the order of `order`: `bed["logme"]`,
+    `"logme" in bed`, `for score in bed`, `len(bed)`.
 
     Attributes
     ----------
@@ -155,6 +167,53 @@ class TestBed:
         """The score with the highest weighted tau, of those that the most models have."""
         most = max(result.models for result in self.scores.values())
         return next(name for name in self.order if self.scores[name].models == most)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.order)
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def __contains__(self, score: object) -> bool:
+        return score in self.scores
+
+    def __getitem__(self, score: str) -> ScoreResult:
+        """Return the result of a score."""
+        if score not in self.scores:
+            raise KeyError(unknown("the test bed", "score", score, self.order))
+        return self.scores[score]
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the columns and rows of a table of the scores, as text, the best score first."""
+        columns = ["score", "weighted tau", "90 %", "tau", "regret", "models"]
+        results = [(name, self.scores[name]) for name in self.order]
+        return columns, [
+            [
+                name,
+                number(each.weighted_tau, 3),
+                MISSING if each.interval is None else span(*each.interval, digits=2),
+                number(each.tau, 3),
+                number(each.regret, 1),
+                number(each.models),
+            ]
+            for name, each in results
+        ]
+
+    def __str__(self) -> str:
+        return text_table(*self.table())
+
+    def __repr__(self) -> str:
+        size = f"{count(len(self.models), 'model')}, {count(len(self), 'score')}"
+        tau = number(self.scores[self.best].weighted_tau, 2) if self.scores else MISSING
+        best = f", best {short_name(self.best)} (weighted tau {tau})" if self.scores else ""
+        return f"TestBed({short_name(self.name)!r}: {size}{best})"
+
+    def _repr_html_(self) -> str:
+        return html_table(
+            *self.table(),
+            caption=f"{self.name}: {count(len(self.models), 'model')}",
+            notes=["Weighted tau: agreement with the accuracy. Regret: accuracy lost, in points."],
+        )
 
     @property
     def metrics(self) -> dict[str, float]:

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from oodzoo._html import html_table
+from oodzoo._numbers import number
+from oodzoo._text import count, some_of, text_table
 from oodzoo.errors import InputError
 from oodzoo.testbed.agreement import mean_of
 from oodzoo.testbed.bed import Interval, TestBed
@@ -74,6 +77,32 @@ class Comparison:
     def tied(self, one: str, two: str) -> bool:
         """Whether two scores are statistically tied."""
         return (one, two) in self.indistinguishable or (two, one) in self.indistinguishable
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Return the columns and rows of a table of the scores, as text, the best score first."""
+        columns = ["score", "weighted tau", "worst", "regret", "worst regret", "data sets"]
+        return columns, [
+            [
+                name,
+                number(each.weighted_tau, 3),
+                number(each.worst_weighted_tau, 2),
+                number(each.regret, 1),
+                number(each.worst_regret, 1),
+                number(each.beds),
+            ]
+            for name, each in self.means.items()
+        ]
+
+    def __str__(self) -> str:
+        return text_table(*self.table())
+
+    def __repr__(self) -> str:
+        size = f"{count(len(self.beds), 'data set')}, {count(len(self.means), 'score')}"
+        best = f": {some_of(list(self.means), 3)}" if self.means else ""
+        return f"Comparison({size}{best})"
+
+    def _repr_html_(self) -> str:
+        return html_table(*self.table(), caption=f"Means over {some_of(list(self.beds), 6)}")
 
     def plot(self) -> Figure:
         """Plot each score against accuracy: one row per data set, one column per score."""
