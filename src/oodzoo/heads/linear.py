@@ -23,6 +23,7 @@ from oodzoo._threads import blas_threads
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.groups import Groups, group_numbers, grouped_folds
+from oodzoo.heads.left_out import call_for_sets
 from oodzoo.heads.logistic import Dual, Form, Matrix, Primal, gradient_at_zero, minimise
 from oodzoo.heads.paths import C_GRID, PATH_TOLERANCE, check_Cs
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
@@ -269,28 +270,40 @@ def _select_C(
     folds: NDArray[np.int64],
 ) -> tuple[float, Matrix | None]:
     """Select the best C, and average its solutions as a start for the final fit."""
+    masks = [folds != fold for fold in np.unique(folds)]
+    calls = [(problem, samples, n_classes, Cs, train) for train in masks if train.any()]
+    found = call_for_sets(_left_out_fold, calls, samples.features.size, on_cpu=True)
+    n_folds = len(found)
     accuracy, likelihood = np.zeros(len(Cs)), np.zeros(len(Cs))
-    starts: list[Matrix] = []
-    n_folds = 0
-    for fold in np.unique(folds):
-        train = folds != fold
-        if not train.any():
-            continue
-        n_folds += 1
-        targets, present = _targets(samples.labels, train)
-        for at, (solution, outputs) in enumerate(problem.path(targets, train, Cs)):
-            predicted = present[outputs.argmax(axis=0)]
-            labels = samples.labels[~train]
-            accuracy[at] += np.mean(predicted == labels)
-            likelihood[at] += _likelihood(outputs, labels, present)
-            if len(starts) <= at:
-                starts.append(np.zeros((n_classes, solution.shape[1])))
-            starts[at][present] += solution
+    starts: Matrix | None = None
+    for accuracies, likelihoods, solutions in found:  # in order: sums do not depend on threads
+        accuracy += accuracies
+        likelihood += likelihoods
+        starts = solutions.astype(np.float64) if starts is None else starts + solutions
     accuracy, likelihood = accuracy / max(n_folds, 1), likelihood / max(n_folds, 1)
     error = np.sqrt(accuracy.max() * (1 - accuracy.max()) / len(folds))
     good = accuracy >= accuracy.max() - error - 1e-9
     best = int(np.argmax(np.where(good, likelihood, -np.inf)))
-    return Cs[best], starts[best] / n_folds if starts else None
+    return Cs[best], None if starts is None else starts[best] / n_folds
+
+
+def _left_out_fold(
+    problem: _PrimalProblem | _DualProblem,
+    samples: Samples,
+    n_classes: int,
+    Cs: Sequence[float],
+    train: NDArray[np.bool_],
+) -> tuple[Matrix, Matrix, Matrix]:
+    """Accuracy and likelihood on a left-out fold for each C, and the solutions for all classes."""
+    accuracy, likelihood, solutions = [], [], []
+    targets, present = _targets(samples.labels, train)
+    labels = samples.labels[~train]
+    for solution, outputs in problem.path(targets, train, Cs):
+        accuracy.append(np.mean(present[outputs.argmax(axis=0)] == labels))
+        likelihood.append(_likelihood(outputs, labels, present))
+        solutions.append(np.zeros((n_classes, solution.shape[1]), solution.dtype))
+        solutions[-1][present] = solution
+    return np.array(accuracy), np.array(likelihood), np.stack(solutions)
 
 
 def _likelihood(outputs: Matrix, labels: NDArray[np.int64], present: NDArray[np.int64]) -> float:

@@ -64,8 +64,6 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
     >>> round(parc(*load_iris(return_X_y=True)), 4)
     58.6798
     """
-    from scipy.stats import rankdata  # slow to import
-
     if max_samples != int(max_samples) or max_samples < 3:
         raise InputError(f"max_samples must be an integer of at least 3, got {max_samples!r}")
     backend, X, codes, _ = labelled_samples(X, y)
@@ -73,9 +71,9 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
     if len(codes) > max_samples:
         chosen = np.sort(stratified_order(codes, rng)[: int(max_samples)])
         X, codes = backend.xp.take(X, backend.asarray(chosen), axis=0), codes[chosen]
-    first, second = np.triu_indices(len(codes), k=1)
+    pairs = np.triu(np.ones((len(codes), len(codes)), np.bool_), k=1)
     # One-hot labels have two distances: 0 and 1 + 1/(C-1).
-    differ = codes[first] != codes[second]
+    differ = (codes[:, None] != codes)[pairs]
     if differ.all() or not differ.any():
         which = "different classes" if differ.all() else "the same class"
         raise InputError(
@@ -83,10 +81,8 @@ def parc(X: Any, y: Any, max_samples: int = 2000, random_state: int = 0) -> floa
             "two classes are needed, one of them with two samples"
         )
     X = standardise(backend, backend.float64(X))
-    distance = 1 - to_numpy(_correlation(backend.xp, X))[first, second]
-    return 100 * _pearson(
-        rankdata(np.round(distance, _DECIMALS)), rankdata(differ.astype(np.float64))
-    )
+    distance = 1 - to_numpy(_correlation(backend.xp, X))[pairs]
+    return 100 * _spearman(np.round(distance, _DECIMALS), differ)
 
 
 def _correlation(xp: Any, X: Array) -> Array:
@@ -99,7 +95,19 @@ def _correlation(xp: Any, X: Array) -> Array:
     return X @ X.T
 
 
-def _pearson(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
-    a, b = a - a.mean(), b - b.mean()
-    size = np.sqrt((a @ a) * (b @ b))
-    return float(np.clip(a @ b / size, -1, 1)) if size > 0 else 0.0
+def _spearman(values: npt.NDArray[np.float64], larger: npt.NDArray[np.bool_]) -> float:
+    """Spearman's rank correlation of values and a mask; 0 if all values are equal.
+
+    Ranks of a mask are an affine function of it. So only the ranks of the values outside it are
+    needed, which are few, and the variance of all ranks, which follows from the ties.
+    """
+    n, n_larger = len(values), int(larger.sum())
+    ordered, others = np.sort(values), np.sort(values[~larger])
+    first, end = (np.searchsorted(ordered, others, side=side) for side in ("left", "right"))
+    ranks = (first + end + 1) / 2
+    covariance = -float((ranks - (n + 1) / 2).sum())
+    starts = np.flatnonzero(np.concatenate([[True], np.diff(ordered) > 0, [True]]))
+    ties = np.diff(starts).astype(np.float64)
+    variance = (float(n) ** 3 - float((ties**3).sum())) / 12
+    size = np.sqrt(variance * n_larger * (n - n_larger) / n)
+    return float(np.clip(covariance / size, -1, 1)) if size > 0 else 0.0
