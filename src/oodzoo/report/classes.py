@@ -9,7 +9,7 @@ from oodzoo._text import count
 from oodzoo.diagnostics.classes import ClassDiagnosis, ClassFigures
 from oodzoo.report.blocks import Column, Figure, Key, Table
 from oodzoo.report.chart import MOST_ROWS, Chart, Scale, Size, axis_above, in_both_sizes, mark
-from oodzoo.report.numbers import number
+from oodzoo.report.numbers import number, text_width
 from oodzoo.report.svg import Drawing
 
 
@@ -98,9 +98,12 @@ def _table(
 
 
 def _chart(rows: Sequence[tuple[str, ClassFigures]], title: str, description: str) -> Chart:
+    longest = max(text_width(label, 12) for label, _ in rows)
+
     def draw(size: Size) -> Drawing:
         height, top = (42, 30) if size.narrow else (26, 34)
-        left, right = (4, size.width - 50) if size.narrow else (230, size.width - 70)
+        names = min(longest + 24, 230)
+        left, right = (4.0, size.width - 50) if size.narrow else (names, size.width - 70)
         bottom = top + height * len(rows)
         drawing = Drawing(size.width, bottom + 4, title, description)
         scale = Scale(0, 100, left, right)

@@ -29,7 +29,7 @@ def leaks_section(leaks: NearDuplicates, files: Mapping[str, StoredFile]) -> Sec
         blocks.append(PairGallery(shown))
     blocks.append(Figure("The most similar pairs", table=_table(leaks), folded=len(shown) > 0))
     lead = " ".join([*sentences, leaks.extent])
-    return Section("near-duplicates", "Near-duplicate images", lead, blocks, "Near-duplicates")
+    return Section("near-duplicates", "Near-duplicate images", lead, blocks, "Duplicates")
 
 
 def remark(leaks: NearDuplicates) -> str:

@@ -9,7 +9,7 @@ from oodzoo._text import count
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.diagnostics.reliability import Bin, Reliability
 from oodzoo.report.blocks import Column, Figure, Key, Table
-from oodzoo.report.chart import Chart, Scale, Size, in_both_sizes, mark
+from oodzoo.report.chart import Chart, Scale, Size, in_both_sizes
 from oodzoo.report.numbers import number, span
 from oodzoo.report.svg import Drawing
 
@@ -54,7 +54,7 @@ def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Fig
         text=summary,
         chart=_chart(found.bins, title, summary),
         legend=[
-            Key("expected", "circle", "accuracy of the images of a confidence"),
+            Key("expected", "circle", "accuracy of the images of a confidence; small: few images"),
             Key("neutral", "line", "on the diagonal: as often right as it is sure"),
             Key("stroke", "square", "number of images (square-root scale)"),
         ],
@@ -110,7 +110,8 @@ def _chart(bins: Sequence[Bin], title: str, description: str) -> Chart:
             start, end = across(each.low), across(each.high)
             height = (foot - base - 42) * math.sqrt(each.images / most)
             drawing.rect(start + 1, foot - height, end - start - 2, height, "stroke", data_tip=tip)
-            mark(drawing, "circle", x, y, "dot expected", tip)
+            radius = 2.5 + 4 * math.sqrt(each.images / most)  # few images say little
+            drawing.circle(x, y, radius, "dot expected", data_tip=tip)
         return drawing
 
     return in_both_sizes(draw)

@@ -14,7 +14,9 @@ from markupsafe import Markup, escape
 from oodzoo.report.blocks import Headline, Section
 
 _END = "\N{MINUS SIGN}?[0-9][0-9.,]*"
-_RANGE = re.compile(f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?")
+_RANGE = f"{_END}(?:\N{EN DASH}| to ){_END}(?:\N{NO-BREAK SPACE}%)?"
+_OPTION = "(?<!\\S)\\(?--[a-z][a-z-]*"
+_TOGETHER = re.compile(f"{_RANGE}|{_OPTION}")
 
 
 def render(headline: Headline, sections: Sequence[Section], version: str | None = None) -> str:
@@ -52,9 +54,9 @@ def _breakable(name: str) -> Markup:
 
 
 def _unbroken(text: str) -> Markup:
-    """Prevent line breaks within ranges, and between a number and its percent sign."""
+    """Prevent line breaks within ranges and options, and between a number and its percent sign."""
     joined = str(escape(text)).replace(" %", "\N{NO-BREAK SPACE}%")
-    return Markup(_RANGE.sub(r'<span class="together">\g<0></span>', joined))
+    return Markup(_TOGETHER.sub(r'<span class="together">\g<0></span>', joined))
 
 
 def _resource(name: str) -> str:
