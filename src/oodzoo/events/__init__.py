@@ -6,7 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from oodzoo.events.listener import Events, Listener, Listeners, Log, Progress
-from oodzoo.events.stage import Stage, extent
+from oodzoo.events.notebook import NotebookProgress
+from oodzoo.events.stage import Stage, extent, or_notebook
 
 if TYPE_CHECKING:
     from oodzoo.events.log_file import LogFile
@@ -20,10 +21,12 @@ __all__ = [
     "Log",
     "LogFile",
     "MLflowListener",
+    "NotebookProgress",
     "Progress",
     "Stage",
     "TensorBoardListener",
     "extent",
+    "or_notebook",
 ]
 
 # Imported when first used: most work has none of them, and `oodzoo --help` stays fast.

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sized
+from contextvars import ContextVar
 from typing import Any, Protocol, Self
 
 from oodzoo._text import one_line
 from oodzoo.events.listener import Events, Listeners
+from oodzoo.events.notebook import NotebookProgress, in_notebook
+
+_within: ContextVar[bool] = ContextVar("_within", default=False)
+"""Whether a stage is open: what it calls without a listener stays silent."""
+
+
+def or_notebook(listener: Listeners | None) -> Listeners | None:
+    """Return the listener, or in a notebook one that shows progress if there is none.
+
+    `[]` is a listener: nothing is shown.
+    """
+    if listener is None and not _within.get() and in_notebook():
+        return NotebookProgress()
+    return listener
 
 
 class Stage:
@@ -19,6 +34,7 @@ class Stage:
     Parameters
     ----------
     listener : Listener or sequence of Listener, optional
+        If None, progress is shown in a notebook.
     name : str
     **facts
         Facts of the start.
@@ -30,7 +46,7 @@ class Stage:
     """
 
     def __init__(self, listener: Listeners | None, name: str, **facts: Any) -> None:
-        self.events = Events(listener)
+        self.events = Events(or_notebook(listener))
         self._result: Any = None
         self._name = name
         self._facts = facts
@@ -38,11 +54,13 @@ class Stage:
 
     def __enter__(self) -> Self:
         self.events.start(self._name, **self._facts)
+        self._outside = _within.set(True)
         self._start = time.perf_counter()
         return self
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         seconds = time.perf_counter() - self._start
+        _within.reset(self._outside)
         if error is None:
             self.events.end(self._name, status="done", seconds=seconds, result=self._result)
         else:

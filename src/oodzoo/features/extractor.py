@@ -19,7 +19,7 @@ from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.engine.choice import Part
 from oodzoo.engine.task import Engine, Work
 from oodzoo.errors import InputError
-from oodzoo.events import Events, Listeners
+from oodzoo.events import Events, Listeners, or_notebook
 from oodzoo.features.class_embedding import add_class_embeddings
 from oodzoo.features.config import Extraction, ExtractionConfig
 from oodzoo.features.loop import ExtractionLoop
@@ -89,7 +89,7 @@ class Extractor:
         self._config = config
         self._engine = engine
         self._part = part
-        self._listener = Events(listener)
+        self._listener = Events(or_notebook(listener))
         self._sampled = False
         self._is_finished = False
         self._warned: set[str] = set()

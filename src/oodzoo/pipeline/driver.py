@@ -19,7 +19,7 @@ from oodzoo.engine.choice import open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation import evaluate
-from oodzoo.events import Events, Listener, Listeners, Stage, extent
+from oodzoo.events import Events, Listener, Listeners, Stage, extent, or_notebook
 from oodzoo.features.config import Extraction
 from oodzoo.features.extract import run_extraction
 from oodzoo.features.source import FeatureSource, as_source
@@ -123,7 +123,7 @@ def run(
     with opened as engine, locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"
         recorder = Recorder(folder, command or call, settings)
-        with Stage([recorder, Events(listener)], "run", **settings) as whole:
+        with Stage([recorder, Events(or_notebook(listener))], "run", **settings) as whole:
             stages = Stages(recorder.earlier, whole.events)
             _compute(stages, recorder, dataset, images, specs, folder, config, engine)
             result = recorder.finish()
