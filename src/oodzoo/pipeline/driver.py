@@ -264,7 +264,8 @@ def _find_leaks(
 
 def _select(source: FeatureSource, device: str | None, listener: Listener) -> SelectionSummary:
     with Stage(listener, "selection", **extent(source)) as stage:
-        summary = select_features(source, device=device).summary()
+        found = select_features(source, device=device, progress=stage.progress)
+        summary = found.summary()
         stage.finish(summary, {})
     return summary
 

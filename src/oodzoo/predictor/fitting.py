@@ -207,7 +207,9 @@ def fit(
                 if opened is not None:
                     compute_heads(source, opened, stage.progress)
         here = array_device(device, engine)
+        stage.progress(1, 3)
         made = make(source, options, found, score, target, here, stage.events)
+        stage.progress(2, 3)
         columns = made.final.columns
         used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
@@ -252,6 +254,7 @@ def fit(
             if encoders
             else None,
         )
+        stage.progress(3, 3)
         metrics = {} if promised is None else {source.task.metric: promised.average}
         stage.finish(predictor, metrics)
     return predictor

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.errors import InputError
+from oodzoo.events import Progress
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.kinds import PATHS
@@ -32,7 +33,11 @@ MAX_VALUES = 2**27
 
 
 def select_by_contribution(
-    source: FeatureSource, models: Sequence[str], domains: Sequence[str], device: str | None
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str],
+    device: str | None,
+    progress: Progress | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Select the features with the largest contributions to left-out domains.
 
@@ -44,7 +49,10 @@ def select_by_contribution(
         the candidates for the number of features, "numbers", and their "likelihoods".
     """
     _require_common_classes(source, domains)
+    advance = progress or (lambda done, total: None)
+    advance(0, len(domains) + 1)
     scores = contributions(source, models, domains, device=device)
+    advance(1, len(domains) + 1)
     if not (scores.total > 0).any():
         warnings.warn(
             f"no feature of {', '.join(models)} helps to predict left-out domains; keeping one",
@@ -56,7 +64,7 @@ def select_by_contribution(
     shares = [SHARES[place] for place in at]
     likelihoods = np.full(len(shares), np.nan)
     if len(shares) > 1:
-        likelihoods = _likelihoods(source, models, domains, shares, device)
+        likelihoods = _likelihoods(source, models, domains, shares, device, advance)
     # Without any left-out prediction there is no reason to drop features that help.
     kept = -1 if np.isnan(likelihoods).any() else int(likelihoods.argmax())
     support = np.zeros(len(scores.total), np.bool_)
@@ -75,6 +83,7 @@ def _likelihoods(
     domains: Sequence[str],
     shares: Sequence[float],
     device: str | None,
+    advance: Progress,
 ) -> NDArray[np.float64]:
     """Mean quality of heads on left-out domains for each share, with the best setting.
 
@@ -84,6 +93,7 @@ def _likelihoods(
     predicted: list[list[NDArray[Any]]] = []  # of each domain, for each share (settings, n, C)
     truth = []
     for left_out, domain in enumerate(domains):
+        advance(1 + left_out, len(domains) + 1)
         others = [other for other in domains if other != domain]
         total = contributions(source, models, others, device=device).total
         if not total.any():

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from oodzoo._io import structured
 from oodzoo.errors import InputError
+from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, as_source
 from oodzoo.heads.classes import require_classes_to_tell_apart
@@ -212,6 +213,7 @@ def select_features(
     max_parameters: float | str | None = None,
     licence: str | Sequence[str] | None = None,
     device: str | None = None,
+    progress: Progress | None = None,
 ) -> Selection:
     """Concatenate models and keep the features that are useful for unseen domains.
 
@@ -244,6 +246,8 @@ def select_features(
         Select only from models that meet these constraints, see :func:`oodzoo.rank`.
     device : str, optional
         PyTorch device; NumPy if None.
+    progress : callable, optional
+        Called with the numbers of steps done and in total.
     """
     if method not in METHODS:
         raise InputError(f"the method must be one of {', '.join(METHODS)}, got {method!r}")
@@ -269,7 +273,7 @@ def select_features(
         return _by_inclusion(
             source, models, chosen, 0.5 if threshold is None else threshold, device
         )
-    return _by_contribution(source, models, chosen, device)
+    return _by_contribution(source, models, chosen, device, progress)
 
 
 def _best(
@@ -289,11 +293,15 @@ def _best(
 
 
 def _by_contribution(
-    source: FeatureSource, models: Sequence[str], domains: Sequence[str], device: str | None
+    source: FeatureSource,
+    models: Sequence[str],
+    domains: Sequence[str],
+    device: str | None,
+    progress: Progress | None,
 ) -> Selection:
     # In an order of their own, so that the result does not depend on the order given.
     ordered, domains = sorted(models), sorted(domains)
-    compute = functools.partial(select_by_contribution, source, ordered, domains, device)
+    compute = functools.partial(select_by_contribution, source, ordered, domains, device, progress)
     arrays = source.cached("selections", ordered, compute, domains=domains, settings="consistent")
     ends = np.cumsum([source.facts(model).feature_dim for model in ordered])[:-1]
 
