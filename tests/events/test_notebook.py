@@ -80,9 +80,7 @@ def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[dict[str, str]] = []
     now = [100.0]
     monkeypatch.setattr("oodzoo.events.notebook.time.monotonic", lambda: now[0])
-    monkeypatch.setattr(
-        "IPython.display.display", lambda bundle, **options: (seen.append(bundle), Handle(seen))[1]
-    )
+    monkeypatch.setattr("IPython.display.display", Line(seen).display)
     progress = NotebookProgress()
     progress.start("run")
     progress.start("extraction")
@@ -111,11 +109,15 @@ def test_what_the_line_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 4  # a listener can be used again
 
 
-class Handle:
-    """Takes the updates of a line."""
+class Line:
+    """Takes the updates of a line in the place of a kernel."""
 
     def __init__(self, seen: list[dict[str, str]]) -> None:
         self.seen = seen
+
+    def display(self, bundle: dict[str, str], **options: Any) -> Line:
+        self.seen.append(bundle)
+        return self
 
     def update(self, bundle: dict[str, str], **options: Any) -> None:
         self.seen.append(bundle)
