@@ -17,7 +17,9 @@ from oodzoo.assessment.promise import Promise
 from oodzoo.data.files import ImageFile
 from oodzoo.diagnostics.classes import ClassDiagnosis, ClassFigures
 from oodzoo.diagnostics.labels import LabelDiagnosis
+from oodzoo.diagnostics.mistakes import Mistake
 from oodzoo.diagnostics.numbers import NumberDiagnosis
+from oodzoo.diagnostics.reliability import Reliability
 from oodzoo.task import Kind, Task, require_kind
 from oodzoo.task.words import WORDS, Measure
 
@@ -197,6 +199,16 @@ class TestResult:
     def confusion(self) -> tuple[tuple[int, ...], ...]:
         """Number of samples by true class (rows) and predicted class (columns); of classes only."""
         return self._classes.confusion
+
+    @property
+    def reliability(self) -> Reliability:
+        """Confidence and accuracy; of classes only."""
+        return self._classes.reliability
+
+    @property
+    def mistakes(self) -> tuple[Mistake, ...]:
+        """The most confident mistakes; of classes only."""
+        return self._classes.mistakes
 
     @property
     def _classes(self) -> ClassDiagnosis:

@@ -1,0 +1,75 @@
+"""What to do after a test."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import oodzoo
+from oodzoo.assessment.advice import next_steps
+from oodzoo.assessment.intervals import metric_interval
+from oodzoo.assessment.promise import Promise
+from oodzoo.assessment.result import Missed, Part
+from oodzoo.diagnostics.classes import diagnose_classes
+
+CLASSES = ["cat", "dog", "Cat"]
+
+
+@pytest.fixture
+def good(result: oodzoo.TestResult) -> oodzoo.TestResult:
+    """A result that leaves nothing to do."""
+    part = confident(right=400, wrong=0)
+    return replace(result, overall=part, promise=None)
+
+
+def confident(right: int, wrong: int, sure: float = 0.99) -> Part:
+    """Cats, of which some are taken for dogs."""
+    n = right + wrong
+    probabilities = np.tile([sure, 1 - sure, 0.0], (n, 1))
+    probabilities[right:, :2] = probabilities[right:, 1::-1]
+    y = np.zeros(n, np.int64)
+    diagnosis = diagnose_classes(
+        probabilities, y, CLASSES, paths=[f"{at}.png" for at in range(n)], domains="new"
+    )
+    return Part(diagnosis, metric_interval("classification", probabilities.argmax(axis=1), y))
+
+
+def titles(result: oodzoo.TestResult) -> list[str]:
+    return [step.title for step in next_steps(result)]
+
+
+def test_a_good_result_leaves_nothing_to_do(good: oodzoo.TestResult) -> None:
+    assert titles(good) == []
+
+
+def test_each_problem_has_its_step(good: oodzoo.TestResult) -> None:
+    below = Promise(99.0, (98.0, 100.0), {"tilted": "below", "chalk": "within"})
+    cases: list[tuple[dict[str, object], str]] = [
+        ({"trained_on": ("chalk",)}, "Test on new domains"),
+        ({"is_training_data": True}, "Test on new domains"),
+        ({"unknown": {"Cat": 3}}, "Settle 1 unknown class"),
+        ({"unreadable": (Missed("a", "b", "c"),)}, "Replace 1 unreadable file"),
+        ({"promise": below}, "Train with images of 'tilted'"),
+        ({"overall": confident(4, 0)}, "Test more images"),
+    ]
+    for change, title in cases:
+        assert titles(replace(good, **change)) == [title]  # type: ignore[arg-type]
+    step = next_steps(replace(good, unknown={"Cat": 3}))[0]
+    assert "'Cat': did you mean cat?" in step.text
+    assert "--adapt" in next_steps(replace(good, promise=below))[0].text
+    assert "--adapt" not in next_steps(replace(good, promise=below, adapted=True))[0].text
+
+
+def test_confusions_mistakes_and_confidence_are_named(good: oodzoo.TestResult) -> None:
+    bad = replace(good, overall=confident(700, 300))
+    assert titles(bad) == [
+        "Tell cat from dog",
+        "Look at the most confident mistakes",
+        "Do not take its confidence at its word here",
+    ]
+    texts = " ".join(step.text for step in next_steps(bad))
+    assert "300 of 1,000 images of cat are taken for dog" in texts
+    assert "'700.png' is labelled cat, and predicted as dog with 99 %" in texts
+    assert "99.0 % sure on average, and 70.0 % right" in texts
