@@ -179,13 +179,14 @@ def _listed(
 ) -> Iterator[Batch]:
     """The images of a list, in groups."""
     from oodzoo.errors import InputError
-    from oodzoo.predictor.input_lists import BadLine, find_images, read_lines
+    from oodzoo.predictor.input_lists import BadLine, ImageFinder, read_lines
 
     shown = "stdin" if name == STDIN else name
+    finder = ImageFinder()
     for group in read_lines(stream, null=null):
         files: list[ImageFile] = []
         lines: list[tuple[str, int] | None] = []
-        for found in find_images(group):
+        for found in finder.find(group):
             if isinstance(found, BadLine):
                 skip(Skipped(shown, found.line, found.reason))
                 continue

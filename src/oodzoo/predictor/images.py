@@ -126,6 +126,8 @@ def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[ImageFile]:
 def _remote_images(url: Url) -> list[ImageFile]:
     if (file := find_file(url)) is not None:
         return [RemoteImage(file)]
+    if url.scheme in ("http", "https"):  # which give no lists
+        raise InputError(f"no such file: {str(url)!r}")
     images = list_remote_images(url)
     if not images:
         raise InputError(f"{str(url)!r} has no images ({', '.join(sorted(SUFFIXES))})")

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 from oodzoo.data.files import ImageFile
@@ -84,21 +85,42 @@ def read_lines(stream: BinaryIO, *, null: bool = False) -> Iterator[list[Line]]:
             return
 
 
-def find_images(group: list[Line]) -> Iterator[ListedImage | BadLine]:
-    """Find the images that lines name, in order: files, folders of images, and URLs of both."""
+class ImageFinder:
+    """Finds the images that lines name: files, folders of images, and URLs of both.
 
-    def find(line: Line) -> list[ImageFile] | InputError:
-        try:
-            return image_files([line.text])
-        except InputError as error:
-            return error
+    What is below a folder that an earlier line named is found once: `find photos` writes the
+    folder, and then all that is in it.
+    """
 
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        # only URLs are worth a thread; files are looked up when it is their turn
-        urls = {line.number: pool.submit(find, line) for line in group if is_url(line.text)}
-        for line in group:
-            found = urls[line.number].result() if line.number in urls else find(line)
-            if isinstance(found, InputError):
-                yield BadLine(line, str(found))
-            else:
+    def __init__(self) -> None:
+        self._folders: set[str] = set()
+
+    def find(self, group: list[Line]) -> Iterator[ListedImage | BadLine]:
+        """Yield the images of some lines in order."""
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            # only URLs are worth a thread; files are looked up when it is their turn
+            urls = {line.number: pool.submit(_look_up, line) for line in group if is_url(line.text)}
+            for line in group:
+                if self._was_found(line):
+                    continue
+                found = urls[line.number].result() if line.number in urls else _look_up(line)
+                if isinstance(found, InputError):
+                    yield BadLine(line, str(found))
+                    continue
+                if not is_url(line.text) and Path(line.text).is_dir():
+                    self._folders.add(os.path.normpath(line.text))
                 yield from (ListedImage(line, file) for file in found)
+
+    def _was_found(self, line: Line) -> bool:
+        """Whether a line names something below a folder of an earlier line."""
+        if not self._folders or is_url(line.text):
+            return False
+        path = Path(os.path.normpath(line.text))
+        return any(str(folder) in self._folders for folder in (path, *path.parents))
+
+
+def _look_up(line: Line) -> list[ImageFile] | InputError:
+    try:
+        return image_files([line.text])
+    except InputError as error:
+        return error
