@@ -97,6 +97,33 @@ def test_export(run: Run, saved: Path, unseen: list[Path], tmp_path: Path) -> No
     np.testing.assert_allclose(found, predictor.predict_proba(unseen), atol=1e-5)
 
 
+def test_the_file_of_an_export_is_given_once(run: Run, saved: Path, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason='exporting needs onnx: pip install "oodzoo[onnx]"')
+    file = tmp_path / "head.onnx"
+    assert "give the file to write" in run("export", saved).complaint
+    assert "the file is given twice" in run("export", saved, file, "--out", file).complaint
+    assert run("export", saved, "--head-only", "--out", file).code == 0
+    assert file.is_file()
+
+
+def test_constraints_and_numbers_of_models(
+    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    sizes = {name: store.model(name).parameters or 0 for name in store.models}
+    largest = max(sizes, key=lambda name: sizes[name])
+    limit = ("--max-parameters", str(sizes[largest] - 1), "--out", tmp_path / "model")
+    done = run("fit", store.path, "--top-k", "2,3", *limit)
+    assert f"model '{largest}' is not used: more than" in done.err
+    assert "--top-k 2,3: the best 2 models, chosen on left-out domains" in done.err
+    assert largest not in [model.name for model in oodzoo.load(tmp_path / "model").models]
+    complaint = run("fit", store.path, "--models", ",".join(sizes), *limit).complaint
+    assert f"the model '{largest}' was named, but not allowed: more than" in complaint
+    assert (
+        "no model meets --licence gpl"
+        in run("fit", store.path, "--licence", "gpl", *limit[2:]).complaint
+    )
+
+
 def test_export_of_the_head(
     run: Run, saved: Path, store: oodzoo.FeatureStore, tmp_path: Path
 ) -> None:

@@ -2,14 +2,122 @@
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import inspect
+from collections import defaultdict
+from collections.abc import Iterator
+from types import UnionType
+from typing import Any, NamedTuple, get_args
 
 import pytest
+import typer
 import typer.main
 
 from oodzoo.cli import app
-from oodzoo.cli.options import ZOO_HELP, compute_device, domain_weights
+from oodzoo.cli.options import ZOO_HELP, compute_device, domain_weights, top_k_of
 from oodzoo.errors import InputError
+
+
+class Option(NamedTuple):
+    """An option of a command, as its function states it."""
+
+    help: str
+    metavar: str | None
+    kind: Any
+    hidden: bool
+
+
+def walk(group: typer.Typer, above: str = "") -> Iterator[tuple[str, Any]]:
+    """The name and the function of every command."""
+    for command in group.registered_commands:
+        yield f"{above}{command.name}", command.callback
+    for inner in group.registered_groups:
+        assert inner.typer_instance is not None
+        yield from walk(inner.typer_instance, f"{above}{inner.name} ")
+
+
+@functools.cache
+def all_options() -> dict[str, dict[str, Option]]:
+    """The options of every command, by their long names."""
+    found: dict[str, dict[str, Option]] = defaultdict(dict)
+    for command, function in walk(app):
+        for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+            kind, info = get_args(parameter.annotation) or (None, None)
+            if not isinstance(info, typer.models.OptionInfo):
+                continue
+            names = [each for each in info.param_decls or () if each.startswith("--")]
+            for option in names or [f"--{name.replace('_', '-')}"]:
+                stated = Option(str(info.help), info.metavar, _plain(kind), info.hidden)
+                found[option][command] = stated
+    return found
+
+
+def _plain(kind: Any) -> Any:
+    """A type without None, which only says that there is a default; `str | None` is `str`."""
+    kinds = [each for each in get_args(kind) if each is not type(None)]
+    return kinds[0] if isinstance(kind, UnionType) and len(kinds) == 1 else kind
+
+
+CONSTRAINTS = ("--max-ms", "--max-parameters", "--licence")
+
+
+@pytest.mark.parametrize(
+    ("option", "commands"),
+    [
+        *((option, ("run", "rank", "select", "fit", "evaluate")) for option in CONSTRAINTS),
+        ("--score", ("run", "rank", "select", "fit", "evaluate")),
+        ("--max-models", ("run", "select", "fit", "evaluate")),
+        ("--top-k", ("run", "select", "fit", "evaluate")),
+        ("--target", ("run", "rank", "fit")),
+        ("--out", ("run", "demo", "rank", "select", "evaluate", "fit", "tune", "predict", "export",
+                   "report", "testbed", "test", "store merge")),
+        ("--json", tuple(name for name, _ in walk(app))),
+        ("--quiet", tuple(name for name, _ in walk(app))),
+    ],
+)  # fmt: skip
+def test_the_same_powers_everywhere(option: str, commands: tuple[str, ...]) -> None:
+    assert set(commands) <= set(all_options()[option])
+
+
+OF_ITS_OWN = {
+    "--adapt", "--batch-size", "--device", "--domains", "--learning-rate", "--lora", "--max-hours",
+    "--models", "--out", "--protocol", "--score", "--seed", "--steps", "--store", "--target",
+    "--yes", "--zoo",
+}  # fmt: skip
+"""Options whose help differs, because what they name differs: a page, a predictor, a store."""
+
+
+def test_an_option_has_one_meaning() -> None:
+    for option, found in all_options().items():
+        shown = [each for each in found.values() if not each.hidden]
+        if option not in OF_ITS_OWN:
+            assert len({each.help for each in shown}) <= 1, option
+            assert len({each.metavar for each in shown}) <= 1, option
+        if option not in ("--out", "--batch-size"):  # a path or a URL; a number or auto
+            assert len({each.kind for each in shown}) <= 1, option
+
+
+def test_the_exceptions_are_needed() -> None:
+    for option in OF_ITS_OWN:
+        shown = [each for each in all_options()[option].values() if not each.hidden]
+        assert len({(each.help, each.metavar) for each in shown}) > 1, option
+
+
+def test_where_results_are_written_and_in_which_form() -> None:
+    found = all_options()
+    for command, option in found["--out"].items():
+        assert any(word in option.help.lower() for word in ("folder", "file", "page")), command
+    for command, option in found["--store"].items():
+        assert "feature store" in option.help, command
+    shown = {command for command, option in found["--format"].items() if not option.hidden}
+    assert shown == {"predict"}  # the form of what is printed; figures have that of their files
+    assert all(option.hidden for option in found.get("--output", {}).values())
+
+
+def test_scores_are_explained_alike() -> None:
+    assert all(
+        each.help.startswith("Score to rank by") for each in all_options()["--score"].values()
+    )
 
 
 def options(name: str) -> dict[str, str]:
@@ -62,3 +170,10 @@ def test_weights_of_domains() -> None:
 def test_bad_weights_of_domains(values: list[str], words: str) -> None:
     with pytest.raises(InputError, match=f"^{words}$"):
         domain_weights(values)
+
+
+def test_numbers_of_models() -> None:
+    assert (top_k_of("3"), top_k_of("1, 3"), top_k_of("auto")) == (3, [1, 3], "auto")
+    for wrong in ("0", "-1", "1,", "all", "3.0", "²"):
+        with pytest.raises(InputError, match=f"or auto; got '{wrong}'"):
+            top_k_of(wrong)

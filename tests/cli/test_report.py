@@ -43,7 +43,7 @@ def test_the_page(run: Run, job: Path) -> None:
 
 
 def test_page_elsewhere_and_figures(run: Run, job: Path) -> None:
-    code, out, _ = run("report", job, "--format", "svg", "--out", job / "page.html", "--json")
+    code, out, _ = run("report", job, "--figures", "svg", "--out", job / "page.html", "--json")
     document = json.loads(out)
     assert (code, document["report"]) == (0, str(job / "page.html"))
     assert str(job / "figures" / "ranking.svg") in document["figures"]
@@ -51,12 +51,18 @@ def test_page_elsewhere_and_figures(run: Run, job: Path) -> None:
     assert not (job / "report.html").exists()
 
 
+def test_the_old_word_for_figures(run: Run, job: Path) -> None:
+    code, out, err = run("report", job, "--format", "svg")
+    assert (code, err.count("warning: --format is deprecated; use --figures")) == (0, 1)
+    assert str(job / "figures" / "ranking.svg") in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["report", "gone"], "'gone' has no run.json; give the folder that"),
         (
-            ["report", "JOB", "--format", "gif"],
+            ["report", "JOB", "--figures", "gif"],
             "unknown format 'gif'; expected one of png, svg, pdf",
         ),
         (["report", "JOB", "--out", "JOB/run.json/page.html"], "cannot write"),

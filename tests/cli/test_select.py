@@ -68,7 +68,9 @@ def test_wrong_options(run: Run, tmp_path: Path) -> None:
     folder = store(tmp_path).path
     for value in ("0", "-1", "some"):
         complaint = run("select", folder, "--top-k", value).complaint
-        assert complaint.startswith("oodzoo: --top-k must be 1 or more, several such as 1,3,5,7, or")
+        assert complaint.startswith(
+            "oodzoo: --top-k must be 1 or more, several such as 1,3,5,7, or"
+        )
         assert complaint.endswith(f"got {value!r}")
     complaint = run("select", folder, "--method", "lasso").complaint
     assert complaint == "oodzoo: --method must be one of consistent, paper, got 'lasso'"

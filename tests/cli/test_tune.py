@@ -138,6 +138,8 @@ def test_wrong_places(run: Run, single: Path, data: Path, tmp_path: Path) -> Non
     assert (taken / "file").read_text() == "mine"
     complaint = run("tune", tmp_path / "none", data, "--out", tmp_path / "tuned").complaint
     assert "no such predictor" in complaint
+    complaint = run("tune", single, data, "--out", f"{single}/../{single.name}").complaint
+    assert "is the predictor to tune, which it would replace; choose another folder" in complaint
 
 
 def test_wrong_data(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
@@ -148,6 +150,11 @@ def test_wrong_data(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / "blue", one / "blue")
     shutil.copytree(data / "blue" / "down", one / "blue" / "dots")
     assert "has the class 'dots', which the pred" in run("tune", single, one, *out).complaint
+    shutil.rmtree(one / "blue" / "dots")
+    for image in sorted((one / "blue").rglob("*.png"))[2:-2]:
+        image.unlink()
+    complaint = run("tune", single, one, *out).complaint
+    assert "the domain 'blue' has too few images to hold out a fifth of them: 4" in complaint
 
 
 # --- kill -9 -------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ def test_too_few_images(problem: Problem) -> None:
     with pytest.raises(InputError) as caught:
         few.split("few", 0)
     assert str(caught.value) == (
-        "the domain 'few' has too few images to hold out a fifth of them: 4"
+        "the domain 'few' has too few images to hold out a fifth of them: 4; at least 5 are needed"
     )
 
 

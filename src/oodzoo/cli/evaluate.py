@@ -144,7 +144,6 @@ def evaluate(
         str | None,
         typer.Option(
             "--device",
-            metavar="DEVICE",
             help=COMPUTE_DEVICES_HELP,
             show_default="cpu; with --tune, the fastest one to fine-tune on",
         ),

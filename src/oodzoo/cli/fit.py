@@ -222,7 +222,12 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
 def export(
     terminal: Terminal,
     model: PredictorArgument,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The ONNX file to write.")],
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The ONNX file to write, or --out.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The ONNX file to write.")
+    ] = None,
     head_only: Annotated[
         bool,
         typer.Option(
@@ -246,9 +251,14 @@ def export(
     """
     from oodzoo.predictor import load
 
+    if file is not None and out is not None:
+        raise InputError(f"the file is given twice: {str(file)!r} and --out {str(out)!r}")
+    path = file or out
+    if path is None:
+        raise InputError("give the file to write: oodzoo export MODEL FILE, or --out FILE")
     predictor = load(model, device="cpu")
-    predictor.export(file, head_only=head_only, raw=raw)
-    terminal.line(f"{file}")
+    predictor.export(path, head_only=head_only, raw=raw)
+    terminal.line(f"{path}")
     inputs = predictor.export_inputs(head_only=head_only, raw=raw)
     dtype = "float32" if head_only or predictor.features_only else "uint8"
     batch = () if raw else ("n",)
@@ -257,4 +267,4 @@ def export(
     numbers = predictor.task.kind == "regression"
     output = "numbers: float64" if numbers else "probabilities: float32"
     terminal.line(f"output {output} ({'1' if raw else 'n'}, {len(predictor.classes_)})")
-    terminal.document({"file": str(file), "inputs": inputs, "classes": predictor.classes_.tolist()})
+    terminal.document({"file": str(path), "inputs": inputs, "classes": predictor.classes_.tolist()})

@@ -11,28 +11,38 @@ from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.terminal import Terminal
 
 
-@command("report", example="oodzoo report job/ --format png", interrupted=FILES_COMPLETE)
+@command("report", example="oodzoo report job/ --figures png", interrupted=FILES_COMPLETE)
 def report(
     terminal: Terminal,
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run (with run.json).")],
-    format: Annotated[  # noqa: A002 - the name of the option
-        str | None, typer.Option(help="Also write the figures as files: png, svg or pdf.")
+    figures: Annotated[
+        str | None,
+        typer.Option(
+            metavar="png|svg|pdf", help="Also write the figures as such files, in DIR/figures."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write the page to; DIR/report.html by default.")
+        Path | None,
+        typer.Option(help="File to write the page to.", show_default="DIR/report.html"),
+    ] = None,
+    format: Annotated[  # noqa: A002 - the name of the option
+        str | None, typer.Option(help="Deprecated: use --figures.", hidden=True)
     ] = None,
 ) -> None:
     """Write the report of a run: one self-contained HTML page."""
     from oodzoo.record import read_run
     from oodzoo.report import write_report
 
-    run = read_run(folder)
-    figures: list[Path] = []
     if format is not None:
+        terminal.warn("--format is deprecated; use --figures")
+        figures = figures or format
+    run = read_run(folder)
+    written: list[Path] = []
+    if figures is not None:
         from oodzoo.report.figures import write_figures
 
-        figures = write_figures(run, folder / "figures", format)
+        written = write_figures(run, folder / "figures", figures)
     page = write_report(folder, out, run=run)
-    for path in (page, *figures):
+    for path in (page, *written):
         terminal.line(f"{path}")
-    terminal.document({"report": str(page), "figures": [str(path) for path in figures]})
+    terminal.document({"report": str(page), "figures": [str(path) for path in written]})

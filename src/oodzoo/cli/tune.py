@@ -24,6 +24,7 @@ from oodzoo.cli.options import (
     rates_of,
 )
 from oodzoo.cli.terminal import Terminal
+from oodzoo.errors import InputError
 from oodzoo.events import Events
 from oodzoo.remote.location import parse_location
 
@@ -146,6 +147,7 @@ def tune(
     )
     from oodzoo.predictor.tuning import tune as tune_predictor
 
+    _require_another(predictor, out)
     require_free_location(out)  # before the work
     folder = _checkpoint_folder(out) if checkpoints is None else checkpoints
     require_checkpoint_folder(folder)
@@ -185,6 +187,17 @@ def tune(
     if isinstance(location, Path):
         Events(others).artifact("tuning", location)
     _show(terminal, after, str(location))
+
+
+def _require_another(predictor: str, out: str) -> None:
+    """Reject the predictor to tune as the place of the tuned one, which would replace it."""
+    before, after = parse_location(predictor), parse_location(out)
+    if isinstance(before, Path) and isinstance(after, Path):
+        before, after = before.resolve(), after.resolve()
+    if before == after:
+        raise InputError(
+            f"--out {out!r} is the predictor to tune, which it would replace; choose another folder"
+        )
 
 
 def _checkpoint_folder(out: str) -> Path:

@@ -12,6 +12,7 @@ from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.predictor import Predictor
+from oodzoo.tuning.problem import require_images_to_hold_out
 
 
 def model_to_tune(predictor: Predictor, name: str | None) -> PredictorModel:
@@ -52,6 +53,7 @@ def open_to_tune(data: Any, predictor: Predictor) -> ImageDomains:
     if found.modality != "image":
         raise InputError(f"{found.name!r} has {found.modality}s; the predictor takes images")
     _require_same_task(found, predictor)
+    _require_images_to_hold_out(found)  # here, and again without those that cannot be read
     return found
 
 
@@ -124,4 +126,13 @@ def _readable(data: ImageDomains, progress: Progress | None) -> ImageDomains:
             f"{data.name!r} has images of one domain, {names}; fine-tuning needs two or more, "
             "because its settings are chosen by leaving one domain out"
         )
+    _require_images_to_hold_out(data)
     return data
+
+
+def _require_images_to_hold_out(data: ImageDomains) -> None:
+    groups: dict[str, list[str | None]] = {domain: [] for domain in data.domains}
+    for sample in data.samples:
+        groups[sample.domain].append(sample.group)
+    for domain, each in groups.items():
+        require_images_to_hold_out(domain, each)

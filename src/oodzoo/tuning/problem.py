@@ -21,6 +21,9 @@ from oodzoo.zoo.preprocessing import Geometry
 
 Rows = NDArray[np.int64]
 
+FEWEST_IMAGES = 5
+"""Fewest images of a domain of which a fifth can be held out."""
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -61,21 +64,27 @@ class Problem:
         """Divide the images of a domain, as DomainBed does: for training, and a fifth held out."""
         rows = self.rows(domain)
         groups = [self.groups[row] for row in rows]
-        if len(rows) > 1 and groups[0] is not None and len(set(groups)) == 1:
-            raise InputError(
-                f"all images of the domain {domain!r} are of one group, so that none can be held "
-                "out"
-            )
+        require_images_to_hold_out(domain, groups)
         parts = split(len(rows), seed, self.domains.index(domain), groups)
-        if not len(parts.outside):
-            raise InputError(
-                f"the domain {domain!r} has too few images to hold out a fifth of them: {len(rows)}"
-            )
         return rows[parts.inside], rows[parts.outside]
 
     def left(self, without: Sequence[str]) -> tuple[str, ...]:
         """The domains without some of them."""
         return tuple(domain for domain in self.domains if domain not in without)
+
+
+def require_images_to_hold_out(domain: str, groups: Sequence[str | None]) -> None:
+    """Raise an InputError if a fifth of the images of a domain, given their groups, is nothing."""
+    if len(groups) > 1 and groups[0] is not None and len(set(groups)) == 1:
+        raise InputError(
+            f"all images of the domain {domain!r} are of one group, so that none can be held out"
+        )
+    grouped = any(group is not None for group in groups)  # the smallest group is held out
+    if len(groups) < (2 if grouped else FEWEST_IMAGES):
+        raise InputError(
+            f"the domain {domain!r} has too few images to hold out a fifth of them: {len(groups)}; "
+            f"at least {FEWEST_IMAGES} are needed"
+        )
 
 
 @contextmanager
