@@ -30,14 +30,25 @@ def test_a_bar_follows_all_stages_that_know_their_total() -> None:
     seen: list[tuple[int, int]] = []
     bar = Bar(lambda done, total: seen.append((done, total)))
     bar.progress("evaluation", 0, 0, message="reading")
-    bar.progress("evaluation", 1, 2)
     bar.progress("ranking", 3, 4, message="half")
-    assert seen == [(1, 2), (3, 4)]
+    bar.end("ranking", status="done", seconds=1.0)
+    bar.progress("evaluation", 1, 2)
+    assert seen == [(3, 4), (1, 2)]
+    bar.progress("ranking", 3, 4)  # a part of the step of the evaluation
+    assert seen == [(3, 4), (1, 2)]
 
 
-def test_without_a_terminal_only_the_others_listen() -> None:
+def test_messages_and_times_are_details() -> None:
+    said: list[str] = []
+    bar = Bar(lambda done, total: None, said.append)
+    bar.progress("evaluation", 0, 0, message="reading")
+    bar.end("evaluation", status="done", seconds=75)
+    assert said == ["reading", "evaluation: 1 min 15 s"]
+
+
+def test_quiet_only_the_others_listen() -> None:
     other = oodzoo.events.Listener()
-    with listening(Terminal(), "Work", [other]) as found:
+    with listening(Terminal(quiet=True), "Work", [other]) as found:
         assert found == [other]
 
 

@@ -92,11 +92,6 @@ def test_warnings_of_python_are_counted_too(capsys: Captured) -> None:
     assert lines[20:] == ["warning: 2 more: odd '…'"]
 
 
-def test_no_progress_without_a_terminal() -> None:
-    with Terminal().progress("Work") as progress:
-        assert progress is None
-
-
 def test_markup_in_names_is_printed_as_it_is(capsys: Captured) -> None:
     Terminal().line("[bold]net[/bold]")
     assert capsys.readouterr().out == "[bold]net[/bold]\n"
@@ -105,3 +100,35 @@ def test_markup_in_names_is_printed_as_it_is(capsys: Captured) -> None:
 def test_numbers_that_json_does_not_have_are_rejected() -> None:
     with pytest.raises(ValueError, match="JSON"):
         Terminal(json=True).document({"n": float("nan")})
+
+
+def test_verbose_shows_details_and_where_warnings_arise(capsys: Captured) -> None:
+    for verbose in (False, True):
+        terminal = Terminal(verbose=verbose)
+        terminal.detail("a detail")
+        terminal.show_warning("odd", UserWarning, "some.py", 7)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["warning: odd", "a detail", "warning: odd (UserWarning of some.py:7)"]
+
+
+def test_quiet_has_no_progress(capsys: Captured) -> None:
+    with Terminal(quiet=True).progress("Work") as advance:
+        assert advance is None
+    with Terminal().progress("Work") as advance:
+        assert advance is not None
+        advance(1, 2)
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_names_do_not_break_in_tables(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    terminal = Terminal()
+    terminal._results.width = columns
+    name = "vit_small_patch14_dinov2.lvd142m"
+    terminal.table(["model", *"abcdef"], [[name, *range(100_000, 600_001, 100_000)]], least="ab")
+    out = capsys.readouterr().out
+    assert name in out
+    assert all(str(number) in out for number in range(300_000, 600_001, 100_000))
+    assert max(map(len, out.splitlines())) <= columns

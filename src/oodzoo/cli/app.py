@@ -6,8 +6,11 @@ import errno
 import functools
 import inspect
 import io
+import json as json_text
 import os
+import re
 import sys
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -18,7 +21,8 @@ import typer
 from typer.core import TyperCommand
 
 import oodzoo
-from oodzoo._text import printable
+from oodzoo._text import did_you_mean, duration, printable
+from oodzoo.cli.help import PlainCommand, PlainGroup
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 from oodzoo.remote.location import url_of_path
@@ -35,14 +39,24 @@ app = typer.Typer(
     name="oodzoo",
     help="Choose and combine pre-trained models for data from unseen domains.",
     epilog="Example: oodzoo demo",
+    cls=PlainGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Print no messages, progress or warnings.")
+]
+Verbose = Annotated[
+    bool,
+    typer.Option(
+        "--verbose",
+        "-v",
+        help="Print all steps, their time, whole tables and where warnings arise.",
+    ),
 ]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the full traceback of errors.")]
 
@@ -53,12 +67,12 @@ def command(
     example: str,
     interrupted: str = "",
     group: typer.Typer = app,
-    cls: type[TyperCommand] = TyperCommand,
+    cls: type[TyperCommand] = PlainCommand,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command whose first parameter is a Terminal.
 
-    Adds `--json`, `--quiet` and `--debug`, and turns exceptions into one line and an exit code:
-    2 for an input error, 1 for an internal error, 130 for Ctrl-C.
+    Adds `--json`, `--verbose`, `--quiet` and `--debug`, and turns exceptions into one line (of JSON
+    with `--json`) and an exit code: 2 for an input error, 1 for an internal error, 130 for Ctrl-C.
 
     Parameters
     ----------
@@ -71,20 +85,23 @@ def command(
 
     def register(body: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(body)
-        def run(*, json: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
-            terminal = Terminal(json=json, quiet=quiet)
+        def run(*, json: bool, verbose: bool, quiet: bool, debug: bool, **arguments: Any) -> None:
+            terminal = Terminal(json=json, quiet=quiet, verbose=verbose and not quiet)
             warnings.showwarning = terminal.show_warning
+            start = time.perf_counter()
             try:
                 with terminal:
                     _require_paths(arguments)
                     body(terminal, **arguments)
+                    terminal.detail(f"Done in {duration(time.perf_counter() - start)}.")
             except (typer.Exit, BrokenPipeError):
                 raise
             except KeyboardInterrupt:
-                _print_error("; ".join(filter(None, ("interrupted", interrupted))))
+                text = "; ".join(filter(None, ("interrupted", interrupted)))
+                _print_error(text, INTERRUPTED, json=json)
                 raise typer.Exit(INTERRUPTED) from None
             except Exception as error:
-                raise typer.Exit(_report_error(error, debug)) from None
+                raise typer.Exit(_report_error(error, debug, json=json)) from None
 
         run.interrupted = interrupted  # type: ignore[attr-defined]
         run.__signature__ = _with_common_options(body)  # type: ignore[attr-defined]
@@ -94,11 +111,14 @@ def command(
     return register
 
 
+_COMMON = (("json", Json), ("verbose", Verbose), ("quiet", Quiet), ("debug", Debug))
+
+
 def _with_common_options(body: Callable[..., None]) -> inspect.Signature:
     signature = inspect.signature(body, eval_str=True)
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=option)
-        for name, option in (("json", Json), ("quiet", Quiet), ("debug", Debug))
+        for name, option in _COMMON
     ]
     own = list(signature.parameters.values())[1:]
     return signature.replace(parameters=[*own, *common])
@@ -113,18 +133,20 @@ def _require_paths(arguments: dict[str, Any]) -> None:
                 raise InputError(f"{url!r} is a URL; give a local file or folder here")
 
 
-def _report_error(error: Exception, debug: bool) -> int:
+def _report_error(error: Exception, debug: bool, *, json: bool) -> int:
     """Print an error in one line, and return the exit code."""
     if debug:
         traceback.print_exception(error)
+    message: str | None = None
     if isinstance(error, InputError):
-        _print_error(str(error))
-        return INPUT_ERROR
-    if isinstance(error, OSError) and (explanation := _explain(error)) is not None:
-        _print_error(explanation)
+        message = str(error)
+    elif isinstance(error, OSError):
+        message = _explain(error)
+    if message is not None:
+        _print_error(message, INPUT_ERROR, json=json)
         return INPUT_ERROR
     hint = "" if debug else " (please report it, with the output of --debug)"
-    _print_error(f"unexpected {type(error).__name__}: {error}{hint}")
+    _print_error(f"unexpected {type(error).__name__}: {error}{hint}", INTERNAL_ERROR, json=json)
     return INTERNAL_ERROR
 
 
@@ -154,8 +176,19 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     print(f"warning: {printable(' '.join(str(message).split()))}", file=sys.stderr)
 
 
-def _print_error(message: str) -> None:
-    print(f"oodzoo: {printable(' '.join(message.splitlines()))}", file=sys.stderr)
+def _print_error(message: str, code: int, *, json: bool) -> None:
+    """Print an error in one line: text, or JSON with the exit code."""
+    text = " ".join(message.splitlines())
+    line = f"oodzoo: {printable(text)}"
+    if json:
+        line = json_text.dumps({"error": text, "code": code})
+    print(line, file=sys.stderr)
+
+
+def _wants_json() -> bool:
+    """Whether `--json` was given; for errors before the options are parsed."""
+    options = sys.argv[1:]
+    return "--json" in (options[: options.index("--")] if "--" in options else options)
 
 
 def main() -> None:
@@ -175,7 +208,7 @@ def main() -> None:
             _discard_stdout()
             code = OK
         elif isinstance(error, OSError):  # of stdout: a command reports other errors itself
-            code = _report_error(error, debug=False)
+            code = _report_error(error, debug=False, json=_wants_json())
         else:
             raise
     sys.exit(code)
@@ -191,7 +224,8 @@ def _replace_closed_streams() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115
     if sys.stdout is None:
-        _print_error("stdout is closed; redirect it to a file or to the null device")
+        text = "stdout is closed; redirect it to a file or to the null device"
+        _print_error(text, INPUT_ERROR, json=_wants_json())
         sys.exit(INPUT_ERROR)
 
 
@@ -199,7 +233,7 @@ def _run() -> int:
     try:
         return int(app(standalone_mode=False) or OK)
     except KeyboardInterrupt:  # before or after the command itself
-        _print_error("interrupted")
+        _print_error("interrupted", INTERRUPTED, json=_wants_json())
         return INTERRUPTED
     except Exception as error:
         # A usage error of the parser. Its class depends on the version of typer, but all of
@@ -208,9 +242,26 @@ def _run() -> int:
             raise
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "oodzoo"
-        if message := error.format_message():
-            _print_error(f"{message} (see {path} --help)")
+        if message := _usage(error, context):
+            _print_error(f"{message} (see {path} --help)", INPUT_ERROR, json=_wants_json())
         return INPUT_ERROR
+
+
+def _usage(error: Any, context: Any) -> str:
+    """The message of a usage error, with similar names of commands or options."""
+    message: str = error.format_message()
+    known: list[str] = []
+    if found := re.match(r"No such command '([^']*)'", message):
+        known = list(getattr(context.command, "commands", {}))
+    elif found := re.match(r"No such option:? '?(-[^ ']+)'?", message):
+        known = [
+            name for each in context.command.params for name in (*each.opts, *each.secondary_opts)
+        ]
+    if found is None:
+        return message
+    kind = "option" if found.group(1).startswith("-") else "command"
+    meant = did_you_mean(found.group(1), known)
+    return f"no such {kind} {found.group(1)!r}" + (f"; {meant}" if meant else "")
 
 
 def _print_version(wanted: bool) -> None:
@@ -224,7 +275,11 @@ def _root(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+            "--version",
+            "-V",
+            callback=_print_version,
+            is_eager=True,
+            help="Show the version and exit.",
         ),
     ] = False,
 ) -> None:

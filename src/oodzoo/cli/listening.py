@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from oodzoo._text import duration
 from oodzoo.cli.terminal import Terminal
-from oodzoo.events import Listener, Progress
+from oodzoo.events import Listener, Log, Progress
 
 
 def listeners(
@@ -31,17 +32,31 @@ def listeners(
 def listening(
     terminal: Terminal, title: str, others: Sequence[Listener] = ()
 ) -> Iterator[list[Listener]]:
-    """Show a progress bar; yields its listener, if progress is shown, and the others."""
+    """Show the progress of work; yields its listener, unless the terminal is quiet, and others."""
     with terminal.progress(title) as advance:
-        yield [*([] if advance is None else [Bar(advance)]), *others]
+        yield [*([] if advance is None else [Bar(advance, terminal.detail)]), *others]
 
 
 class Bar(Listener):
-    """Shows the progress of a stage, and of those within it, in one bar."""
+    """Shows the progress of a stage, and of those within it, in one bar.
 
-    def __init__(self, advance: Progress) -> None:
+    Stages within a stage that counts its own steps are part of such a step.
+    """
+
+    def __init__(self, advance: Progress, say: Log = lambda _: None) -> None:
         self._advance = advance
+        self._say = say
+        self._counting: str | None = None
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
-        if total:
+        if "message" in facts:
+            self._say(facts["message"])
+        if total and self._counting in (None, stage):
+            self._counting = stage
             self._advance(done, total)
+
+    def end(self, stage: str, **facts: Any) -> None:
+        if "seconds" in facts:
+            self._say(f"{stage}: {duration(facts['seconds'])}")
+        if stage == self._counting:
+            self._counting = None

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.help import PlainCommand
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     ComputeOption,
@@ -44,7 +44,7 @@ def _score_names() -> list[str]:
     return [*FOLD_SCORES, *names()]
 
 
-class _NamingScores(TyperCommand):
+class _NamingScores(PlainCommand):
     """A command whose help lists all scores, those of plugins included."""
 
     def get_help(self, ctx: Any) -> str:

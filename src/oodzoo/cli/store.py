@@ -9,6 +9,7 @@ import typer
 
 from oodzoo._text import count, file_size
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
+from oodzoo.cli.help import PlainGroup
 from oodzoo.cli.leaks import compare_stored, show_near_duplicates
 from oodzoo.cli.options import (
     ColumnsOption,
@@ -23,6 +24,8 @@ from oodzoo.cli.options import (
 from oodzoo.cli.terminal import Terminal
 
 group = typer.Typer(
+    cls=PlainGroup,
+    rich_markup_mode=None,
     help="Look at and maintain a feature store.",
     epilog="Example: oodzoo store ls features/",
     no_args_is_help=True,

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from typing import Any, Self
 
 from oodzoo._text import count, printable
+from oodzoo.cli.progress import progress_bars, progress_lines
+from oodzoo.cli.tables import Part, fit_table, narrowest
 from oodzoo.events import Progress
 
 Document = dict[str, Any]
@@ -25,14 +27,16 @@ class Terminal:
     With `json`, stdout gets one JSON document instead of tables. With `quiet`, messages, progress
     and warnings are left out; the number of warnings is written at the end. Otherwise at most 20
     warnings that differ only in quoted parts are written, and the number of the others at the end.
+    With `verbose`, all of them are, with their origin, and details of the work and its results.
     Used as a context manager, which ends with these numbers.
     """
 
-    def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
+    def __init__(self, *, json: bool = False, quiet: bool = False, verbose: bool = False) -> None:
         from rich.console import Console
 
         self.json = json
         self.quiet = quiet
+        self.verbose = verbose
         # Lines are neither cut nor wrapped unless stdout is a terminal.
         width = None if sys.stdout.isatty() else 10_000
         self._results = Console(highlight=False, emoji=False, width=width)
@@ -49,7 +53,7 @@ class Terminal:
                 self._write(f"{count(n, 'warning')}; run without -q to see {see}")
             return
         for kind, n in self._warnings.items():
-            if n > _MOST_OF_A_KIND:
+            if n > _MOST_OF_A_KIND and not self.verbose:
                 self._write_warning(f"{n - _MOST_OF_A_KIND:,} more: {kind}")
 
     @property
@@ -61,15 +65,31 @@ class Terminal:
         if not self.quiet:
             self._write(message)
 
+    def detail(self, message: str) -> None:
+        """Write a message that only `--verbose` shows."""
+        if self.verbose:
+            self.say(message)
+
     def warn(self, message: str) -> None:
         kind = _QUOTED.sub("'…'", message)
         self._warnings[kind] += 1
-        if not self.quiet and self._warnings[kind] <= _MOST_OF_A_KIND:
+        if not self.quiet and (self.verbose or self._warnings[kind] <= _MOST_OF_A_KIND):
             self._write_warning(message)
 
-    def show_warning(self, message: Warning | str, *_: object, **__: object) -> None:
+    def show_warning(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *_: object,
+        **__: object,
+    ) -> None:
         """Write a warning of Python, as :func:`warnings.showwarning`."""
-        self.warn(" ".join(str(message).split()))
+        text = " ".join(str(message).split())
+        if self.verbose:
+            text += f" ({category.__name__} of {filename}:{lineno})"
+        self.warn(text)
 
     def _write(self, message: str, style: str | None = None) -> None:
         self.messages.print(printable(message), style=style, markup=False, soft_wrap=True)
@@ -101,10 +121,26 @@ class Terminal:
         *,
         title: str | None = None,
         left: int = 1,
+        least: Sequence[str] = (),
     ) -> None:
-        """Write a table, without `--json` only; the first `left` columns are left-aligned text."""
+        """Write a table, without `--json` only; the first `left` columns are left-aligned text.
+
+        On a terminal that is too narrow, the columns `least` are left out, the first one first; see
+        :func:`~oodzoo.cli.tables.fit_table`.
+        """
         if self.json:
             return
+        fitted = fit_table(columns, rows, left=left, width=self._results.width, least=least)
+        for number, part in enumerate(fitted.parts):
+            self._print_table(part, None if number else title)
+        if fitted.lines and title is not None:
+            self.line(title)
+        for line in fitted.lines:
+            self._results.print(line, markup=False, soft_wrap=True)
+        if fitted.dropped:
+            self.line(f"Not shown at this width: {', '.join(fitted.dropped)}.")
+
+    def _print_table(self, part: Part, title: str | None) -> None:
         from rich import box
         from rich.table import Table
         from rich.text import Text
@@ -117,38 +153,33 @@ class Terminal:
             show_edge=False,
             padding=(0, 0),
         )
-        for index, column in enumerate(columns):
-            number = index >= left
+        widths = narrowest(part.columns, part.rows, part.left)
+        for index, (column, width) in enumerate(zip(part.columns, widths, strict=True)):
+            number = index >= part.left
             table.add_column(
-                Text(printable(column)),
+                Text(column),
                 justify="right" if number else "left",
                 no_wrap=number,
+                min_width=width,
                 overflow="fold",  # a truncated name could not be copied
             )
-        for row in rows:
-            table.add_row(*(Text(printable(str(cell))) for cell in row))
+        for row in part.rows:
+            table.add_row(*map(Text, row))
         self._results.print(table)
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Progress | None]:
-        """Show a progress bar; yields a callback, or None if progress is not shown."""
-        if not self.shows_progress:
+        """Show a bar on a terminal, else a line now and then; yields a callback, None if quiet."""
+        if self.quiet:
             yield None
-            return
-        with self.bars() as bar:
-            task = bar.add_task(title, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total)
+        elif not self.shows_progress:
+            with progress_lines(self.say, title) as advance:
+                yield advance
+        else:
+            with self.bars() as bar:
+                task = bar.add_task(title, total=None)
+                yield lambda done, total: bar.update(task, completed=done, total=total)
 
     def bars(self, *columns: str) -> Any:
-        """Create progress bars on stderr, with additional columns before the remaining time."""
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-        return Progress(
-            "{task.description}",
-            BarColumn(),
-            MofNCompleteColumn(),
-            *columns,
-            TimeRemainingColumn(),
-            console=self.messages,
-            transient=True,
-        )
+        """Create progress bars on stderr, with additional columns before the time left."""
+        return progress_bars(self.messages, *columns)

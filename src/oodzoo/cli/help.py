@@ -1,0 +1,84 @@
+"""Help texts: options in panels of one subject, whole sentences, flags as flags."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from typer.core import TyperCommand, TyperGroup
+
+MANY = 14
+"""From this number of options on, they are shown in panels."""
+
+PANELS = {
+    "Data": (
+        *("root", "columns", "task", "domains", "limit", "unlabelled", "target", "data"),
+        *("text_column", "class_names", "prompt", "prompts", "on_error"),
+    ),
+    "Models": (
+        *("zoo", "licence", "max_parameters", "max_ms", "max_models", "models", "race", "budget"),
+        *("yes", "timm_results"),
+    ),
+    "Ranking and choice": (
+        *("score", "stability", "domain_weight", "pareto", "top_k", "choose", "method"),
+        *("threshold", "decided", "select"),
+    ),
+    "Evaluation": (
+        *("protocol", "trials", "draws", "steps", "search_space", "baselines", "peers"),
+        *("with_target", "published", "values", "tune"),
+    ),
+    "Fine-tuning": (
+        *("tune_steps", "learning_rate", "schedule", "weight_decay", "augment", "lora"),
+        *("max_hours", "choose_by", "checkpoints"),
+    ),
+    "Compute": (
+        *("device", "engine", "address", "precision", "dtype", "batch_size", "shard", "seed"),
+    ),
+    "Output": (
+        *("out", "output", "store", "plot", "format", "dry_run", "log_file", "mlflow"),
+        *("tensorboard", "json", "verbose", "quiet", "debug", "help"),
+    ),
+}
+"""The options of each panel, by the names of their parameters; others come first, in none."""
+
+_OF_A_COMMAND = {("tune", "steps"): "Fine-tuning"}
+
+_PANEL_OF = {name: panel for panel, names in PANELS.items() for name in names}
+
+
+class PlainCommand(TyperCommand):
+    """A command whose options are listed in panels, if there are many."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        records: dict[str, list[tuple[str, str]]] = {}
+        shown = [(each, each.get_help_record(ctx)) for each in self.get_params(ctx)]
+        options = [(each, record) for each, record in shown if record is not None]
+        many = sum(each.param_type_name == "option" for each, _ in options) >= MANY
+        for each, record in options:
+            panel = "Options"
+            if each.param_type_name == "argument":
+                panel = "Arguments"
+            elif many:
+                name = each.name or ""
+                panel = _OF_A_COMMAND.get((self.name or "", name), _PANEL_OF.get(name, panel))
+            records.setdefault(panel, []).append(record)
+        order = ["Arguments", "Options", *PANELS]
+        for panel in sorted(records, key=order.index):
+            with formatter.section(panel):
+                formatter.write_dl(records[panel])
+
+
+class PlainGroup(TyperGroup):
+    """A group that lists its commands with their whole summaries."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        records = list(self._summaries(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(records)
+
+    def _summaries(self, ctx: Any) -> Iterator[tuple[str, str]]:
+        for name in self.list_commands(ctx):
+            found: Any = self.get_command(ctx, name)
+            if found is not None and not found.hidden:
+                summary = (found.help or "").strip().split("\n\n")[0]
+                yield name, " ".join(summary.split())
