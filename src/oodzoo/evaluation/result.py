@@ -360,14 +360,14 @@ class Evaluation:
         ]
         main = (
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
-            f"each domain, it {_achieves(self.task, best.average)} ({', '.join(others)})."
+            f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
         )
         lines = [main, *([self.caution] if self.caution else [])]
         if weak := weak_points(self.diagnosis):
             lines.append(weak)
         if oracle := self.oracle:
             lines.append(
-                f"That is {_compared(best.average, oracle.average)} the best single model on each "
+                f"That is {compared(best.average, oracle.average)} the best single model on each "
                 f"test domain ({oracle.average:.1f} %), which is unknown in advance."
             )
         lines += self._of_fine_tuning()
@@ -384,7 +384,7 @@ class Evaluation:
         if random := self.baselines.get("random_features"):
             lines.append(
                 f"Selection keeps {100 * mean_of(self.feature_ratio):.0f} % of the features, "
-                f"{_compared(self.selection.average, random.average)} as many random ones "
+                f"{compared(self.selection.average, random.average)} as many random ones "
                 f"({random.average:.1f} %)."
             )
         for domain, classes in self.unseen.items():
@@ -411,7 +411,7 @@ class Evaluation:
         text = (
             f"Fine-tuning {sign} {abs(gain.average):.1f} points compared with "
             f"{TITLES[gain.over]}, which is recommended otherwise (standard error between domains "
-            f"{gain.error:.1f}; {_compared(gain.over_head, 0)} the linear head that it starts from)"
+            f"{gain.error:.1f}; {compared(gain.over_head, 0)} the linear head that it starts from)"
         )
         if self.recommended.choice != FINE_TUNED:
             return [f"{text}: it is not recommended."]
@@ -481,7 +481,7 @@ def described(choice: str, models: Sequence[str]) -> str:
     }[choice]
 
 
-def _achieves(task: Kind, value: float) -> str:
+def achieves(task: Kind, value: float) -> str:
     """What the main metric says, in words."""
     return {
         "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
@@ -490,7 +490,8 @@ def _achieves(task: Kind, value: float) -> str:
     }[task]
 
 
-def _compared(value: float, other: float) -> str:
+def compared(value: float, other: float) -> str:
+    """How a percentage compares with another one, in words."""
     difference = round(value, 1) - round(other, 1)  # as both are shown
     if abs(difference) < 0.05:
         return "equal to"
