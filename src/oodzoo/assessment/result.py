@@ -117,6 +117,8 @@ class TestResult:
         Domains of the data that have the name of a domain that the predictor was trained on.
     is_training_data : bool
         Whether the data is exactly what the predictor was trained on.
+    issues : tuple of str
+        Problems of the data, such as images outside any class folder; a line each.
     adapted : bool
         Whether the predictor was adapted to the samples of each domain, without their labels.
     promise : Promise, optional
@@ -141,6 +143,7 @@ class TestResult:
     out_of_domain: OutOfDomain
     trained_on: tuple[str, ...] = ()
     is_training_data: bool = False
+    issues: tuple[str, ...] = ()
     adapted: bool = False
     promise: Promise | None = None
     files: Mapping[str, ImageFile] = field(default_factory=dict, repr=False, compare=False)
@@ -273,7 +276,7 @@ class TestResult:
             )
         if self.out_of_domain.images:
             lines.append(self._flagged())
-        return lines
+        return [*lines, *(f"In the data, {issue}." for issue in self.issues)]
 
     def _unknown(self) -> str:
         n = count(sum(self.unknown.values()), self.noun)
@@ -320,6 +323,7 @@ class TestResult:
             "out_of_domain": msgspec.to_builtins(far),
             "trained_on": list(self.trained_on),
             "is_training_data": self.is_training_data,
+            "issues": list(self.issues),
             "adapted": self.adapted,
             "promise": None if self.promise is None else {
                 **msgspec.to_builtins(self.promise),
@@ -401,6 +405,7 @@ class _Plain(msgspec.Struct):
     out_of_domain: OutOfDomain
     trained_on: tuple[str, ...] = ()
     is_training_data: bool = False
+    issues: tuple[str, ...] = ()
     adapted: bool = False
     promise: Promise | None = None
 

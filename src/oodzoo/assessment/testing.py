@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -84,8 +83,6 @@ def test(
     found = predictor if isinstance(predictor, Predictor) else load(predictor)
     options = DataOptions(root, columns, labels, domains)
     samples = open_samples(found, data, options)
-    for issue in samples.issues:
-        warnings.warn(f"in {samples.name!r}: {issue}", stacklevel=2)
     known = [str(name) for name in found.classes_.tolist()]
     texts = [sample.label for sample in samples.samples]
     truth = truth_of(found.task, known, samples.task, texts, samples.name)
@@ -184,6 +181,7 @@ def _result(
         ),
         trained_on=trained_on,
         is_training_data=_is_training_data(predictor, data, options, samples),
+        issues=tuple(map(str, samples.issues)),
         adapted=adapt,
         promise=promise_of(
             provenance, {name: each.interval for name, each in parts.items()}, trained_on
