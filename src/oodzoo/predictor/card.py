@@ -15,8 +15,10 @@ from typing import Any
 
 import oodzoo
 from oodzoo._text import count, file_size
+from oodzoo.predictor.card_left_out import left_out_text
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
 from oodzoo.predictor.feature_models import FeatureModel
+from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.task import Task
@@ -57,7 +59,8 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
     location : str
         What the examples load.
     """
-    tuning = parts.provenance.tuning
+    tuning, measured = parts.provenance.tuning, parts.left_out
+    sets = [] if measured is None or not measured.sets else [_sets(parts, measured)]
     sections = [
         f"---\n{card_metadata(parts)}\n---",
         f"# {_escaped(title(parts))}",
@@ -69,6 +72,7 @@ def model_card(parts: PredictorParts, location: str = "model/") -> str:
         *([f"## Ranking\n\n{_ranking(parts)}"] if parts.provenance.scores else []),
         *([f"## Fine-tuning\n\n{_tuning(parts, tuning)}"] if tuning else []),
         f"## Measured on held-out domains\n\n{_measured(parts)}",
+        *(f"## Prediction sets\n\n{text}" for text in sets),
         f"## Limits\n\n{_limits(parts)}",
         f"## Citation\n\n{_CITATION}",
     ]
@@ -264,6 +268,10 @@ def _measured(parts: PredictorParts) -> str:
     ]
     table = _table(["held-out domain", metric.heading, "chosen without it"], rows)
     return f"{text}\n\n{table}"
+
+
+def _sets(parts: PredictorParts, left_out: LeftOut) -> str:
+    return left_out_text(left_out, _noun(parts), _code, _table)
 
 
 def _limits(parts: PredictorParts) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo._io import require_schema, structured
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.linear import LinearHead
@@ -137,6 +138,7 @@ def parse_document(content: dict[str, Any], what: str) -> Document:
             f"{what} is damaged: it must have either models or models that only have features; "
             "fit again"
         )
+    _require_thresholds(document, what)
     return document
 
 
@@ -223,6 +225,17 @@ def _columns(head: Tensors, model: PredictorModel | FeatureModel, where: str) ->
             f"{model.feature_dim} features; fit again"
         )
     return columns
+
+
+def _require_thresholds(document: Document, what: str) -> None:
+    """Reject prediction sets whose thresholds are not those of the classes or numbers."""
+    n = len(document.classes) if document.task == "regression" else 1
+    for each in document.left_out.sets if document.left_out else ():
+        if len(each.thresholds) != n or not each.coverage or min(each.thresholds) < 0:
+            raise InputError(
+                f"{what} is damaged: prediction sets of coverage {each.level:g} must have "
+                f"{count(n, 'threshold')} and a measured coverage, got {each.thresholds}; fit again"
+            )
 
 
 def _require_shapes(where: str, tensors: Tensors, shapes: dict[str, tuple[int, ...]]) -> None:

@@ -30,13 +30,12 @@ from oodzoo.predictor.arrays import (
 from oodzoo.predictor.display import predictor_as_html
 from oodzoo.predictor.encoders import BATCH_SIZE, Encoder
 from oodzoo.predictor.estimator import FittedEstimator, check_params
-from oodzoo.predictor.export import export_onnx, input_names
-from oodzoo.predictor.export_head import export_head, feature_inputs
+from oodzoo.predictor.exporting import Exportable
 from oodzoo.predictor.feature_models import FeatureModel
 from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.hub import push_to_hub, read_remote
-from oodzoo.predictor.images import FeatureChunk, ImageLike, iter_features, preprocess_images
+from oodzoo.predictor.images import FeatureChunk, iter_features
 from oodzoo.predictor.inputs import Inputs, keep_first, require_list
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
@@ -45,16 +44,14 @@ from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.pickling import Picklable, require_files
 from oodzoo.predictor.prediction import Finish, Prediction, Unreadable
 from oodzoo.predictor.remote import write_url
-from oodzoo.predictor.resizing import IMAGE
 from oodzoo.predictor.texts import iter_texts
-from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.task import Task
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, resolve_device
 
 
-class Predictor(Picklable, FittedEstimator):
+class Predictor(Exportable, Picklable, FittedEstimator):
     """Classifier or regressor, returned by :func:`oodzoo.fit` and :func:`oodzoo.load`.
 
     Its methods take a list of images, if its models are of a zoo. Any predictor takes features
@@ -399,58 +396,6 @@ class Predictor(Picklable, FittedEstimator):
             revision=revision,
             commit_message=commit_message,
         )
-
-    def export(
-        self, file: str | os.PathLike[str], *, head_only: bool = False, raw: bool = False
-    ) -> Path:
-        """Write one ONNX file from pixels to probabilities; see :mod:`oodzoo.predictor.export`.
-
-        With `raw`, the file takes one RGB image of any size, and resizes it. With `head_only`, it
-        takes the features of each model instead; see :mod:`oodzoo.predictor.export_head`. This is
-        the only form if the models have features only.
-        """
-        if raw and (head_only or self.features_only):
-            raise InputError("the head takes features, not an image; leave out --raw (raw=)")
-        if head_only or self.features_only:
-            return export_head(self._parts(), Path(file))
-        parts, models = self._parts(), self.loadable_models
-        return export_onnx(parts, models, self.loaded, Path(file), raw=raw)
-
-    def export_inputs(
-        self, *, head_only: bool = False, raw: bool = False
-    ) -> dict[str, tuple[int | str, ...]]:
-        """Name and shape of each input of the exported ONNX file, without the batch.
-
-        With `raw`, there is no batch: `{"image": ("height", "width", 3)}`.
-        """
-        if raw:
-            return {IMAGE: ("height", "width", 3)}
-        if head_only or self.features_only:
-            names = feature_inputs(self._parts())
-            return {names[model.name]: (model.feature_dim,) for model in self.models}
-        inputs = input_names(self.loadable_models)
-        return {name: (*geometry.crop, 3) for name, geometry in inputs.items()}
-
-    def to_torch(self) -> Any:
-        """Return one `torch.nn.Module` from preprocessed pixels to logits, ready to train.
-
-        See :mod:`oodzoo.predictor.torch_module`. It has weights of its own: training it does not
-        change the predictor.
-        """
-        return predictor_module(self._parts(), self.loadable_models)
-
-    def preprocess(self, images: Sequence[ImageLike]) -> dict[str, NDArray[np.uint8]]:
-        """Prepare images for the exported ONNX file, as one array per input.
-
-        Examples
-        --------
-        `session.run(["probabilities"], predictor.preprocess(["a.jpg"]))`, with a session of
-        onnxruntime, returns the same as `predictor.predict_proba(["a.jpg"])`.
-        """
-        if self.modality == "text":
-            raise InputError("the models of this predictor take texts; there are no pixels")
-        inputs = input_names(self.loadable_models)
-        return {name: preprocess_images(images, geometry) for name, geometry in inputs.items()}
 
     def loaded(self) -> dict[str, Model]:
         """The loaded models, by name; loads those that are not loaded yet."""

@@ -1,0 +1,131 @@
+"""What is measured on left-out domains when a predictor is fitted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import oodzoo
+from oodzoo.combination.heads import left_out_pools, predict_with_heads
+from oodzoo.errors import InputError
+from oodzoo.features.columns import Columns
+from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.heads.linear import fit_head
+from oodzoo.predictor.left_out import measure_left_out
+from oodzoo.predictor.prediction_sets import measure_class_sets
+
+
+def _features(n_domains: int = 3) -> tuple[dict[str, Any], Any, Any]:
+    rng = np.random.default_rng(0)
+    y, domains = np.tile(["a", "b", "c"], 20 * n_domains), np.repeat(range(n_domains), 60)
+    shift = rng.normal(size=(n_domains, 4))[domains]
+    signal = np.eye(3)[np.tile([0, 1, 2], 20 * n_domains)]
+    good = np.hstack([1.5 * signal, np.zeros((len(y), 1))]) + rng.normal(size=(len(y), 4)) + shift
+    return {"good": good, "other": rng.normal(size=(len(y), 2))}, y, domains
+
+
+@pytest.mark.parametrize("choose", ["single", "pool", "ensemble", "selection"])
+def test_every_choice_has_a_record_of_every_domain(choose: str) -> None:
+    found = oodzoo.fit(*_features(), choose=choose).left_out
+    assert found is not None
+    assert [each.level for each in found.sets] == [0.8, 0.9, 0.95]
+    for each in found.sets:
+        assert list(each.coverage) == ["0", "1", "2"]
+        assert each.size is not None
+        assert 1 <= each.size <= 3
+    assert found.at_confidence(0).kept == 100
+
+
+def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
+    features, y, domains = _features()
+    source = ArraySource(features, y, domains)
+    columns = Columns.all_of(source, ["good"])
+    found = measure_left_out(source, "single", columns)
+    samples = columns.samples(source, source.domains)
+    best = None
+    for C in 10.0 ** np.arange(-5, 2):  # the grid of heads
+        probabilities = {}
+        for at, domain in enumerate(source.domains):
+            out = samples.domains == at
+            training = type(samples)(*(array[~out] for array in samples))
+            head = fit_head(training, 3, C=C)
+            probabilities[domain] = softmax(head.logits(samples.features[out]), axis=1)
+        labels = {domain: source.labels(domain) for domain in source.domains}
+        accuracy = np.mean([np.mean(p.argmax(1) == labels[d]) for d, p in probabilities.items()])
+        measured = measure_class_sets(probabilities, labels)
+        if found is not None and np.allclose(
+            measured[1].thresholds, found.sets[1].thresholds, atol=0.01
+        ):
+            best = accuracy, measured
+    assert best is not None, "no value of C gives these sets"
+    assert found is not None
+    accuracy, measured = best
+    assert found.at_confidence(0).accuracy == pytest.approx(100 * accuracy, abs=1)
+    assert found.sets[1].average == pytest.approx(measured[1].average, abs=2)
+
+
+def test_a_pool_is_measured_as_the_other_domains_choose_it(store: oodzoo.FeatureStore) -> None:
+    source = StoreSource(store)
+    heads = predict_with_heads(source)[None]
+    columns = Columns.all_of(source, source.models)
+    found = measure_left_out(source, "pool", columns, heads=heads)
+    outputs = dict(zip(source.domains, left_out_pools(heads), strict=True))
+    labels = {domain: source.labels(domain) for domain in source.domains}
+    expected = measure_class_sets({d: np.exp(p) for d, p in outputs.items()}, labels)
+    assert found is not None
+    assert found.sets == expected
+
+
+def test_labels_of_a_domain_do_not_choose_its_own_sets() -> None:
+    """With wrong labels in one domain, its coverage falls, unlike if it had been trained on."""
+    features, y, domains = _features()
+    wrong = np.where(domains == 0, np.roll(y, 1), y)
+    source = ArraySource(features, wrong, domains)
+    found = measure_left_out(source, "single", Columns.all_of(source, ["good"]))
+    assert found is not None
+    assert found.at_coverage(0.8).coverage["0"] < 60
+
+
+def test_it_is_saved_and_loaded(
+    predictor: oodzoo.Predictor, saved: Path, unseen: list[Path]
+) -> None:
+    loaded = oodzoo.load(saved)
+    assert loaded.left_out == predictor.left_out
+    assert loaded.to_dict()["left_out"]["sets"][1]["level"] == 0.9
+    sets = loaded.predict_sets(unseen[:6], coverage=0.95)
+    best = loaded.predict(unseen[:6]).tolist()
+    assert [each[0] for each in sets] == best
+    assert loaded.predict_sets(unseen[:6]) == predictor.predict_sets(unseen[:6], 0.9)
+
+
+def test_several_labels_have_no_record() -> None:
+    features, y, domains = _features()
+    labels = [["x"] if label == "a" else ["x", "y"] for label in y]
+    fitted = oodzoo.fit(features, labels, domains, choose="single")
+    assert fitted.left_out is None
+    with pytest.raises(InputError, match="several labels; leave out coverage"):
+        fitted.predict_sets(features)
+
+
+def test_numbers_have_intervals() -> None:
+    features, _, domains = _features()
+    y = 10 * features["good"][:, 0]
+    fitted = oodzoo.fit(features, y, domains, choose="single", task="regression")
+    assert fitted.left_out is not None
+    assert fitted.left_out.confidence == ()
+    (interval,) = fitted.predict_sets({name: x[:1] for name, x in features.items()}, 0.95)[0]
+    predicted = fitted.predict({name: x[:1] for name, x in features.items()})[0]
+    half = fitted.left_out.at_coverage(0.95).thresholds[0]
+    assert interval == pytest.approx((predicted - half, predicted + half))
+
+
+def test_a_predictor_of_an_earlier_version(predictor: oodzoo.Predictor, tmp_path: Path) -> None:
+    old = oodzoo.Predictor(**{**vars(predictor._parts()), "left_out": None})
+    loaded = oodzoo.load(old.save(tmp_path / "model"))
+    assert loaded.left_out is None
+    with pytest.raises(InputError, match=r"no record of prediction sets .* fit again"):
+        loaded.predict_sets([])

@@ -1,0 +1,190 @@
+"""Prediction sets: thresholds against a literal twin, coverage on exchangeable data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from oodzoo.errors import InputError
+from oodzoo.predictor.prediction_sets import (
+    SetLevel,
+    class_sets,
+    find_level,
+    intervals_of,
+    measure_class_sets,
+    measure_intervals,
+    set_coverage,
+    set_of,
+    threshold,
+)
+
+Floats = NDArray[np.float64]
+
+
+# --- literal twin -------------------------------------------------------------------------------
+
+
+def literal_quantile(scores: list[Floats], level: float) -> float:
+    """The smallest score with at least this share of the weights, one more sample at infinity."""
+    weighted = [(s, 1 / (len(scores) * len(d))) for d in scores for s in d.tolist()]
+    total = 1 + max(weight for _, weight in weighted)
+    for candidate in sorted(s for s, _ in weighted):
+        if sum(w for s, w in weighted if s <= candidate) / total >= level - 1e-12:
+            return candidate
+    return float("inf")
+
+
+def literal_threshold(scores: list[Floats], level: float) -> float:
+    """Raise the level until the left-out domains are covered on average.
+
+    The coverage changes just above the shares of the weights up to each score.
+    """
+    if len(scores) == 1:
+        return literal_quantile(scores, level)
+    parts = [scores[:at] + scores[at + 1 :] for at in range(len(scores))]
+    levels = {level, 1.0}
+    for others in parts:
+        weighted = [(s, 1 / (len(others) * len(d))) for d in others for s in d.tolist()]
+        total = 1 + max(weight for _, weight in weighted)
+        levels |= {sum(w for s, w in weighted if s <= x) / total + 1e-8 for x, _ in weighted}
+    for raised in sorted(each for each in levels if each >= level):
+        shares = []
+        for left_out, others in zip(scores, parts, strict=True):
+            limit = literal_quantile(others, raised)
+            shares.append(sum(s <= limit for s in left_out.tolist()) / len(left_out))
+        if sum(shares) / len(shares) >= level:
+            return literal_quantile(scores, raised)
+    raise AssertionError("everything is covered at the level 1")
+
+
+@pytest.mark.parametrize("sizes", [(7,), (5, 5), (4, 9, 6), (3, 8, 5, 10)])
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
+def test_thresholds_are_those_of_the_literal_twin(sizes: tuple[int, ...], level: float) -> None:
+    rng = np.random.default_rng(len(sizes))
+    for _ in range(5):
+        scores = [rng.normal(rng.normal(), 1, n).round(1) for n in sizes]
+        assert threshold(scores, level) == literal_threshold(scores, level)
+
+
+# --- properties ---------------------------------------------------------------------------------
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 5), st.sampled_from([0.8, 0.9, 0.95]))
+def test_exchangeable_samples_are_covered(seed: int, n_domains: int, level: float) -> None:
+    """On average over many draws, samples of the same distribution are covered at the level."""
+    rng = np.random.default_rng(seed)
+    sizes = rng.integers(8, 25, n_domains)
+    covered = []
+    for _ in range(40):
+        scores = [rng.normal(size=n) for n in sizes]
+        covered.append(np.mean(rng.normal(size=50) <= threshold(scores, level)))
+    spread = np.std(covered) / np.sqrt(len(covered))
+    assert np.mean(covered) >= level - 4 * spread - 1e-9
+
+
+def test_shifted_domains_are_covered_where_one_quantile_of_all_is_not_enough() -> None:
+    rng = np.random.default_rng(0)
+    pooled, raised = [], []
+    for _ in range(200):
+        scores = [rng.normal(rng.normal(0, 2), 1, 40) for _ in range(3)]
+        *others, new = scores
+        pooled.append(np.mean(new <= literal_quantile(others, 0.8)))
+        raised.append(np.mean(new <= threshold(others, 0.8)))
+    assert np.mean(pooled) < 0.76
+    assert np.mean(raised) >= 0.8
+
+
+@given(st.integers(0, 10**6), st.floats(0, 1))
+def test_sets_have_the_most_probable_class_and_shrink_with_the_threshold(
+    seed: int, least: float
+) -> None:
+    p = np.random.default_rng(seed).dirichlet(np.ones(4), 10)
+    sets = class_sets(p, least)
+    assert sets[np.arange(10), p.argmax(axis=1)].all()
+    assert not (class_sets(p, min(1.0, least + 0.1)) & ~sets).any()
+    assert class_sets(p, 0.0).all()
+
+
+# --- measured -----------------------------------------------------------------------------------
+
+
+def _domains(seed: int = 0) -> tuple[dict[str, Floats], dict[str, NDArray[np.int64]]]:
+    rng = np.random.default_rng(seed)
+    probabilities, labels = {}, {}
+    for name, noise in (("photo", 0.5), ("sketch", 3.0), ("cartoon", 1.0)):
+        y = rng.integers(0, 3, 60)
+        logits = 3 * np.eye(3)[y] + noise * rng.normal(size=(60, 3))
+        exp = np.exp(logits)
+        probabilities[name], labels[name] = exp / exp.sum(axis=1, keepdims=True), y
+    return probabilities, labels
+
+
+def test_the_coverage_of_a_domain_is_measured_with_the_threshold_of_the_others() -> None:
+    probabilities, labels = _domains()
+    (measured,) = measure_class_sets(probabilities, labels, [0.9])
+    scores = {n: -p[np.arange(60), labels[n]] for n, p in probabilities.items()}
+    sizes = []
+    for name, p in probabilities.items():
+        least = -threshold([s for other, s in scores.items() if other != name], 0.9)
+        sets = [
+            {c for c in range(3) if row[c] >= least or row[c] == max(row)} for row in p.tolist()
+        ]
+        hits = [y in members for y, members in zip(labels[name], sets, strict=True)]
+        assert measured.coverage[name] == pytest.approx(100 * np.mean(hits))
+        sizes.append(np.mean([len(members) for members in sets]))
+    assert measured.size == pytest.approx(np.mean(sizes))
+    assert measured.thresholds == (-threshold(list(scores.values()), 0.9),)
+    assert measured.worst[0] == "sketch"
+    assert measured.average == pytest.approx(np.mean(list(measured.coverage.values())))
+
+
+def test_labels_of_the_left_out_domain_change_nothing_but_its_own_coverage() -> None:
+    probabilities, labels = _domains()
+    (before,) = measure_class_sets(probabilities, labels, [0.8])
+    others = labels | {"sketch": (labels["sketch"] + 1) % 3}
+    (after,) = measure_class_sets(probabilities, others, [0.8])
+    rest = ("photo", "cartoon")
+    scores = [-probabilities[name][np.arange(60), labels[name]] for name in rest]
+    sets = class_sets(probabilities["sketch"], -threshold(scores, 0.8))
+    assert before.coverage["sketch"] == set_coverage(sets, labels["sketch"])
+    assert after.coverage["sketch"] == set_coverage(sets, others["sketch"])
+
+
+def test_too_few_samples_give_all_classes_and_no_interval() -> None:
+    p = {"a": np.array([[0.7, 0.3]]), "b": np.array([[0.6, 0.4]])}
+    (measured,) = measure_class_sets(p, {"a": np.array([0]), "b": np.array([1])}, [0.9])
+    assert (measured.thresholds, measured.size, measured.average) == ((0.0,), 2.0, 100.0)
+    x = {"a": np.array([[1.0]]), "b": np.array([[2.0]])}
+    assert measure_intervals(x, x, [0.9]) == ()
+
+
+def test_intervals_of_several_numbers() -> None:
+    rng = np.random.default_rng(0)
+    truth = {name: rng.normal(size=(100, 2)) for name in "abc"}
+    predicted = {n: y + rng.normal(size=(100, 2)) * [0.1, 10] for n, y in truth.items()}
+    (measured,) = measure_intervals(predicted, truth, [0.9])
+    small, large = measured.thresholds
+    assert small == pytest.approx(0.165, rel=0.2)
+    assert large == pytest.approx(16.5, rel=0.2)
+    assert measured.average == pytest.approx(90, abs=4)
+    assert measured.size is None
+    (low, high), _ = intervals_of(np.array([5.0, 0.0]), measured)
+    assert (low, high) == (5 - small, 5 + small)
+
+
+def test_the_set_of_a_sample_is_in_the_order_of_its_probabilities() -> None:
+    chosen = SetLevel(0.9, (0.2,), {"photo": 90.0})
+    found = set_of(np.array([0.25, 0.05, 0.7]), np.array([10, 20, 30]), chosen)
+    assert found == (30, 10)
+    assert all(isinstance(label, int) for label in found)
+
+
+def test_an_unknown_coverage() -> None:
+    levels = measure_class_sets(*_domains())
+    assert find_level(levels, 0.9).level == 0.9
+    with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
+        find_level(levels, 0.7)
