@@ -21,7 +21,7 @@ def example_diagnosis(
     confidence = rng.uniform(0.4, 1, len(y))
     probabilities = np.full((len(y), n_classes), 1e-3)
     probabilities[np.arange(len(y)), predicted] = confidence
-    paths = [f"{domain}/{classes[c]}/{at}.jpg" for at, c in enumerate(y)]
+    paths = [f"{domain}/{classes[c]}/{at}.jpg" for at, c in enumerate(y.tolist())]
     return diagnose_classes(probabilities, y, classes, paths=paths, domains=domain)
 
 

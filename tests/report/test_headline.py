@@ -135,8 +135,8 @@ def test_ways_that_are_tied_are_named_in_order(run: Run) -> None:
     tied = headline(replace(run, evaluation=replace(evaluation, single=pool, ensemble=pool)))
     assert tied.remarks[1].endswith("the best first: Single and Ensemble.")
     worse = evaluation_row(dict.fromkeys(DOMAINS, 1.0), ["?"])
-    others = dict.fromkeys(("single", "ensemble", "selection"), worse)
-    shown = headline(replace(run, evaluation=replace(evaluation, **others)))
+    clear = replace(evaluation, single=worse, ensemble=worse, selection=worse)
+    shown = headline(replace(run, evaluation=clear))
     assert "tied" not in shown.remarks[1]
 
 

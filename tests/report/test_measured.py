@@ -48,8 +48,10 @@ def test_what_it_means_for_a_new_domain() -> None:
         "new domains, between 49 and 100. The hardest of the 4 held-out domains is art_painting, "
         "with 50.0 %; the easiest is sketch, with 94.0 %."
     )
-    alone = {"domains": {"only": 76.0}, "choices": {"only": "pool"}}
-    assert meaning(evaluation(average=76.0, interval=None, **alone)) == (
+    alone = evaluation(
+        average=76.0, interval=None, domains={"only": 76.0}, choices={"only": "pool"}
+    )
+    assert meaning(alone) == (
         "Of 100 images of a new domain, expect about 76 to be classified correctly."
     )
 
