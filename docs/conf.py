@@ -15,7 +15,9 @@ copyright = "The oodzoo developers"  # noqa: A001 - the name that Sphinx reads
 release = version = oodzoo.__version__
 
 extensions = [
-    "mathml",  # of docs/_extensions
+    "accessible",  # of docs/_extensions, as are the next two
+    "mathml",
+    "names",
     "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.doctest",

@@ -1,0 +1,25 @@
+"""What the theme leaves out and readers without a mouse or a screen need."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sphinx.application import Sphinx
+
+
+def _complete(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
+    # Code and tables that are wider than the page scroll; the keyboard must be able to reach them.
+    if body := context.get("body"):
+        body = body.replace("<pre>", '<pre tabindex="0">')
+        wrapper = 'class="table-wrapper'
+        context["body"] = body.replace(wrapper, f'tabindex="0" {wrapper}')
+    # A heading without a level.
+    if tree := context.get("furo_navigation_tree"):
+        context["furo_navigation_tree"] = tree.replace(
+            'class="caption" role="heading"', 'class="caption" role="heading" aria-level="2"'
+        )
+
+
+def setup(app: Sphinx) -> dict[str, Any]:
+    app.connect("html-page-context", _complete, priority=900)  # after the theme
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,58 @@
+"""Links of the built documentation lead somewhere; those to other sites are not fetched."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+from tests.site.built import BUILT, GENERATED, Page
+from tests.site.built import pages as read_pages
+
+
+@pytest.fixture(scope="module")
+def pages() -> dict[str, Page]:
+    found = read_pages()
+    assert {"index", "faq", "api", "concepts/scores", "tutorials/cluster"} <= set(found)
+    return found
+
+
+def test_links_and_anchors(pages: dict[str, Page]) -> None:
+    identifiers = {page.path.resolve(): page.identifiers for page in pages.values()}
+    broken, checked = [], 0
+    for name, page in pages.items():
+        for link in page.links:
+            address, anchor = urldefrag(link)
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (page.path.parent / unquote(parts.path)) if parts.path else page.path
+            checked += 1
+            if not target.resolve().is_file():
+                broken.append(f"{name}: {link}: no such file")
+            elif anchor and target.suffix == ".html" and name not in GENERATED:
+                known = identifiers.get(target.resolve(), set())
+                if unquote(anchor) not in known:
+                    broken.append(f"{name}: {link}: no such anchor")
+    assert checked > 1000
+    assert broken == []
+
+
+def test_every_page_is_in_the_contents(pages: dict[str, Page]) -> None:
+    listed = {
+        (BUILT / urldefrag(link)[0]).resolve()
+        for link in pages["index"].links
+        if urlsplit(link).scheme == ""
+    }
+    missing = [
+        name
+        for name, page in pages.items()
+        if name not in GENERATED and name != "index" and page.path.resolve() not in listed
+    ]
+    assert missing == []
+
+
+def test_nothing_is_loaded_from_another_site(pages: dict[str, Page]) -> None:
+    for page in pages.values():
+        text = page.path.read_text(encoding="utf-8")
+        assert '<script src="http' not in text
+        assert "cdn" not in "".join(link for link in page.links if link.endswith((".js", ".css")))
