@@ -16,9 +16,9 @@ when it is not the best.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -107,50 +107,113 @@ def decide(
     limits = limits or Limits()
     compare = len(training.domains) >= FEWEST_DOMAINS if compare is None else compare
     pool = choose_pool(heads, limits)  # an error if no model is within the limits
-    best = next(model for model in order if limits.allow([model], heads.milliseconds))
+    best = first_within(order, heads, limits)
     ensemble = Columns.all_of(training, order[:top_k])
     selection = select_features(training, device=device).columns
     estimates: dict[str, Estimate] = {}
     if compare:
-        estimates = _estimates(training, best, pool, ensemble, selection, heads, limits, device)
+        estimates = _of_heads(training, best, pool, heads, limits)
+        estimates |= _of_columns(training, ensemble, selection, heads, limits, device)
     recommended = recommend(estimates) if estimates else "pool"
     return Decision(best, pool, ensemble, selection, estimates, recommended)
 
 
-def _estimates(
+class Way(NamedTuple):
+    """A way to combine models that was estimated on left-out domains before."""
+
+    models: tuple[str, ...]
+    contributions: Sequence[NDArray[Any]]
+    """As in :class:`~oodzoo.combination.verdict.Estimate`."""
+
+
+class LimitedDecision(NamedTuple):
+    """What is decided within other limits."""
+
+    best: str
+    pool: Pool
+    recommended: str
+
+
+def decide_within(
+    source: FeatureSource,
+    order: Sequence[str],
+    heads: Heads,
+    limits: Limits,
+    others: Mapping[str, Way],
+    *,
+    compare: bool,
+) -> LimitedDecision:
+    """Decide again within other limits, without training a head.
+
+    Parameters
+    ----------
+    source, order, heads, limits, compare
+        As for :func:`decide`; of `source`, only the cost of the models is used.
+    others : dict of str to Way
+        What was estimated for "ensemble" and "selection"; they are candidates if they are within
+        the limits.
+    """
+    pool, best = choose_pool(heads, limits), first_within(order, heads, limits)
+    estimates: dict[str, Estimate] = {}
+    if compare:
+        cost = _Cost(source)
+        estimates = _of_heads(source, best, pool, heads, limits) | {
+            name: Estimate(way.contributions, cost(way.models))
+            for name, way in others.items()
+            if limits.allow(way.models, heads.milliseconds)
+        }
+    return LimitedDecision(best, pool, recommend(estimates) if estimates else "pool")
+
+
+def first_within(order: Sequence[str], heads: Heads, limits: Limits) -> str:
+    """Return the first model that is within the limits."""
+    return next(model for model in order if limits.allow([model], heads.milliseconds))
+
+
+def _of_heads(
+    source: FeatureSource, best: str, pool: Pool, heads: Heads, limits: Limits
+) -> dict[str, Estimate]:
+    """Estimate the accuracy of a single model and of a pool on left-out domains."""
+    cost = _Cost(source)
+    return {
+        "single": Estimate(
+            _contributions(heads, _left_out_singles(heads, limits), heads.labels), cost([best])
+        ),
+        "pool": Estimate(
+            _contributions(heads, left_out_pools(heads, limits), heads.labels), cost(pool.models)
+        ),
+    }
+
+
+def _of_columns(
     training: FeatureSource,
-    best: str,
-    pool: Pool,
     ensemble: Columns,
     selection: Columns,
     heads: Heads,
     limits: Limits,
     device: str | None,
 ) -> dict[str, Estimate]:
-    """Estimate the accuracy of each way that is within the limits, on left-out domains."""
+    """Estimate the accuracy of concatenated features that are within the limits."""
     cost = _Cost(training)
-
-    def estimate(
-        outputs: Sequence[Outputs], labels: Sequence[NDArray[Any]], models: Sequence[str]
-    ) -> Estimate:
-        each = zip(outputs, labels, strict=True)
-        found = [outputs_of(heads.kind).contributions(here, y) for here, y in each]
-        return Estimate(found, cost(models))
-
-    estimates = {
-        "single": estimate(_left_out_singles(heads, limits), heads.labels, [best]),
-        "pool": estimate(left_out_pools(heads, limits), heads.labels, pool.models),
-    }
     labels = [training.labels(domain) for domain in training.domains]
+    estimates = {}
     if limits.allow(ensemble.models, heads.milliseconds):
-        parts = [ensemble] * len(labels)
-        found = left_out_columns(training, parts, device)
-        estimates["ensemble"] = estimate(found, labels, ensemble.models)
+        found = left_out_columns(training, [ensemble] * len(labels), device)
+        contributed = _contributions(heads, found, labels)
+        estimates["ensemble"] = Estimate(contributed, cost(ensemble.models))
     if limits.allow(selection.models, heads.milliseconds):
         parts = selections_without(training, len(selection), device)
-        found = left_out_columns(training, parts, device)
-        estimates["selection"] = estimate(found, labels, selection.models)
+        contributed = _contributions(heads, left_out_columns(training, parts, device), labels)
+        estimates["selection"] = Estimate(contributed, cost(selection.models))
     return estimates
+
+
+def _contributions(
+    heads: Heads, outputs: Sequence[Outputs], labels: Sequence[NDArray[Any]]
+) -> list[NDArray[np.float64]]:
+    """What each sample of the left-out domains contributes to the metric."""
+    of = outputs_of(heads.kind).contributions
+    return [of(here, y) for here, y in zip(outputs, labels, strict=True)]
 
 
 class _Cost:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.pool import Limits, PoolChooser
+from oodzoo.combination.pool import Limits, PoolChooser, Shares
 from oodzoo.combination.predictions import ALONE, HeadPredictions, model_predictions
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
@@ -42,6 +42,8 @@ class Heads:
         Time per image of each model; None if unknown.
     kind : {"classification", "regression", "multilabel"}
         What is predicted.
+    shares : dict
+        Shares of the heads in pools that were computed before.
     """
 
     domains: tuple[str, ...]
@@ -50,6 +52,7 @@ class Heads:
     candidates: dict[Head, HeadPredictions]
     milliseconds: dict[str, float | None]
     kind: Kind = "classification"
+    shares: Shares = field(default_factory=dict, init=False, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ def _chooser(heads: Heads, limits: Limits | None) -> PoolChooser:
         heads.milliseconds,
         limits,
         heads.kind,
+        heads.shares,
     )
 
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -59,6 +60,10 @@ LOWEST = -100.0
 """Log-probabilities below this, such as those of classes that a head does not know, count as it."""
 
 
+Shares = dict[tuple[tuple[int, ...], tuple[int, ...] | None], NDArray[np.float64]]
+"""Shares of heads, by their numbers and those of the domains that they were computed from."""
+
+
 class PoolChooser:
     """Chooses the heads of pools from predictions that are given once.
 
@@ -76,6 +81,9 @@ class PoolChooser:
     limits : Limits, optional
         Heads are taken in the order of their shares while the models are within the limits.
     kind : {"classification", "regression", "multilabel"}
+    shares : dict, optional
+        Shares that were computed before from the same predictions, which computed ones are added
+        to: whatever the limits are, the shares of the same heads are the same.
     """
 
     def __init__(
@@ -86,6 +94,7 @@ class PoolChooser:
         milliseconds: dict[str, float | None],
         limits: Limits | None = None,
         kind: Kind = "classification",
+        shares: Shares | None = None,
     ) -> None:
         self._limits = limits or Limits()
         self._models, self._milliseconds = models, milliseconds
@@ -95,14 +104,26 @@ class PoolChooser:
         ]
         if not self._usable:
             raise InputError(self._none_within())
-        self._shares = GreedyShares([each[self._usable] for each in predictions], labels, kind)
+        self._predictions, self._labels, self._kind = predictions, labels, kind
+        self._known: Shares = {} if shares is None else shares
+
+    @cached_property
+    def _greedy(self) -> GreedyShares:
+        usable = [each[self._usable] for each in self._predictions]
+        return GreedyShares(usable, self._labels, self._kind)
+
+    def _shares(self, domains: Sequence[int] | None) -> NDArray[np.float64]:
+        key = tuple(self._usable), None if domains is None else tuple(domains)
+        if key not in self._known:
+            self._known[key] = self._greedy.of(domains)
+        return self._known[key]
 
     def choose(self, domains: Sequence[int] | None = None) -> dict[int, float]:
         """Weights of the heads chosen on some domains or all, by their numbers.
 
         `domains` are positions among those given. The head with the largest share is first.
         """
-        shares = self._shares.of(domains)
+        shares = self._shares(domains)
         chosen: dict[int, float] = {}
         used: list[str] = []
         for at in np.argsort(-shares, kind="stable"):

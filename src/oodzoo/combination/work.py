@@ -57,28 +57,28 @@ def compute_heads(source: FeatureSource, engine: Engine, progress: Progress | No
     """
     shared = msgspec.json.encode(describe_store(source, engine))
     work = Work(f"{__name__}:run_task", shared, check=f"{__name__}:missing_here")
-    run_all(work, source.models, engine, progress, "the heads of model")
+    tasks = [(f"the heads of model {model!r}", model.encode()) for model in source.models]
+    run_all(work, tasks, engine, progress)
 
 
 def run_all(
-    work: Work, names: Sequence[str], engine: Engine, progress: Progress | None, what: str
+    work: Work, tasks: Sequence[tuple[str, bytes]], engine: Engine, progress: Progress | None
 ) -> None:
-    """Run one task per name; the error of one is raised when all others are done."""
-    problems = {}
-    tasks: Iterator[bytes] = (name.encode() for name in names)
-    for done, (number, reply) in enumerate(engine.run(work, tasks), start=1):
+    """Run tasks, each with a name for messages; an error is raised when all others are done."""
+    problems: dict[int, str] = {}
+    encoded: Iterator[bytes] = (task for _, task in tasks)
+    for done, (number, reply) in enumerate(engine.run(work, encoded), start=1):
         if reply.fatal:
             raise InputError(str(reply.error))
         if reply.error is not None:
-            problems[names[number]] = reply.error
+            problems[number] = reply.error
         if progress is not None:
-            progress(done, len(names))
+            progress(done, len(tasks))
     if problems:
-        name, reason = next(iter(problems.items()))
+        number, reason = next(iter(problems.items()))
         others = f" ({count(len(problems), 'task')} failed)" if len(problems) > 1 else ""
-        raise InputError(
-            f"{what} {name!r} could not be computed{others}: {reason}; the others are kept"
-        )
+        name, _ = tasks[number]
+        raise InputError(f"{name} could not be computed{others}: {reason}; the others are kept")
 
 
 def missing_here(shared: bytes) -> list[str]:

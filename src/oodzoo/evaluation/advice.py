@@ -12,8 +12,6 @@ from oodzoo.evaluation.rows import Gain
 KINDS = ("more_images", "more_domains", "target_images", "fine_tuning", "budget")
 """What advice is about, in the order in which it is given."""
 
-_MOST_TOLD = 2
-
 
 @dataclass(frozen=True)
 class Advice:
@@ -125,8 +123,8 @@ def points(gain: float) -> str:
 
 
 def most_useful(advice: Sequence[Advice]) -> list[Advice]:
-    """The measured advice with the largest effects that other findings do not state yet."""
-    stated = ("target_images", "fine_tuning")
-    known = [each for each in advice if each.gain is not None and each.kind not in stated]
-    largest = sorted(known, key=lambda each: -abs(each.gain or 0))[:_MOST_TOLD]
-    return [each for each in known if each in largest]
+    """What to try first, of the advice that other findings do not state: data, and less time."""
+    data = [each for each in advice if each.kind in ("more_images", "more_domains")]
+    budgets = [each for each in advice if each.kind == "budget"]
+    best = [max(data, key=lambda each: each.gain or 0)] if data else []
+    return [*best, *budgets[:1]]

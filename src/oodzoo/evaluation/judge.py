@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import msgspec
 
-from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide
+from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide, first_within
 from oodzoo.combination.heads import Heads
+from oodzoo.evaluation.budget import Limited, limited_final, limited_fold
 from oodzoo.evaluation.choice import choose
 from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
 from oodzoo.evaluation.scoring import (
@@ -20,6 +22,7 @@ from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.training import TrainingView
 from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, groups_of
+from oodzoo.ranking.constraints import Limits
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.top_k import choose_top_k
@@ -112,11 +115,47 @@ class Judge:
             },
         )
 
+    def limited(self, test: str, fold: Fold, max_ms: float) -> Limited:
+        """Decide again within a limit, and measure on the test domain; kept in a store."""
+        order = [row.model for row in self._rankings[test].rows]
+        return limited_fold(
+            self._source,
+            test,
+            order,
+            self._heads[test],
+            Limits(self._settings.max_models, max_ms),
+            fold,
+            compare=self._compare,
+        )
+
+    def limited_final(self, final: Decision, max_ms: float) -> Limited:
+        """Decide again within a limit on all domains."""
+        return limited_final(
+            self._source,
+            self._order,
+            self._heads[None],
+            Limits(self._settings.max_models, max_ms),
+            final,
+            compare=self._compare,
+        )
+
+    @property
+    def top_models(self) -> dict[str, str]:
+        """The first model without each test domain that is within the limits."""
+        limits = self._settings.limits
+        return {
+            test: first_within([row.model for row in ranking.rows], self._heads[test], limits)
+            for test, ranking in self._rankings.items()
+        }
+
+    @cached_property
+    def _order(self) -> list[str]:
+        ranking = rank(self._source, score=self._settings.score, device=self._device)
+        return [row.model for row in ranking.rows]
+
     def final(self) -> Decision:
         """Decide on all domains."""
-        source, settings = self._source, self._settings
-        ranking = rank(source, score=settings.score, device=self._device)
-        order = [row.model for row in ranking.rows]
+        source, settings, order = self._source, self._settings, self._order
         top_k = settings.main_top_k
         return decide(
             source,

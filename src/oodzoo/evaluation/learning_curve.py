@@ -117,8 +117,8 @@ class LearningCurve:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document, with the gain and the text that follow from the points."""
-        document: dict[str, Any] = {"gain": self.gain, "error": self.error, "text": self.text}
-        return document | msgspec.to_builtins(self)
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return {"gain": self.gain, "error": self.error, "text": self.text} | document
 
 
 class Part(NamedTuple):
@@ -232,7 +232,7 @@ def percent(source: FeatureSource, outputs: NDArray[Any], labels: NDArray[Any]) 
 
 
 def _rows(samples: Samples, rows: NDArray[np.bool_]) -> Samples:
-    return Samples(*(array[rows] for array in samples))
+    return Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
 
 
 def _kept(source: FeatureSource, share: float, draw: int) -> NDArray[np.bool_]:

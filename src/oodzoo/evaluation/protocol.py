@@ -30,7 +30,8 @@ from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.stored_images import find_images, require_store
 from oodzoo.evaluation.tuned_row import with_fine_tuned
-from oodzoo.evaluation.work import compute_folds
+from oodzoo.evaluation.what_if import WhatIf
+from oodzoo.evaluation.work import compute_tasks
 from oodzoo.events import Listeners, Progress, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, as_source, total_cost
 from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
@@ -233,27 +234,32 @@ def _evaluate(
     if engine is not None:
         stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
         compute_heads(source, engine, steps.heads)
-        compute_folds(source, settings, engine, steps.folds)
     stage.say(f"ranking {models} without each test domain")
     rankings = rank_for_test_domains(source, score=settings.score, device=device)
     if engine is None:
         stage.say(what)
     heads = predict_with_heads(source, device=device, progress=steps.heads)
     judge = Judge(source, settings, heads, rankings, device, stage.say)
+    stage.say("deciding on all domains")
+    final = judge.final()
+    steps.final()
+    what_if = WhatIf(source, settings, judge, heads, final, device)
+    if engine is not None:
+        compute_tasks(source, settings, what_if.tasks, engine, steps.folds)
     folds = {}
     for number, test in enumerate(source.domains, start=1):
         folds[test] = judge.fold(test)
         steps.folds(number, len(source.domains))
-    stage.say("deciding on all domains")
-    final = judge.final()
-    steps.end()
     result = put_together(source, folds, final, settings)
-    if request is None:
-        return result
-    top = {test: cell.models[0] for test, cell in result.single.cells.items()}
-    stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")
-    tuned = fine_tune(require_store(source), top, request, stage)
-    return with_fine_tuned(result, source, tuned, final.best)
+    if request is not None:
+        top = {test: cell.models[0] for test, cell in result.single.cells.items()}
+        stage.say(f"fine-tuning {', '.join(dict.fromkeys(top.values()))} without each test domain")
+        tuned = fine_tune(require_store(source), top, request, stage)
+        result = with_fine_tuned(result, source, tuned, final.best)
+    stage.say("measuring what more images, more domains and less time would change")
+    result = what_if.add_to(result, folds)
+    steps.end()
+    return result
 
 
 def _request(
@@ -295,21 +301,25 @@ def _extraction_hours(source: FeatureSource) -> float | None:
 
 
 class _Steps:
-    """Progress of an evaluation: the heads of each model, then each test domain."""
+    """Progress of an evaluation: the heads of each model, the final decision, each test domain."""
 
     def __init__(self, n_models: int, n_domains: int, progress: Progress) -> None:
         self._progress = progress
-        self._fold = max(1, n_models // 2)
         self._n_models = n_models
-        self._total = n_models + (n_domains + 1) * self._fold
+        self._fold = max(1, n_models // 2)
+        self._folds = n_domains * self._fold
+        self._total = n_models + self._folds + 2 * self._fold
         self._done = 0
         self._reach(0)
 
     def heads(self, done: int, total: int) -> None:
         self._reach(done)
 
+    def final(self) -> None:
+        self._reach(self._n_models + self._fold)
+
     def folds(self, done: int, total: int) -> None:
-        self._reach(self._n_models + done * self._fold)
+        self._reach(self._n_models + self._fold + self._folds * done // total)
 
     def end(self) -> None:
         self._reach(self._total)

@@ -329,9 +329,9 @@ class Evaluation:
                 domain: ClassDiagnosis.from_dict(each)
                 for domain, each in document.get("diagnosis", {}).items()
             },
-            learning_curve=structured(
-                document.get("learning_curve"), LearningCurve | None, "the evaluation"
-            ),
+            learning_curve=None
+            if (curve := document.get("learning_curve")) is None
+            else structured(curve, LearningCurve, "the evaluation"),
             advice=structured(document.get("advice", ()), tuple[Advice, ...], "the evaluation"),
         )
 
