@@ -302,8 +302,12 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     if isinstance(evaluation.top_k, dict):
         chosen = ", ".join(f"{k} for {domain}" for domain, k in evaluation.top_k.items())
         terminal.line(f"Number of models chosen for each test domain: {chosen}.")
-    for line in evaluation.findings():
+    findings = evaluation.findings()
+    for line in findings:
         terminal.line(line)
+    for each in evaluation.advice:
+        if each.text not in findings:
+            terminal.line(each.text)
     show_published(terminal, evaluation)
 
 

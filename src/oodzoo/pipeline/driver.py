@@ -186,7 +186,7 @@ def _compute(
         options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
         evaluation = stages.stage(
             "evaluation",
-            [content, options],
+            [content, options, "diagnosis"],  # earlier versions had none
             lambda listener: evaluate(
                 source,
                 **options,
