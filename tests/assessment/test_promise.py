@@ -29,17 +29,17 @@ def test_a_domain_is_outside_only_if_its_interval_is() -> None:
         "day": "trained on",
     }
     assert found.agrees is False
-    assert "does not agree: 'dusk' is below it, 'noon' is above it." in found.text
+    assert "does not agree: 'dusk' is below this interval, 'noon' is above this interval." in found.text
 
 
 @pytest.mark.parametrize(
     ("intervals", "agrees", "words"),
     [
-        ({"dawn": (84, 92)}, True, "agrees: the new domain is within it."),
-        ({"dawn": (84, 92), "dusk": (85, 90)}, True, "the 2 new domains are within it."),
-        ({"dawn": (84, 92), "day": (0, 1)}, True, "the new domain is within it."),
+        ({"dawn": (84, 92)}, True, "agrees: the new domain is within this interval."),
+        ({"dawn": (84, 92), "dusk": (85, 90)}, True, "the 2 new domains are within this interval."),
+        ({"dawn": (84, 92), "day": (0, 1)}, True, "the new domain is within this interval."),
         ({"day": (84, 92)}, None, "cannot be compared with it: it was trained on domains"),
-        ({"a": (1, 2), "b": (1, 2)}, False, "'a', 'b' are below it."),
+        ({"a": (1, 2), "b": (1, 2)}, False, "'a', 'b' are below this interval."),
     ],
 )
 def test_the_text_says_whether_they_agree(

@@ -50,7 +50,7 @@ def test_the_findings_compare_with_the_promise(result: oodzoo.TestResult) -> Non
     assert result.promise is not None
     assert result.promise.text in result.findings()
     low = replace(result, promise=Promise(99.0, (98.0, 100.0), {"tilted": "below"}))
-    assert "'tilted' is below it" in " ".join(low.findings())
+    assert "'tilted' is below this interval" in " ".join(low.findings())
     without = replace(result, promise=None)
     assert not any("left-out" in line for line in without.findings())
 

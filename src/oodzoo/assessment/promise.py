@@ -59,9 +59,9 @@ class Promise:
         new, many = self.new, len(self.new)
         if self.agrees:
             found = "the new domain is" if many == 1 else f"the {many} new domains are"
-            return f"{promised} This test agrees: {found} within it."
+            return f"{promised} This test agrees: {found} within this interval."
         sides = [
-            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {side} it"
+            f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} {side} this interval"
             for side in ("below", "above")
             if (names := [repr(name) for name, each in new.items() if each == side])
         ]
