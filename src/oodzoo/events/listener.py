@@ -24,8 +24,8 @@ class Listener:
     """Receives the events of long work; the base class ignores them.
 
     The stages are "extraction", "ranking", "selection", "evaluation", "predictor", "tuning", "test"
-    and "testbed", and "run", which contains most of them. Stages can be nested: a predictor may need an
-    evaluation.
+    and "testbed", and "run", which contains most of them. Stages can be nested: a predictor may
+    need an evaluation.
     Facts are values that a listener may use or ignore; further ones may be added.
     """
 
