@@ -58,6 +58,7 @@ def test_better_by_more_than_its_error(data: tuple[Evaluation, ArraySource]) -> 
     assert "x, fine-tuned" in result.findings()[0]
     assert "oodzoo tune MODEL DATA" in " ".join(result.findings())
     assert result.recommended_row == result.fine_tuned
+    assert {each.accuracy for each in result.diagnosis.values()} == {100}
 
 
 def test_a_gain_that_is_due_to_the_head(data: tuple[Evaluation, ArraySource]) -> None:
