@@ -47,7 +47,7 @@ def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
     assert published["hours"]["extraction"] > 0
     assert "Beside published results on PACS" in Path(document["report"]).read_text()
     assert Path(document["report"]).is_file()
-    assert "Predict with: oodzoo predict" in first.err
+    assert f"oodzoo predict {tmp_path / 'run' / 'model'} IMAGE|FOLDER ..." in first.err
     assert "1. Extract features of 19 models" in first.err
     again = run(*command)
     assert again.err.count("reused from an earlier run") == 6
@@ -69,9 +69,16 @@ def test_every_stage_is_shown_and_scores_are_judged_once(
     outcome = run(*arguments(digits, tmp_path / "run", zoo))
     assert outcome.code == 0, outcome.err
     assert len(calls) == 1
-    for words in ("90 images, 3 domains", "evid.", "F. Selection", "w. tau"):
+    for words in ("90 images, 3 domains", "F. Selection", "weighted tau", "90 %"):
         assert words in outcome.out
     assert str(tmp_path / "run" / "model") in outcome.out
+    *_, sentence, accuracy, cost, gain = outcome.out.splitlines()
+    assert "correctly" in sentence
+    assert [line.split()[0] for line in (accuracy, cost, gain)] == ["accuracy", "cost", "gain"]
+    again = run(*arguments(digits, tmp_path / "run", zoo), "--verbose")
+    for words in ("evid.", "w. tau", "random features", "the class columns"):
+        assert words.lower() in again.out.lower()
+    assert "Done in" in again.err
 
 
 TARGETS: dict[str, tuple[Callable[[int], str], str, str]] = {

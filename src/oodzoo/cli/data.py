@@ -31,19 +31,23 @@ _MOST_ROWS = 20
 _MOST_COLUMNS = 12
 
 
+def counted(dataset: ImageDomains) -> str:
+    """The numbers of images, domains and classes, labels or numbers."""
+    from oodzoo.data.listing import counted_outputs
+
+    what = counted_outputs(dataset.task, len(dataset.classes))
+    if dataset.task.kind == "regression":
+        what += f" to predict: {', '.join(map(repr, dataset.classes))}"
+    return f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
+
+
 def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False) -> None:
     """Show the number of images by class and domain; not all of many, unless `full`.
 
     Several labels are counted likewise; numbers are not.
     """
-    from oodzoo.data.listing import counted_outputs
-
-    what = counted_outputs(dataset.task, len(dataset.classes))
     if dataset.task.kind == "regression":
-        terminal.line(
-            f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what} to "
-            f"predict: {', '.join(map(repr, dataset.classes))}"
-        )
+        terminal.line(counted(dataset))
         return
     counts = dataset.counts()
     if len(dataset.domains) <= len(dataset.classes):  # columns for whichever is fewer
@@ -60,9 +64,7 @@ def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False
         all_rows = [[name, *row] for name, row in rows.items()]
         table = _largest_and_smallest(rows) if abbreviated else all_rows
         terminal.table([noun, *columns], [*table, ["all", *sums]])
-    terminal.line(
-        f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
-    )
+    terminal.line(counted(dataset))
     if abbreviated or (not full and len(columns) > _MOST_COLUMNS):
         terminal.line(f"oodzoo data --counts shows the images of all {len(rows):,} {plural}.")
 

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from oodzoo.cli.app import FEATURES_KEPT, command
-from oodzoo.cli.run_display import run_and_show
+from oodzoo.cli.listening import listeners
+from oodzoo.cli.options import LogFileOption
+from oodzoo.cli.run_display import require_outside, run_and_show
 from oodzoo.cli.terminal import Terminal
 
 
@@ -16,6 +18,7 @@ from oodzoo.cli.terminal import Terminal
 def demo(
     terminal: Terminal,
     out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),
+    log_file: LogFileOption = None,
 ) -> None:
     """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo._io import explaining_disk_errors
@@ -25,6 +28,8 @@ def demo(
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
 
+    require_outside(out, {"--log-file": log_file})
+    others = listeners(log_file)
     _require_demo_folder(out / "data")
     with explaining_disk_errors(out / "data"):
         dataset = ImageDomains(write_digits(out / "data"))
@@ -33,9 +38,12 @@ def demo(
         "not trained on them."
     )
     config = RunConfig(extraction=ExtractionConfig(device="cpu"))
-    run_and_show(terminal, dataset, load_zoo("demo"), out, config)
-    terminal.say("On your own data, with a folder photos/<domain>/<class>/<image>:")
-    terminal.say("  oodzoo run photos/ --zoo modern --out job/")
+    own = [
+        ("look at every stage", f"oodzoo rank {out / 'store'}, or demo --verbose"),
+        ("your own photos", "oodzoo run photos/ --zoo modern --out job/"),
+        ("", "with photos/<domain>/<class>/<image>"),
+    ]
+    run_and_show(terminal, dataset, load_zoo("demo"), out, config, others=others, more_steps=own)
 
 
 def _require_demo_folder(folder: Path) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import STORE_VALID, command
-from oodzoo.cli.listening import listening
-from oodzoo.cli.options import ScoreOption, StoreArgument
+from oodzoo.cli.listening import listeners, listening
+from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 
@@ -49,6 +49,7 @@ def domains(
     score: ScoreOption = "unseen",
     rank: Annotated[bool, typer.Option(help="Rank the models by each proposal.")] = True,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    log_file: LogFileOption = None,
 ) -> None:
     """Propose domains by columns and clusters, and show how far the ranking depends on them."""
     from oodzoo.domains import propose_domains
@@ -61,7 +62,7 @@ def domains(
         _use(terminal, store, use, names, seed)
         return
     opened = FeatureStore(store)
-    with listening(terminal, "Ranking") as listener:
+    with listening(terminal, "Ranking", listeners(log_file)) as listener:
         found = propose_domains(
             opened,
             models=names,

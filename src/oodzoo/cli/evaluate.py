@@ -249,14 +249,7 @@ def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:
 
 def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print an evaluation in 80 columns."""
-    rows = {
-        "Single": evaluation.single,
-        "Pool": evaluation.pool,
-        **{f"{n.capitalize()} + target": row for n, row in evaluation.with_target.items()},
-        "Ensemble": evaluation.ensemble,
-        "F. Selection": evaluation.selection,
-        **({} if evaluation.fine_tuned is None else {"Fine-tuned": evaluation.fine_tuned}),
-    }
+    rows = _main_rows(evaluation)
     baselines = {
         name.replace("_", " "): row
         for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
@@ -308,6 +301,27 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
     for each in evaluation.advice:
         if each.text not in findings:
             terminal.line(each.text)
+    show_published(terminal, evaluation)
+
+
+def _main_rows(evaluation: Evaluation) -> dict[str, Row]:
+    """The ways to combine the models, by their titles."""
+    return {
+        "Single": evaluation.single,
+        "Pool": evaluation.pool,
+        **{f"{n.capitalize()} + target": row for n, row in evaluation.with_target.items()},
+        "Ensemble": evaluation.ensemble,
+        "F. Selection": evaluation.selection,
+        **({} if evaluation.fine_tuned is None else {"Fine-tuned": evaluation.fine_tuned}),
+    }
+
+
+def show_main_rows(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print what each way to combine the models reaches, and the results among published ones."""
+    rows, metric = _main_rows(evaluation), f"{evaluation.metric.replace('_', ' ')} %"
+    domains, names = _columns(evaluation.domains, max(map(len, [metric, *rows])))
+    cells = [_cells(name, row, domains) for name, row in rows.items()]
+    terminal.table([metric, "average", *names], cells)
     show_published(terminal, evaluation)
 
 

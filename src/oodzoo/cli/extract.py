@@ -46,7 +46,7 @@ from oodzoo.cli.reading import read_images
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.zoo import YesOption, announce_download, select_zoo, show_models
 from oodzoo.errors import InputError
-from oodzoo.events import Events, Listener
+from oodzoo.events import Events, Listener, Progress
 
 if TYPE_CHECKING:
     from oodzoo.racing import Dropped
@@ -265,7 +265,8 @@ def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
 def extraction_progress(terminal: Terminal) -> Iterator[Listener]:
     """Show two bars on stderr: all models together, and the current one."""
     if not terminal.shows_progress:
-        yield _Lines(terminal)
+        with terminal.progress("Extracting") as advance:
+            yield _Lines(terminal, advance)
         return
     with terminal.bars("{task.fields[speed]}") as bars:
         yield _Bars(terminal, bars)
@@ -274,14 +275,17 @@ def extraction_progress(terminal: Terminal) -> Iterator[Listener]:
 class _Lines(Listener):
     """Shows the start, messages and every failed model as a line."""
 
-    def __init__(self, terminal: Terminal) -> None:
+    def __init__(self, terminal: Terminal, advance: Progress | None = None) -> None:
         self._terminal = terminal
+        self._advance = advance
 
     def start(self, stage: str, **facts: Any) -> None:
         models, n_images = facts["models"], facts["images"]
         self._terminal.say(f"{count(len(models), 'model')}, {count(n_images, 'image')}")
 
     def progress(self, stage: str, done: int, total: int, **facts: Any) -> None:
+        if self._advance is not None and total:
+            self._advance(done, total)
         if "message" in facts:
             self._terminal.say(facts["message"])
         if "failed" in facts:

@@ -48,6 +48,11 @@ def show_near_duplicates(terminal: Terminal, found: NearDuplicates) -> None:
     """Show the worst pairs, and what to do about them."""
     _show_pairs(terminal, found.across, "Near-duplicate images in different domains")
     _show_pairs(terminal, found.within, "Near-duplicate images in the same domain")
+    show_problems(terminal, found)
+
+
+def show_problems(terminal: Terminal, found: NearDuplicates) -> None:
+    """Say what to do about near-duplicates, and what was compared."""
     for problem in found.problems:
         terminal.warn(problem)
     if not found.problems:

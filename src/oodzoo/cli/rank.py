@@ -33,7 +33,11 @@ from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 
+_TOP = 5
+
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from oodzoo.ranking.result import Ranking, Row
 
 
@@ -182,6 +186,13 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
             f"Domains: proposed by {ranking.domains_proposed}, not given; oodzoo domains shows how "
             "far the ranking depends on them."
         )
+    _warn_of_skipped(terminal, ranking)
+
+
+def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
+    """Warn of classes of a single domain, and of models that are not ranked."""
+    from oodzoo.task.words import WORDS
+
     for domain, classes in {fold.domain: fold.skipped for fold in ranking.rows[0].folds}.items():
         if classes:
             words = WORDS[ranking.task]
@@ -192,6 +203,28 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
                 "discriminability"
             )
     warn_of_left_out(terminal, ranking.left_out, "ranked")
+
+
+def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
+    """Show the first models of a ranking, and how to see the others."""
+    from oodzoo.task.words import WORDS
+
+    metric = WORDS[ranking.task].metric
+    rows = [_cells(row, ()) for row in ranking.rows[:_TOP]]
+    terminal.table(
+        ["rank", "", "model", f"{metric.short} %", "90 %", "ms"],
+        [[*row[:3], *row[4:6], row[-2]] for row in rows],
+        left=3,
+    )
+    terminal.lines(
+        _wrapped(
+            f"{metric.short}: {metric.name} to expect on an unseen domain. 90 %: its interval, "
+            "beside the rank that of the rank. ms: milliseconds per image."
+        )
+    )
+    if (more := len(ranking.rows) - _TOP) > 0:
+        terminal.line(f"… {more} more: oodzoo rank {store}")
+    _warn_of_skipped(terminal, ranking)
 
 
 def _wrapped(text: str) -> str:

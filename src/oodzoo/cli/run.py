@@ -43,11 +43,10 @@ from oodzoo.cli.options import (
     prompts_of,
     top_k_of,
 )
-from oodzoo.cli.run_display import run_and_show
+from oodzoo.cli.run_display import require_outside, run_and_show
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
 from oodzoo.cli.zoo import YesOption, announce_download, select_zoo
-from oodzoo.errors import InputError
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -138,19 +137,9 @@ def run(
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
     models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
-    _require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
+    require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
     options = file_options(run, leave_out="config_file")
     others = [WritesConfig(out, options, context.params), *listeners(log_file, mlflow, tensorboard)]
     announce_download(terminal, models, yes=yes)
     specs = [model.spec for model in models]
     run_and_show(terminal, dataset, specs, out, config, images, others)
-
-
-def _require_outside(out: Path, given: dict[str, Path | None]) -> None:
-    """Reject other files in the folder of the run, which would then not be taken for a run."""
-    for option, path in given.items():
-        if path is not None and path.resolve().is_relative_to(out.resolve()):
-            raise InputError(
-                f"{option} {str(path)!r} is inside the folder of the run, {str(out)!r}; choose "
-                "another place"
-            )

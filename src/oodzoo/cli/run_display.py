@@ -11,17 +11,19 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodzoo._text import count
-from oodzoo.cli.data import show_counts
-from oodzoo.cli.evaluate import show_evaluation
+from oodzoo._text import count, duration
+from oodzoo.cli.data import counted, show_counts
+from oodzoo.cli.evaluate import show_evaluation, show_main_rows
 from oodzoo.cli.extract import extraction_progress, show_summary
-from oodzoo.cli.leaks import show_near_duplicates
+from oodzoo.cli.leaks import show_near_duplicates, show_problems
 from oodzoo.cli.listening import listening
-from oodzoo.cli.rank import show_ranking
+from oodzoo.cli.rank import show_ranking, show_top
 from oodzoo.cli.reading import read_images
-from oodzoo.cli.select import show_selection
+from oodzoo.cli.select import kept_features, show_selection
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.testbed_tables import show_bed
+from oodzoo.cli.testbed_tables import show_bed, show_best_score
+from oodzoo.cli.verdict import aligned, next_steps, verdict
+from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener
 
 if TYPE_CHECKING:
@@ -39,11 +41,18 @@ def run_and_show(
     config: RunConfig,
     target: UnlabelledImages | None = None,
     others: Sequence[Listener] = (),
+    more_steps: Sequence[tuple[str, str]] = (),
 ) -> None:
-    """Run the whole pipeline and show the result of each stage when it ends."""
+    """Run the whole pipeline, show what each stage finds, and end with the verdict.
+
+    `more_steps` are what else to do next, each with a command.
+    """
     from oodzoo.pipeline import run as run_pipeline
 
-    show_counts(terminal, dataset)
+    if terminal.verbose:
+        show_counts(terminal, dataset)
+    else:
+        terminal.line(counted(dataset))
     read_images(terminal, dataset, dataset.name)
     for issue in dataset.leaks():
         terminal.warn(str(issue))
@@ -53,11 +62,24 @@ def run_and_show(
         result = run_pipeline(
             dataset, zoo, out, target=target, config=config, listener=listener, command=typed
         )
-    page = out / "report.html"
-    terminal.say(f"Report: {page}")
-    takes = "TEXTS.csv|.txt" if dataset.modality == "text" else "IMAGE|FOLDER ..."
-    terminal.say(f"Predict with: oodzoo predict {out / 'model'} {takes}")
-    terminal.document({**result.to_dict(), "report": str(page)})
+    terminal.line("")
+    for line in verdict(result):
+        terminal.line(line)
+    terminal.say("Next:")
+    texts = dataset.modality == "text"
+    for line in aligned([*next_steps(result, out, zoo, texts=texts), *more_steps]):
+        terminal.say(line)
+    terminal.document({**result.to_dict(), "report": str(out / "report.html")})
+
+
+def require_outside(out: Path, given: dict[str, Path | None]) -> None:
+    """Reject other files in the folder of the run, which would then not be taken for a run."""
+    for option, path in given.items():
+        if path is not None and path.resolve().is_relative_to(out.resolve()):
+            raise InputError(
+                f"{option} {str(path)!r} is inside the folder of the run, {str(out)!r}; choose "
+                "another place"
+            )
 
 
 def _typed(arguments: Sequence[str], out: Path, zoo: Sequence[ModelSpec]) -> str:
@@ -93,7 +115,7 @@ def _without_folders(argument: str, out: Path) -> str:
 
 
 class _Shown(Listener):
-    """Shows progress bars and, when a stage ends, its result."""
+    """Shows a progress bar of each stage and, when it ends, its result."""
 
     def __init__(self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int) -> None:
         self._terminal = terminal
@@ -108,10 +130,11 @@ class _Shown(Listener):
             return
         self._number += 1
         self._terminal.say(f"{self._number}. {self._titles[stage]}")
-        if stage == "extraction" and facts:
-            self._inner = self._bars.enter_context(extraction_progress(self._terminal))
-        elif stage in ("leaks", "ranking", "evaluation", "testbed"):
-            bar = listening(self._terminal, _spaced(stage).capitalize())
+        if stage == "extraction":
+            if facts:
+                self._inner = self._bars.enter_context(extraction_progress(self._terminal))
+        else:
+            bar = listening(self._terminal, _NAMES[stage])
             self._inner = Events(self._bars.enter_context(bar))
         self._inner.start(stage, **facts)
 
@@ -123,21 +146,21 @@ class _Shown(Listener):
         self._inner = Listener()
         status = facts["status"]
         if status == "skipped":
-            self._terminal.warn(f"{_spaced(stage)} skipped: {facts['reason']}")
+            self._terminal.warn(f"{_NAMES[stage].lower()} skipped: {facts['reason']}")
         if status == "reused":
             self._terminal.say("   reused from an earlier run: nothing has changed")
         if stage == "run" or status not in ("done", "reused"):
             return
+        if status == "done":
+            self._terminal.detail(f"   {duration(facts['seconds'])}")
         result = facts["result"]
         if stage == "predictor":
             models = ", ".join(result.models)
             self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
+        elif self._terminal.verbose:
+            _SHOW_ALL[stage](self._terminal, result)
         else:
-            _SHOW[stage](self._terminal, result)
-
-
-def _spaced(stage: str) -> str:
-    return stage.replace("testbed", "test bed")
+            _SHOW[stage](self._terminal, result, self._out / "store")
 
 
 _TITLES = {
@@ -148,9 +171,18 @@ _TITLES = {
     "predictor": "Fit a predictor on all domains",
     "testbed": "Test bed: how well each score orders these models",
 }
+_NAMES = {
+    "extraction": "Extraction",
+    "leaks": "Near-duplicates",
+    "ranking": "Ranking",
+    "selection": "Selection",
+    "evaluation": "Evaluation",
+    "predictor": "Predictor",
+    "testbed": "Test bed",
+}
 
 
-_SHOW: dict[str, Callable[[Terminal, Any], None]] = {
+_SHOW_ALL: dict[str, Callable[[Terminal, Any], None]] = {
     "extraction": show_summary,
     "leaks": show_near_duplicates,
     "ranking": show_ranking,
@@ -158,3 +190,15 @@ _SHOW: dict[str, Callable[[Terminal, Any], None]] = {
     "evaluation": show_evaluation,
     "testbed": show_bed,
 }
+"""What `--verbose` shows of each stage."""
+
+
+_SHOW: dict[str, Callable[[Terminal, Any, Path], None]] = {
+    "extraction": lambda terminal, found, _: show_summary(terminal, found),
+    "leaks": lambda terminal, found, _: show_problems(terminal, found),
+    "ranking": show_top,
+    "selection": lambda terminal, found, _: terminal.line(kept_features(found)),
+    "evaluation": lambda terminal, found, _: show_main_rows(terminal, found),
+    "testbed": show_best_score,
+}
+"""What is shown of each stage, in a few lines; the last argument is the store."""

@@ -8,10 +8,12 @@ import typer
 
 from oodzoo._text import count
 from oodzoo.cli.app import MODELS_CACHED, command
+from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
     TOP_K_HELP,
     ComputeOption,
     LicenceOption,
+    LogFileOption,
     MaxModelsOption,
     MaxMsOption,
     MaxParametersOption,
@@ -56,8 +58,11 @@ def select(
     threshold: ThresholdOption = None,
     device: ComputeOption = "cpu",
     out: OutFileOption = None,
+    log_file: LogFileOption = None,
 ) -> None:
     """Select the features of a feature store that are useful for unseen domains."""
+    from oodzoo.events import Stage, extent
+    from oodzoo.features.source import as_source
     from oodzoo.selection.select import METHODS, select_features
     from oodzoo.store.feature_store import FeatureStore
 
@@ -79,19 +84,25 @@ def select(
             f"the store has only {count(len(models), 'model')}, fewer than {number}; using all"
         )
     terminal.say(f"Selecting features of {count(len(models), 'model')}")
-    selection = select_features(
-        opened,
-        method=method,
-        threshold=threshold,
-        top_k=number,
-        score=score,
-        max_models=max_models,
-        max_ms=max_ms,
-        max_parameters=max_parameters,
-        licence=licence,
-        device=compute_device(device),
-    )
-    summary = selection.summary()
+    with (
+        listening(terminal, "Selecting", listeners(log_file)) as listener,
+        Stage(listener, "selection", **extent(as_source(opened))) as stage,
+    ):
+        selection = select_features(
+            opened,
+            method=method,
+            threshold=threshold,
+            top_k=number,
+            score=score,
+            max_models=max_models,
+            max_ms=max_ms,
+            max_parameters=max_parameters,
+            licence=licence,
+            device=compute_device(device),
+            progress=stage.progress,
+        )
+        summary = selection.summary()
+        stage.finish(summary, {})
     if number is not None and not isinstance(number, int):
         best = count(len(summary.models), "model")
         terminal.say(f"--top-k {top_k}: the best {best}, chosen on left-out domains")
@@ -104,6 +115,12 @@ def _number(top_k: str | None, method: str) -> TopK | None:
     if top_k is None:
         return 3 if method == "paper" else None
     return None if top_k == "all" else top_k_of(top_k)
+
+
+def kept_features(summary: SelectionSummary) -> str:
+    """How many features were kept."""
+    share = f"({100 * summary.ratio:.1f} %)"
+    return f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} {share}"
 
 
 def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
@@ -124,8 +141,7 @@ def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:
 
     output = WORDS[summary.task].output
     counts = f"--json lists the counts per {output}"
-    kept = f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} "
-    kept += f"({100 * summary.ratio:.1f} %)"
+    kept = kept_features(summary)
     if summary.method == "paper":
         kept += f", each for at least one {output}"
         if classes:

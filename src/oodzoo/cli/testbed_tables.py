@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodzoo._text import count
@@ -165,6 +166,19 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         terminal.line("same: w. tau on the models that have all scores.")
     for name, reasons in bed.left_out.items():
         _warn_of_missing(terminal, name, reasons)
+
+
+def show_best_score(terminal: Terminal, bed: TestBed, store: Path) -> None:
+    """Print the score that orders the models best, and the one that ranks them by default."""
+    texts = []
+    for name in dict.fromkeys((bed.best, "unseen")):
+        if name in bed.scores:
+            tied = ", statistically tied" if name != bed.best and bed.tied(name, bed.best) else ""
+            texts.append(f"{name} {_number(bed.scores[name].weighted_tau)}{tied}")
+    terminal.line(
+        f"Agreement with the accuracy on unseen domains (weighted tau): {'; '.join(texts)}."
+    )
+    terminal.line(f"All {count(len(bed.scores), 'score')}: oodzoo testbed {store}")
 
 
 def show_domains(terminal: Terminal, bed: TestBed) -> None:
