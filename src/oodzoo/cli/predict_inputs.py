@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -86,17 +87,19 @@ class Inputs:
         self._files: list[ImageFile] = []
         if not self._are_tables:
             self._files = image_files(self._given)
-        self._opened = [(name, _open(name)) for name in (*lists, *streams)]
+        self._lists = [*(each for each in lists if each != STDIN), *streams]
+        for name in self._lists:
+            _require_list(name)
 
     @property
     def listed_names(self) -> str:
         """The names of the lists."""
-        return ", ".join("stdin" if name == STDIN else repr(name) for name, _ in self._opened)
+        return ", ".join("stdin" if name == STDIN else repr(name) for name in self._lists)
 
     @property
     def waits_for_terminal(self) -> bool:
         """Whether somebody must type the list."""
-        return any(name == STDIN and stream.isatty() for name, stream in self._opened)
+        return STDIN in self._lists and sys.stdin.isatty()
 
     def noun(self, predictor: Predictor) -> str:
         """What a sample is called."""
@@ -124,8 +127,9 @@ class Inputs:
                 sorter.require_outside(file)
         if self._files:
             yield Batch(self._files, len(self._files))
-        for name, stream in self._opened:
-            yield from _listed(name, stream, self._null, skip, sorter)
+        for name in self._lists:
+            with _opened(name) as stream:
+                yield from _listed(name, stream, self._null, skip, sorter)
 
     def _texts(self) -> Iterator[Batch]:
         from oodzoo.errors import InputError
@@ -133,13 +137,13 @@ class Inputs:
 
         if self._given:
             yield _read_texts(self._given, self._column)
-        for name, stream in self._opened:
+        for name in self._lists:
             if name != STDIN:
                 raise InputError(
                     f"the models of the predictor take texts; give {name!r} without --list: a .txt "
                     "file has one text per line"
                 )
-            for group in read_lines(stream, null=self._null):
+            for group in read_lines(sys.stdin.buffer, null=self._null):
                 texts = [line.text for line in group]
                 names = [f"line {line.number}" for line in group]
                 yield Batch(texts, len(texts), names)
@@ -147,7 +151,7 @@ class Inputs:
     def _features(self, predictor: Predictor) -> Batch:
         from oodzoo.errors import InputError
 
-        if self._opened:
+        if self._lists:
             raise InputError("features are given as files alone, without lists of images")
         try:
             return _read_features(predictor, self._given)
@@ -218,27 +222,41 @@ def together(batches: Iterator[Batch]) -> Iterator[Batch]:
     )
 
 
-def _open(name: str) -> BinaryIO:
+def _require_list(name: str) -> None:
+    """Raise an InputError if there is no such list."""
+    from oodzoo.data.listing import explaining_errors
+    from oodzoo.errors import InputError
+    from oodzoo.remote.location import Url, parse_location
+
+    location = parse_location(name)
+    if name == STDIN or isinstance(location, Url):
+        return
+    if location.is_dir():
+        raise InputError(f"--list {name!r} is a folder; give it without --list")
+    with explaining_errors(location):
+        if not location.exists():
+            raise InputError(f"no such file: {name!r}")
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
     """Open a list: stdin, a file, or an object at a URL."""
     from oodzoo.data.listing import explaining_errors
     from oodzoo.errors import InputError
     from oodzoo.remote.location import Url, parse_location
     from oodzoo.remote.objects import find_file, read_file
 
-    if name == STDIN:
-        return sys.stdin.buffer
     location = parse_location(name)
-    if isinstance(location, Url):
+    if name == STDIN:
+        yield sys.stdin.buffer
+    elif isinstance(location, Url):
         file = find_file(location)
         if file is None:
             raise InputError(f"no such file: {name!r}")
-        return io.BytesIO(read_file(file))
-    if location.is_dir():
-        raise InputError(f"--list {name!r} is a folder; give it without --list")
-    with explaining_errors(location):
-        if not location.exists():
-            raise InputError(f"no such file: {name!r}")
-        return location.open("rb")
+        yield io.BytesIO(read_file(file))
+    else:
+        with explaining_errors(location), location.open("rb") as stream:
+            yield stream
 
 
 def _are_tables(given: Sequence[str]) -> bool:

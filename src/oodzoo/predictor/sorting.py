@@ -27,8 +27,8 @@ LINKS = ("hard", "soft")
 
 _FORBIDDEN = re.compile(r'[/\\:*?"<>|]')
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)
-_LONGEST = 100
-"""Characters of the name of a folder."""
+_LONGEST = 160
+"""Bytes of the name of a folder."""
 
 
 def folder_names(classes: Iterable[Any]) -> dict[Any, str]:
@@ -44,7 +44,8 @@ def folder_names(classes: Iterable[Any]) -> dict[Any, str]:
     used, result = {UNSURE}, {}
     for label in classes:
         text = _FORBIDDEN.sub("_", str(label))
-        text = "".join(c if c.isprintable() else "_" for c in text)[:_LONGEST]
+        text = "".join(c if c.isprintable() else "_" for c in text)
+        text = text.encode()[:_LONGEST].decode(errors="ignore")
         text = re.sub(r"^[.\s]+|[.\s]+$", "_", text) or "_"
         if _RESERVED.fullmatch(text):
             text = f"_{text}"

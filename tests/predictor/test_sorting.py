@@ -1,0 +1,97 @@
+"""Images sorted into folders: names, clashes, links, resuming."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.conftest import WriteImage
+
+from oodzoo._io import require_folder_name
+from oodzoo.data.files import LocalFile
+from oodzoo.errors import InputError
+from oodzoo.predictor.sorting import UNSURE, Sorter, folder_names
+
+
+@given(st.lists(st.one_of(st.text(), st.integers()), unique_by=str, max_size=8))
+def test_names_of_folders_are_allowed_everywhere_and_differ(classes: list[str | int]) -> None:
+    names = folder_names(classes)
+    for name in names.values():
+        require_folder_name(name, "this test")
+    folded = [name.casefold() for name in names.values()]
+    assert len({*folded, UNSURE}) == len(classes) + 1
+
+
+@pytest.mark.parametrize(
+    ("label", "name"),
+    [("../x", "__x"), ("a/b\\c", "a_b_c"), ("CON", "_CON"), ("é:1", "é_1"), ("日" * 99, "日" * 53)],
+)
+def test_odd_classes(label: str, name: str) -> None:
+    assert folder_names([label]) == {label: name}
+
+
+@pytest.fixture
+def images(tmp_path: Path, write_image: WriteImage) -> list[LocalFile]:
+    """Three different images, two with the same name."""
+    paths = [tmp_path / "in" / name for name in ("a/x.png", "b/x.png", "b/y.png")]
+    return [LocalFile(str(write_image(path))) for path in paths]
+
+
+def _sorted(folder: Path) -> dict[str, bytes]:
+    files = [path for path in folder.rglob("*") if not path.is_dir()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in sorted(files)}
+
+
+@pytest.mark.parametrize("link", [None, "hard", "soft"])
+def test_clashes_get_a_number_and_a_second_run_changes_nothing(
+    images: list[LocalFile], tmp_path: Path, link: str | None
+) -> None:
+    out = tmp_path / "out"
+    for run in range(2):
+        sorter = Sorter(out, ["cat", "dog"], link)
+        places = [sorter.add(image, "cat") for image in images[:2]]
+        places.append(sorter.add(images[2], None))
+        assert [place.relative_to(out).as_posix() for place in places] == [
+            "cat/x.png",
+            "cat/x-2.png",
+            f"{UNSURE}/y.png",
+        ]
+        assert sorter.counts == {"cat": 2, UNSURE: 1}
+        assert sorter.left == 3 * run
+    assert list(_sorted(out).values()) == [images[2].read(), images[1].read(), images[0].read()]
+    assert places[0].is_symlink() == (link == "soft")
+    assert places[0].samefile(images[0].path) == (link is not None)
+
+
+def test_no_file_is_replaced(images: list[LocalFile], tmp_path: Path) -> None:
+    (tmp_path / "out" / "cat").mkdir(parents=True)
+    (tmp_path / "out" / "cat" / "x.png").write_bytes(b"mine")
+    (tmp_path / "out" / "cat" / "x-2.png").symlink_to(tmp_path / "nowhere")
+    place = Sorter(tmp_path / "out", ["cat"]).add(images[0], "cat")
+    assert place.name == "x-3.png"
+    assert (tmp_path / "out" / "cat" / "x.png").read_bytes() == b"mine"
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_images_among_the_sorted_ones_are_an_error(images: list[LocalFile], tmp_path: Path) -> None:
+    sorter = Sorter(tmp_path / "in" / "b", ["cat"])
+    sorter.require_outside(images[0])
+    with pytest.raises(InputError, match="choose a folder outside of the images"):
+        sorter.require_outside(images[1])
+
+
+def test_wrong_use(images: list[LocalFile], tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="one of hard, soft, got 'symbolic'"):
+        Sorter(tmp_path, [], "symbolic")
+    with pytest.raises(InputError, match="is not a folder"):
+        Sorter(Path(images[0].path), [])
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="everything may be written")
+def test_a_folder_that_cannot_be_written(images: list[LocalFile], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir(mode=0o500)
+    with pytest.raises(InputError, match="ermission denied"):
+        Sorter(tmp_path / "out", ["cat"]).add(images[0], "cat")
