@@ -202,7 +202,35 @@ def test_another_choice_repeats_what_depends_on_it(
 ) -> None:
     one = RunConfig(top_k=1, extraction=ExtractionConfig(device="cpu"))
     oodzoo.run(digits, zoo[:3], job, config=one)
-    assert [name for name, was in reused(job).items() if not was] == ["evaluation", "predictor"]
+    # The same is recommended, so that the predictor is the same.
+    assert [name for name, was in reused(job).items() if not was] == ["evaluation"]
+
+
+def test_constraints_hold_in_every_stage(
+    job: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    store = oodzoo.FeatureStore(job / "store")
+    times = {name: store.milliseconds_per_image(name) or 0.0 for name in store.models}
+    sizes = {name: store.model(name).parameters or 0 for name in store.models}
+    fast = sorted(times, key=lambda name: times[name])[:-1]
+    left = min(fast, key=lambda name: sizes[name])
+    limits: dict[str, Any] = {
+        "max_ms": times[fast[-1]],
+        "max_parameters": max(sizes[name] for name in fast) - 1,
+    }
+    small = {name for name in sizes if sizes[name] <= limits["max_parameters"]}
+    cpu = ExtractionConfig(device="cpu")
+    given = RunConfig(top_k=1, baselines=False, extraction=cpu, **limits)
+    oodzoo.run(digits, zoo[:3], job, config=given)
+    run = read_run(job)
+    assert run.ranking is not None
+    assert run.selection is not None
+    assert run.evaluation is not None
+    assert [row.model for row in run.ranking.rows] == list(run.selection.models) == [left]
+    assert set(run.ranking.left_out) == small - {left}
+    assert run.evaluation.recommended.models == (left,)
+    assert [model.name for model in oodzoo.load(job / "model").models] == [left]
+    assert run.settings["max_parameters"] == limits["max_parameters"]
 
 
 def test_another_model_is_added(job: Path, digits: ImageDomains, zoo: list[ModelSpec]) -> None:

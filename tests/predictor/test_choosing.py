@@ -18,17 +18,20 @@ from oodzoo.selection.select import SelectionSummary
 TIMES = {"poor": 1.0, "best": 9.0, "fair": 2.0, "good": 4.0}
 
 
+Data = tuple[Any, Any, Any]
+
+
 @pytest.fixture(scope="module")
-def data() -> Any:
+def data() -> Data:
     return zoo(n=18)
 
 
 @pytest.fixture(scope="module")
-def evaluation(data: Any) -> Evaluation:
+def evaluation(data: Data) -> Evaluation:
     return oodzoo.evaluate(*data, baselines=False)
 
 
-def test_what_an_evaluation_recommends_is_fitted(data: Any, evaluation: Evaluation) -> None:
+def test_what_an_evaluation_recommends_is_fitted(data: Data, evaluation: Evaluation) -> None:
     best = evaluation.recommended
     for given in (evaluation, best):
         fitted = oodzoo.fit(*data, recommended=given)
@@ -38,7 +41,9 @@ def test_what_an_evaluation_recommends_is_fitted(data: Any, evaluation: Evaluati
         assert fitted.provenance.accuracy_by_domain == best.domains
 
 
-def test_the_models_of_an_ensemble_are_those_recommended(data: Any, evaluation: Evaluation) -> None:
+def test_the_models_of_an_ensemble_are_those_recommended(
+    data: Data, evaluation: Evaluation
+) -> None:
     chosen = dataclasses.replace(evaluation.recommended, choice="ensemble", models=("poor", "good"))
     fitted = oodzoo.fit(*data, recommended=chosen, score="logme")
     assert [model.name for model in fitted.models] == ["poor", "good"]
@@ -46,13 +51,13 @@ def test_the_models_of_an_ensemble_are_those_recommended(data: Any, evaluation: 
     assert [m.name for m in oodzoo.fit(*data, recommended=alone).models] == ["poor"]
 
 
-def test_a_pool_of_other_models_is_reported(data: Any, evaluation: Evaluation) -> None:
+def test_a_pool_of_other_models_is_reported(data: Data, evaluation: Evaluation) -> None:
     other = dataclasses.replace(evaluation.recommended, choice="pool", models=("poor",))
     with pytest.warns(UserWarning, match="recommends a pool of poor, but on this machine it is of"):
         oodzoo.fit(*data, recommended=other)
 
 
-def test_features_that_were_selected_are_fitted(data: Any) -> None:
+def test_features_that_were_selected_are_fitted(data: Data) -> None:
     source = ArraySource(*data)
     selection = oodzoo.select_features(source, top_k=2)
     document = selection.summary().to_dict()
@@ -67,7 +72,7 @@ def test_features_that_were_selected_are_fitted(data: Any) -> None:
     assert oodzoo.fit(*data, selection=paper).provenance.threshold == 0.3
 
 
-def test_one_of_several_numbers_of_models(data: Any) -> None:
+def test_one_of_several_numbers_of_models(data: Data) -> None:
     ranking = oodzoo.rank(*data)
     for top_k in ((2, 1), "auto"):
         fitted = oodzoo.fit(*data, top_k=top_k)
@@ -76,7 +81,7 @@ def test_one_of_several_numbers_of_models(data: Any) -> None:
         assert used == [row.model for row in ranking.rows[: len(used)]]
 
 
-def test_constraints_on_models(data: Any) -> None:
+def test_constraints_on_models(data: Data) -> None:
     source = Costly(*data, TIMES, {"poor": 7, "best": 7, "fair": 9, "good": 7})
     allowed = {"poor", "best", "good"}
     assert {row.model for row in oodzoo.rank(source, max_parameters=8).rows} == allowed
@@ -88,7 +93,7 @@ def test_constraints_on_models(data: Any) -> None:
     }
 
 
-def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Any) -> None:
+def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Data) -> None:
     source = Costly(*data, TIMES)
     order = [row.model for row in oodzoo.rank(source, max_ms=5).rows]
     assert set(order) == {"poor", "fair", "good"}
@@ -115,7 +120,7 @@ def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Any) ->
     ],
 )
 def test_what_cannot_be_fitted(
-    data: Any, evaluation: Evaluation, options: dict[str, Any], words: str
+    data: Data, evaluation: Evaluation, options: dict[str, Any], words: str
 ) -> None:
     best = evaluation.recommended
     if options.get("selection"):
@@ -134,7 +139,7 @@ def test_what_cannot_be_fitted(
         oodzoo.fit(*data, recommended=best, **given)
 
 
-def test_a_selection_of_other_features_is_refused(data: Any) -> None:
+def test_a_selection_of_other_features_is_refused(data: Data) -> None:
     summary = oodzoo.select_features(ArraySource(*data)).summary()
     for columns, words in (
         ({"x": "0"}, "no features of the model 'x'"),

@@ -15,7 +15,8 @@ from oodzoo.ranking.top_k import choose_top_k, one_top_k, parse_top_k
 
 def test_numbers_are_sorted_and_distinct() -> None:
     assert parse_top_k(2) == [2]
-    assert parse_top_k([5, 1, np.int64(5)]) == [1, 5]
+    numbers: Any = [5, 1, np.int64(5)]
+    assert parse_top_k(numbers) == [1, 5]
     assert parse_top_k("auto") is None
 
 
