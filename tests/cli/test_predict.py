@@ -147,7 +147,7 @@ def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
     assert "no such file or folder: 'nowhere.png'" in nowhere
     assert "no such predictor: 'nowhere'" in run("predict", "nowhere", photos).complaint
     assert "unknown format 'xml'" in run("predict", saved, photos, "--format", "xml").complaint
-    together = run("predict", saved, photos, "--json", "--format", "csv").complaint
+    together = run("predict", saved, photos, "--json", "--format", "csv").err
     assert "--json prints one JSON document" in together
     assert "batch size" in run("predict", saved, photos, "--batch-size", "0").complaint
     assert "device 'tpu'" in run("predict", saved, photos, "--device", "tpu").complaint
@@ -268,3 +268,120 @@ def test_features_for_a_predictor_of_images(
     found = run("predict", saved, tmp_path / "new.npz", "--json").document["predictions"]
     labels = [store.classes[label] for label in store.labels(domain)]
     assert np.mean([row["label"] == y for row, y in zip(found, labels, strict=True)]) > 0.9
+
+
+# --- options ------------------------------------------------------------------------------------
+
+
+def test_the_old_name_of_out_still_works(
+    run: Run, saved: Path, photos: Path, tmp_path: Path
+) -> None:
+    done = run("predict", saved, photos, "--output", tmp_path / "old.csv")
+    assert "warning: --output is now called --out" in done.err
+    run("predict", saved, photos, "--out", tmp_path / "new.csv")
+    assert (tmp_path / "old.csv").read_text() == (tmp_path / "new.csv").read_text()
+    both = run("predict", saved, photos, "--output", "a.csv", "--out", "b.csv").complaint
+    assert "give --out only" in both
+
+
+def test_the_most_probable_classes(run: Run, saved: Path, photos: Path) -> None:
+    every = run("predict", saved, photos, "--json").document["predictions"]
+    found = run("predict", saved, photos, "--json", "--top", "2").document["predictions"]
+    for one, top in zip(every, found, strict=True):
+        ranked = sorted(one["probabilities"].items(), key=lambda item: -item[1])[:2]
+        assert list(top["probabilities"].items()) == ranked
+        assert top["label"] == ranked[0][0]
+    rows = list(
+        csv.DictReader(
+            run("predict", saved, photos, "--top", "9", "--format", "csv").out.splitlines()
+        )
+    )
+    assert [row["label_1"] for row in rows] == [row["label"] for row in rows]
+    assert "label_3" in rows[0]
+    assert "label_4" not in rows[0]
+    assert all(float(row["p_1"]) >= float(row["p_2"]) >= float(row["p_3"]) for row in rows)
+    head, first, *_ = run("predict", saved, photos, "--top", "2").out.splitlines()
+    assert head.split() == ["label", "prob.", "#2", "prob.", "dist.", "image"]
+    assert first.split()[2] == list(found[0]["probabilities"])[1]
+    assert "--top must be 1 or more, got 0" in run("predict", saved, photos, "--top", "0").complaint
+
+
+def test_predictions_that_are_not_confident_have_no_label(
+    run: Run, saved: Path, unseen: list[Path]
+) -> None:
+    every = run("predict", saved, *unseen, "--json").document["predictions"]
+    least = sorted(max(each["probabilities"].values()) for each in every)[10] + 1e-9
+    confidence = f"{least:.12f}"
+    done = run("predict", saved, *unseen, "--json", "--min-confidence", confidence)
+    below = [max(each["probabilities"].values()) < float(confidence) for each in every]
+    assert done.document["abstained"] == sum(below) > 0
+    for old, new, is_below in zip(every, done.document["predictions"], below, strict=True):
+        assert new["abstained"] == is_below
+        assert new["label"] == (None if is_below else old["label"])
+    assert f"{sum(below)} of 36 images have no label: confidence below" in done.err
+    assert "% of the others were right" in done.err
+    table = run("predict", saved, *unseen, "--min-confidence", confidence).out.splitlines()[1:]
+    assert [line.startswith("- ") for line in table] == below
+    rows = csv.DictReader(
+        io.StringIO(
+            run("predict", saved, *unseen, "--min-confidence", confidence, "--format", "csv").out
+        )
+    )
+    assert [(row["label"], row["abstained"]) for row in rows] == [
+        ("", "1") if is_below else (old["label"], "0")
+        for old, is_below in zip(every, below, strict=True)
+    ]
+    wrong = run("predict", saved, *unseen, "--min-confidence", "90").complaint
+    assert "must be from 0 to 1, got 90.0" in wrong
+
+
+def test_prediction_sets(run: Run, saved: Path, unseen: list[Path]) -> None:
+    predictor = oodzoo.load(saved)
+    assert predictor.left_out is not None
+    chosen = predictor.left_out.at_coverage(0.95)
+    expected = [list(each) for each in predictor.predict_sets(unseen, 0.95)]
+    done = run("predict", saved, *unseen, "--json", "--coverage", "0.95")
+    assert [each["set"] for each in done.document["predictions"]] == expected
+    assert done.document["coverage"]["average"] == chosen.average
+    assert done.document["coverage"]["worst"] == chosen.worst[1]
+    assert f"sets cover {chosen.average:.1f} % on left-out domains on average" in done.err
+    assert f"(worst domain {chosen.worst[1]:.1f} %, {chosen.worst[0]})" in done.err
+    text = run("predict", saved, *unseen, "--coverage", "0.95", "--format", "csv").out
+    assert [row["set"].split("|") for row in csv.DictReader(io.StringIO(text))] == expected
+    table = run("predict", saved, *unseen, "--coverage", "0.95").out.splitlines()
+    assert table[0].split()[2] == "set"
+    assert ", ".join(expected[0]) in table[1]
+    other = run("predict", saved, *unseen, "--coverage", "0.5").complaint
+    assert "the coverage must be one of 0.8, 0.9, 0.95, got 0.5" in other
+
+
+def test_sorting(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
+    labels = {
+        Path(each["path"]).name: each["label"]
+        for each in run("predict", saved, photos, "--json").document["predictions"]
+    }
+    into = ("--sort-into", tmp_path / "sorted")
+    done = run("predict", saved, photos, *into)
+    assert done.code == 0
+    assert done.out.split()[:2] == ["folder", "images"]
+    files = sorted((tmp_path / "sorted").rglob("*.png"))
+    assert {path.name: path.parent.name for path in files} == labels
+    assert "noise.png' is unlike the training images; it is in" in done.err
+    again = run("predict", saved, photos, *into, "--json", "--min-confidence", "1").document
+    assert again["sorted"]["images"] == {"_unsure": 3}
+    assert [Path(path).name for path in again["sorted"]["unlike_training"]] == ["noise.png"]
+    third = run("predict", saved, photos, *into, "--out", tmp_path / "out.csv")
+    assert "3 of them were there already" in third.err
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    inside = run("predict", saved, tmp_path / "sorted", *into).complaint
+    assert "choose a folder outside of the images" in inside
+    alone = run("predict", saved, photos, "--link", "soft").complaint
+    assert "--link soft is for --sort-into" in alone
+
+
+def test_features_cannot_be_sorted(
+    run: Run, features: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "new.npz", **features[1])
+    complaint = run("predict", features[0], tmp_path / "new.npz", "--sort-into", "x").complaint
+    assert "only images can be sorted into folders, not rows" in complaint

@@ -90,3 +90,39 @@ def test_export_names_the_output(case: Any, run: Run, tmp_path: Path) -> None:
     result = run("export", str(folder / "model"), str(tmp_path / "head.onnx"))
     output = "numbers: float64" if kind == "regression" else "probabilities: float32"
     assert f"output {output} (n, 2)" in result.out
+
+
+def test_sets_and_intervals(case: Any, run: Run) -> None:
+    kind, folder, predictor, X = case
+    given = ("predict", str(folder / "model"), str(folder / "new.npz"), "--coverage", "0.9")
+    if kind == "multilabel":
+        assert "the predictor predicts several labels" in run(*given).complaint
+        return
+    expected = predictor.predict_sets({"net": X}, 0.9)
+    rows = json.loads(run(*given, "--json").out)["predictions"]
+    table = run(*given)
+    cells = list(csv.DictReader(io.StringIO(run(*given, "--format", "csv").out)))
+    if kind == "classification":
+        assert [tuple(row["set"]) for row in rows] == expected
+        assert [tuple(row["set"].split("|")) for row in cells] == expected
+        return
+    assert [tuple(map(tuple, row["intervals"].values())) for row in rows] == expected
+    first = cells[0]
+    assert (float(first["low(y1)"]), float(first["high(y1)"])) == expected[0][1]
+    half = predictor.left_out.at_coverage(0.9).thresholds[0]
+    assert table.out.splitlines()[1].split()[1] == f"{half:.4g}"
+    assert f"intervals (y0 ± {half:.4g}, y1 ± " in table.err
+
+
+def test_options_of_classes_are_refused_for_others(case: Any, run: Run) -> None:
+    kind, folder, _, _ = case
+    given = ("predict", str(folder / "model"), str(folder / "new.npz"))
+    if kind == "classification":
+        return
+    confident = run(*given, "--min-confidence", "0.5").complaint
+    assert "needs one class per sample" in confident
+    top = run(*given, "--top", "1")
+    if kind == "regression":
+        assert "the predictor predicts numbers, which have no classes" in top.complaint
+    else:
+        assert top.out.splitlines()[0].split() == ["labels", "#1", "prob.", "dist.", "row"]

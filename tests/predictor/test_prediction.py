@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oodzoo
+from oodzoo.errors import InputError
 from oodzoo.predictor.prediction import Prediction, Unreadable
 
 
@@ -24,3 +25,22 @@ def test_each_sample_has_a_prediction_or_a_reason() -> None:
         assert found.probabilities.sum() == pytest.approx(1)
         assert found.label == predictor.classes_[found.probabilities.argmax()]
     assert Unreadable(3, "a.jpg", "truncated").reason == "truncated"
+
+
+def test_abstention_and_sets() -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(90, 3)), np.tile(["no", "yes"], 45)
+    X[:, 0] += 2 * (y == "yes")
+    predictor = oodzoo.fit({"m": X}, y, np.repeat(["a", "b", "c"], 30), choose="single")
+    found = list(predictor.stream({"m": X}, min_confidence=0.8, coverage=0.95))
+    labels = predictor.predict({"m": X}).tolist()
+    for label, each in zip(labels, found, strict=True):
+        assert isinstance(each, Prediction)
+        assert each.confidence is not None
+        assert each.abstained == (each.confidence < 0.8)
+        assert each.label == (None if each.abstained else label)
+        assert each.set is not None
+        assert each.set[0] == label
+    assert 0 < sum(each.abstained for each in found if isinstance(each, Prediction)) < 90
+    with pytest.raises(InputError, match="from 0 to 1, got 80"):
+        list(predictor.stream({"m": X}, min_confidence=80))
