@@ -13,7 +13,7 @@ PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 SPHINX := $(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees
 
-.PHONY: help demo test coverage adapters page lint docs bench acceptance cluster wheel slow fuzz \
+.PHONY: help demo test coverage adapters page lint docs site bench acceptance cluster wheel slow fuzz \
         versions lowest clean
 .DEFAULT_GOAL := help
 
@@ -48,6 +48,9 @@ lint: $(VENV)/dev  ## check style, types, the direction of imports, and configur
 docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its examples
 	$(SPHINX) -b doctest docs docs/_build/doctest
 	$(SPHINX) -b html docs docs/_build/html
+
+site: docs $(VENV)/browser  ## build the documentation and test it: links, pages in Chromium
+	$(BIN)/python -m pytest tests/site
 
 bench: $(VENV)/dev  ## run the benchmarks: ratios against lower bounds and other libraries
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -9,6 +9,18 @@ from oodzoo import scores
 HERE = Path(__file__).parent
 sys.path.append(str(HERE / "_extensions"))
 
+
+def _copy_notebooks() -> None:
+    """Sphinx reads pages below its folder only. Links to pages are adapted to the new place."""
+    for notebook in (HERE.parent / "examples").glob("*.ipynb"):
+        text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
+        copy = HERE / "tutorials" / notebook.name
+        if not copy.exists() or copy.read_text(encoding="utf-8") != text:
+            copy.write_text(text, encoding="utf-8")
+
+
+_copy_notebooks()
+
 project = "oodzoo"
 author = "The oodzoo developers"
 copyright = "The oodzoo developers"  # noqa: A001 - the name that Sphinx reads

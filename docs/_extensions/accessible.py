@@ -11,8 +11,9 @@ def _complete(app: Sphinx, page: str, template: str, context: dict[str, Any], _:
     # Code and tables that are wider than the page scroll; the keyboard must be able to reach them.
     if body := context.get("body"):
         body = body.replace("<pre>", '<pre tabindex="0">')
-        wrapper = 'class="table-wrapper'
-        context["body"] = body.replace(wrapper, f'tabindex="0" {wrapper}')
+        for wide in ('class="table-wrapper', 'class="output text_html"'):
+            body = body.replace(wide, f'tabindex="0" {wide}')
+        context["body"] = body
     # A heading without a level.
     if tree := context.get("furo_navigation_tree"):
         context["furo_navigation_tree"] = tree.replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -97,6 +98,18 @@ def test_deploy_with_onnxruntime(
 def test_a_cluster(tmp_path: Path) -> None:
     for section in ("The data", "Several processes", "Array jobs", "And then"):
         run_page(tmp_path, "tutorials/cluster.md", section)  # tests/engine/test_cluster.py: "Ray"
+
+
+def test_quickstart(tmp_path: Path) -> None:
+    (script,) = steps("index.md")
+    assert isinstance(script, File)
+    ran = subprocess.run(
+        [sys.executable, "-c", script.text], cwd=tmp_path, capture_output=True, encoding="utf-8"
+    )
+    assert ran.returncode == 0, ran.stderr
+    *_, accuracy, predicted = ran.stdout.splitlines()
+    assert accuracy.endswith(" % on unseen domains")
+    assert predicted == "['7']"
 
 
 def test_a_page_is_read_as_files_and_commands() -> None:

@@ -12,7 +12,7 @@ from tests.site.built import pages as read_pages
 @pytest.fixture(scope="module")
 def pages() -> dict[str, Page]:
     found = read_pages()
-    assert {"index", "faq", "api", "concepts/scores", "tutorials/cluster"} <= set(found)
+    assert {"index", "faq", "api", "concepts/scores", "tutorials/own_photos"} <= set(found)
     return found
 
 

@@ -11,7 +11,7 @@ from tests.site.built import BUILT, GENERATED
 from tests.site.built import pages as read_pages
 
 WIDTHS = (1200, 400)
-SHOWN = ("index", "tutorials/cluster", "concepts/scores", "api/ranking", "faq")
+SHOWN = ("index", "tutorials/own_photos", "concepts/scores", "api/report", "faq")
 
 # Formulas that are empty, as high as a line of nothing, or that show a command of LaTeX.
 BROKEN_FORMULAS = r"""() => [...document.querySelectorAll('math')].filter((math) => {
