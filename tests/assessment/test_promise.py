@@ -29,7 +29,10 @@ def test_a_domain_is_outside_only_if_its_interval_is() -> None:
         "day": "trained on",
     }
     assert found.agrees is False
-    assert "does not agree: 'dusk' is below this interval, 'noon' is above this interval." in found.text
+    assert (
+        "does not agree: 'dusk' is below this interval, 'noon' is above this interval."
+        in found.text
+    )
 
 
 @pytest.mark.parametrize(

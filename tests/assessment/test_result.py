@@ -18,7 +18,7 @@ def test_a_result_is_restored_from_json(result: oodzoo.TestResult) -> None:
     for key in ("accuracy", "balanced_accuracy", "per_class", "confusion"):  # the contract
         assert key in document
     assert document["accuracy"] == result.accuracy
-    assert document["domains"]["tilted"]["interval"] == list(result.domains["tilted"].interval)
+    assert tuple(document["domains"]["tilted"]["interval"]) == result.domains["tilted"].interval
     assert document["promise"]["agrees"] in (True, False)
     assert document["average"] == pytest.approx(
         sum(each["accuracy"] for each in document["domains"].values()) / 2

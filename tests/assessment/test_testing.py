@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from oodzoo.diagnostics.labels import LabelDiagnosis
 from oodzoo.diagnostics.numbers import NumberDiagnosis
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
+from oodzoo.report.assessment_page import assessment_page
 from oodzoo.task import Kind
 
 
@@ -33,7 +35,7 @@ def test_figures_are_those_of_the_predictions(
         expected = accuracy_score([truth[at] for at in mine], [guessed[at] for at in mine])
         assert result.value_of(part) == pytest.approx(100 * expected)
     assert list(result.domains) == ["pencil", "tilted"]
-    low, high = result.interval
+    low, high = result.interval or (0, 0)
     assert low < result.accuracy <= high
     wrong = {
         file.relative_to(new_digits).as_posix(): guess
@@ -186,13 +188,25 @@ def test_numbers_and_labels_are_tested(kind: Kind, tmp_path: Path) -> None:
         expected = average_precision_score(Y, predictor.predict_proba(features))
         assert result.value == pytest.approx(100 * expected)
     assert result.value == pytest.approx(100 * predictor.score(features, Y))
-    low, high = result.interval
+    low, high = result.interval or (0, 0)
     assert low < result.value < high
     with pytest.raises(AttributeError, match="has no classes"):
         _ = result.accuracy
     file = tmp_path / "features.npz"
     np.savez(file, **features, labels=Y, domains=domains, label_names=predictor.classes_)
     assert oodzoo.test(predictor, file).value == pytest.approx(result.value)
+
+
+def test_one_sample_of_a_domain_is_tested_too() -> None:
+    features, Y, domains = problem("regression")
+    predictor = oodzoo.fit(features, Y, domains, task="regression", choose="single")
+    one = np.array(["alone"] + ["d"] * 149)
+    result = oodzoo.test(predictor, features, labels=Y, domains=one)
+    assert result.domains["alone"].interval is None
+    document = json.loads(json.dumps(result.to_dict(), allow_nan=False))
+    assert oodzoo.TestResult.from_dict(document) == result
+    assert "–" in str(result)
+    assert "90 % interval –" in assessment_page(result)
 
 
 def test_features_have_names_of_rows() -> None:

@@ -29,7 +29,7 @@ def next_steps(result: TestResult) -> list[NextStep]:
     steps = [*_about_data(result), *_about_domains(result)]
     if isinstance(result.diagnosis, ClassDiagnosis):
         steps += _about_classes(result, result.diagnosis)
-    low, high = result.interval
+    low, high = result.interval or (0.0, 100.0)
     if high - low > WIDE:
         steps.append(
             NextStep(

@@ -44,8 +44,8 @@ def wilson(correct: int, n: int) -> tuple[float, float]:
 
 def metric_interval(
     kind: Kind, predicted: NDArray[Any], labels: NDArray[Any]
-) -> tuple[float, float]:
-    """Compute the interval of the main metric, in percent.
+) -> tuple[float, float] | None:
+    """Compute the interval of the main metric, in percent; None where one sample is too few.
 
     Parameters
     ----------
@@ -56,9 +56,11 @@ def metric_interval(
     values, n = contributions(kind, predicted, labels), len(labels)
     if kind == "classification":
         low, high = wilson(int(values.sum()), n)
+    elif n == 1:
+        return None
     else:
         mean = float(values.mean())
-        error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else math.inf
+        error = float(np.std(values, ddof=1)) / math.sqrt(n)
         low, high = mean - Z * error, min(mean + Z * error, 1.0)
         if kind == "multilabel":
             low = max(low, 0.0)

@@ -39,23 +39,29 @@ class Part:
     Attributes
     ----------
     diagnosis : ClassDiagnosis, NumberDiagnosis or LabelDiagnosis
-    interval : tuple of float
+    interval : tuple of float, optional
         90 % interval of the main metric, in percent, for other images of the same domains; see
-        :mod:`oodzoo.assessment.intervals`.
+        :mod:`oodzoo.assessment.intervals`. None for a single number or set of labels.
     """
 
     diagnosis: Diagnosis
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document."""
-        return {**self.diagnosis.to_dict(), "interval": list(self.interval)}
+        return {**self.diagnosis.to_dict(), "interval": self.interval and list(self.interval)}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any], task: Kind) -> Part:
         """Restore from :meth:`to_dict`."""
-        interval = structured(document["interval"], tuple[float, float], "the test")
+        interval = document["interval"]
+        if interval is not None:
+            interval = structured(interval, tuple[float, float], "the test")
         return cls(_DIAGNOSES[task].from_dict(document), interval)
+
+    def interval_text(self) -> str:
+        """The interval as text, without a unit."""
+        return span(*(self.interval or (None, None)), digits=1)
 
 
 @dataclass(frozen=True)
@@ -169,7 +175,7 @@ class TestResult:
         return self.second_of(self.overall)
 
     @property
-    def interval(self) -> tuple[float, float]:
+    def interval(self) -> tuple[float, float] | None:
         """90 % interval of the main metric, for other samples of the same domains."""
         return self.overall.interval
 
@@ -241,7 +247,7 @@ class TestResult:
         else:
             first = f"{words.metric.title} {shown(words.metric, self.value)} on {where}"
         second = f"{words.second.name} {shown(words.second, self.second)}"
-        return f"{first} (90 % interval {span(*self.interval, digits=1)} %; {second})."
+        return f"{first} (90 % interval {self.overall.interval_text()} %; {second})."
 
     def remarks(self) -> list[str]:
         """What a reader must know before using the numbers, a sentence each."""
@@ -382,7 +388,7 @@ class TestResult:
                 name,
                 number(part.diagnosis.images),
                 shown(words.metric, self.value_of(part), unit=False),
-                span(*part.interval, digits=1),
+                part.interval_text(),
                 shown(words.second, self.second_of(part), unit=False),
             ]
             if self.promise is not None and self.promise.verdicts:

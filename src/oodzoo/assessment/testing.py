@@ -184,7 +184,9 @@ def _result(
         issues=tuple(map(str, samples.issues)),
         adapted=adapt,
         promise=promise_of(
-            provenance, {name: each.interval for name, each in parts.items()}, trained_on
+            provenance,
+            {name: each.interval for name, each in parts.items() if each.interval is not None},
+            trained_on,
         ),
         files={path: files[path] for path in _shown(overall, parts) if path in files},
     )

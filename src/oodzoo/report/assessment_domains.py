@@ -65,7 +65,7 @@ def _summary(result: TestResult, order: list[tuple[str, Part]]) -> str:
     if len(order) == 1:
         return (
             f"{worst} has {shown(metric, result.value_of(low))}, with a 90 % interval of "
-            f"{span(*low.interval, digits=1)} % for other {result.noun}s of this domain."
+            f"{low.interval_text()} % for other {result.noun}s of this domain."
         )
     more = f" The chart shows the worst {MOST_ROWS}." if len(order) > MOST_ROWS else ""
     return (
@@ -79,7 +79,7 @@ def _summary(result: TestResult, order: list[tuple[str, Part]]) -> str:
 def _chart(result: TestResult, rows: list[tuple[str, Part]], title: str, description: str) -> Chart:
     promise = result.promise
     lowest = WORDS[result.task].metric.lowest
-    ends = [end for _, part in rows for end in part.interval]
+    ends = [end for _, part in rows for end in part.interval or (result.value_of(part),)]
     ends += promise.interval or () if promise is not None else ()
 
     def draw(size: Size) -> Drawing:
@@ -119,11 +119,12 @@ def _row(
             low, high = promise.interval
             tip = f"promised for one new domain\n{span(low, high)} %"
             whisker(drawing, middle, scale(low), scale(high), "neutral wide-line", tip)
-        low, high = part.interval
         tip = (
             f"{name}\n{number(value, 1)} % of {count(part.diagnosis.images, result.noun)}, 90 % "
-            f"interval {span(low, high, digits=1)} %"
+            f"interval {part.interval_text()} %"
         )
-        whisker(drawing, middle, scale(low), scale(high), "expected", tip)
+        if part.interval is not None:
+            low, high = part.interval
+            whisker(drawing, middle, scale(low), scale(high), "expected", tip)
         mark(drawing, "circle", scale(value), middle, "dot expected", tip)
         drawing.text(size.width, middle + 4, number(value, 1), "value", end="end")

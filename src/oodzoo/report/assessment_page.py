@@ -35,7 +35,7 @@ from oodzoo.report.confusion import confusion_figure
 from oodzoo.report.label_figures import labels_blocks
 from oodzoo.report.mistakes import mistakes_gallery
 from oodzoo.report.number_errors import numbers_blocks
-from oodzoo.report.numbers import listed, number, span
+from oodzoo.report.numbers import listed, number
 from oodzoo.report.reliability import reliability_figure
 from oodzoo.report.rendering import render
 from oodzoo.task.words import WORDS
@@ -99,7 +99,7 @@ def _headline(result: TestResult) -> Headline:
         shown(words.metric, result.value),
         f"{words.metric.name} on {noun} of {name}",
         f"90 % interval for other {result.noun}s of the same domains: "
-        f"{span(*result.interval, digits=1)} %",
+        f"{result.overall.interval_text()} %",
     )
     return Headline(
         _verdict(result),
