@@ -128,7 +128,7 @@ def test_predictions_are_the_old_or_the_new_ones(
     moment = 1
     while True:
         file.write_text("old")
-        if not kill.killed(moment, COMMAND, "predict", saved, *unseen[:3], "--output", file):
+        if not kill.killed(moment, COMMAND, "predict", saved, *unseen[:3], "--out", file):
             break
         assert file.read_text() == "old", moment
         moment += 1
