@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.chromium import faults
-from tests.report.example import example_run
+from tests.report.example import DOMAINS, example_run
 
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.report import page as make_page
@@ -46,12 +46,14 @@ def _alike_run() -> Run:
     return replace(run, evaluation=replace(run.evaluation, baselines=baselines | more))
 
 
-def _run() -> Run:
-    return replace(example_run(), predictor=PredictorSummary("model", ("model_000_imagenet",), "d"))
+def _run(n_models: int = 27, n_domains: int = 4) -> Run:
+    made = PredictorSummary("model", ("model_000_imagenet",), "digest")
+    return replace(example_run(n_models, DOMAINS[:n_domains]), predictor=made)
 
 
 RUNS: dict[str, Callable[[], Run]] = {
     "27": _run,
+    "few": lambda: _run(3, 3),
     "odd": lambda: example_run(
         models=[*ODD, *(f"m{at}" for at in range(5))],
         domains=["<img src=x onerror=alert(1)>", 'a "b"', "ünïcode 域", "z" * 80, "e", "f", "g"],
@@ -149,7 +151,7 @@ def test_commands_can_be_copied(view: Callable[..., Any]) -> None:
     shown.keyboard.press("Enter")
     playwright.expect(button).to_have_text("Copied")
     copied = shown.evaluate("navigator.clipboard.readText()")
-    assert copied == "oodzoo test model/ LABELLED_IMAGES/"
+    assert copied == "oodzoo test model/ LABELLED/ --out test.html"
 
 
 def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
@@ -317,7 +319,7 @@ def test_skip_link_is_the_first_stop(view: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_axe_finds_nothing(view: Callable[..., Any], width: int, scheme: str) -> None:
-    shown = view(width=width, scheme=scheme)
+    shown = view("few", width, scheme)
     unfold(shown)
     assert faults(shown) == []
 

@@ -10,7 +10,7 @@ def test_the_commands_name_the_folder_of_the_predictor() -> None:
     run = Run("oodzoo run", predictor=PredictorSummary("my model", ("a",), "digest"))
     assert [step.command for step in steps(run)] == [
         "oodzoo predict 'my model/' IMAGES/ --out predictions.csv",
-        "oodzoo test 'my model/' LABELLED_IMAGES/",
+        "oodzoo test 'my model/' LABELLED/ --out test.html",
         "oodzoo export 'my model/' model.onnx",
     ]
 
