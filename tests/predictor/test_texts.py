@@ -167,3 +167,18 @@ def test_on_the_command_line(
     assert "none of the texts can be read" in run("predict", model, tmp_path / "blank.txt").err
     (tmp_path / "empty.txt").write_text("")
     assert "has no texts" in run("predict", model, tmp_path / "empty.txt").complaint
+
+
+def test_a_predictor_of_texts_is_tested(fitted: oodzoo.Predictor, tmp_path: Path) -> None:
+    table = _reviews(3, n=10)
+    result = oodzoo.test(fitted, table, columns=COLUMNS)
+    assert (result.noun, result.images, len(result.domains)) == ("text", 30, 3)
+    expected = fitted.score(table["review"], table["stars"])
+    assert result.accuracy == pytest.approx(100 * expected)
+    file = tmp_path / "new.csv"
+    table.rename(columns={"review": "text", "stars": "label"}).to_csv(file, index=False)
+    alone = oodzoo.test(fitted, file)  # the columns have their own names; without domains
+    assert list(alone.domains) == ["all"]
+    assert alone.confusion == result.confusion
+    with pytest.raises(InputError, match="has no columns 'text', 'label'"):
+        oodzoo.test(fitted, table)
