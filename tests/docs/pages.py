@@ -42,7 +42,8 @@ def steps(page: str, section: str | None = None) -> Iterator[File | Command]:
     if section is not None:
         text = re.split(r"\n## ", text.partition(f"\n## {section}\n")[2])[0]
     for _, info, content in _BLOCK.findall(text):
-        if caption := _CAPTION.search(content):
+        caption = _CAPTION.search(content)
+        if caption and info.startswith("{code-block}"):
             yield File(caption[1], _OPTIONS.sub("", content))
         elif info.strip() == "console":
             yield from _commands(content)
