@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from oodzoo.cli.tables import Fitted, fit_table, needed_width
+from oodzoo.cli.tables import Fitted, Part, column_widths, fit_table, needed_width
 
 COLUMNS = ["rank", "model", "acc. %", "90 %", "d", "ms"]
 ROWS = [
@@ -27,6 +27,12 @@ def test_what_fits_is_unchanged() -> None:
 def test_the_least_columns_are_left_out_first() -> None:
     assert fit(60, "d", "ms").dropped == ["d"]
     assert fit(55, "d", "ms").dropped == ["d", "ms"]
+
+
+def test_text_can_be_left_out_too() -> None:
+    fitted = fit(57, "rank")
+    assert fitted.parts[0].left == 1
+    assert fitted.dropped == ["rank"]
 
 
 def test_without_them_the_table_is_divided() -> None:
@@ -70,3 +76,10 @@ def test_text_may_be_broken_between_words() -> None:
 
 def test_wide_characters_take_two_cells() -> None:
     assert needed_width(["名前"], [["漢字"]], 1) == cell_len("漢字") == 4
+
+
+def test_the_widest_text_gives_way() -> None:
+    part = Part(["model", "pretraining", "parameters"], [["a" * 20, "b c d e " * 5, "1"]], 2)
+    assert column_widths(part, 200) == [20, 40, 10]
+    assert column_widths(part, 50) == [20, 18, 10]
+    assert column_widths(part, 10) == [20, 11, 10]  # no narrower than words

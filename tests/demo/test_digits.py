@@ -57,6 +57,15 @@ def test_domains_and_classes_are_balanced(folder: Path) -> None:
         assert max(counts) - min(counts) <= 1
 
 
+def test_a_part_has_as_many_of_each_class_and_domain(folder: Path, tmp_path: Path) -> None:
+    part = write_digits(tmp_path / "part", per_class=2)
+    classes = [each for domain in part.iterdir() for each in domain.iterdir()]
+    assert len(classes) == 60
+    assert {len(list(each.iterdir())) for each in classes} == {2}
+    for path in part.rglob("*.png"):
+        assert path.read_bytes() == (folder / path.relative_to(part)).read_bytes()
+
+
 def test_two_calls_give_the_same_bytes_and_leave_other_files_alone(
     folder: Path, tmp_path: Path
 ) -> None:

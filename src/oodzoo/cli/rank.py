@@ -166,7 +166,8 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     cells = [_cells(row, terms) for row in ranking.rows]
     if ranking.score == ranking.metric:  # the column of percentages has it
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
-    terminal.table(["rank", "", "model", *numbers, ""], cells, left=3)
+    least = ("d", "M", "trans.", "stab.", "evid.", "discr.", "ms")
+    terminal.table(["rank", "", "model", *numbers, ""], cells, left=3, least=least)
     interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
     per_domain = ranking.rows[0].folds[0].score is not None
     repeated = "; for the first model the choice is repeated for each one" if per_domain else ""

@@ -54,6 +54,7 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
             ]
             for model in contents.models
         ],
+        least=("dtype", "images"),
     )
     terminal.table(
         ["domain", "images", ""],

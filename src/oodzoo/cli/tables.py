@@ -60,13 +60,15 @@ def fit_table(
     names = [printable(column) for column in columns]
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     dropped: list[str] = []
+    n_text = left
     for name in (None, *least):
         if name is not None and name in names:
             at = names.index(name)
+            n_text -= at < n_text
             dropped.append(names.pop(at))
             cells = [row[:at] + row[at + 1 :] for row in cells]
-        if needed_width(names, cells, left) <= width:
-            return Fitted([Part(names, cells, left)], [], dropped)
+        if needed_width(names, cells, n_text) <= width:
+            return Fitted([Part(names, cells, n_text)], [], dropped)
     names = [printable(column) for column in columns]
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     parts = _split(names, cells, left, width)
@@ -91,6 +93,23 @@ def narrowest(columns: Sequence[str], rows: Sequence[Sequence[str]], left: int) 
         max(width(cell, at < left) for cell in (name, *(row[at] for row in rows)))
         for at, name in enumerate(columns)
     ]
+
+
+def column_widths(part: Part, width: int) -> list[int]:
+    """The width of each column: text that is too wide is broken between words."""
+    from rich.cells import cell_len
+
+    least = narrowest(*part)
+    widths = [
+        max(cell_len(cell) for cell in (name, *(row[at] for row in part.rows)))
+        for at, name in enumerate(part.columns)
+    ]
+    while sum(widths) + len(widths) - 1 > width:
+        slack = [each - low for each, low in zip(widths, least, strict=True)]
+        if not any(slack):
+            break
+        widths[slack.index(max(slack))] -= 1
+    return widths
 
 
 def _split(columns: list[str], rows: list[list[str]], left: int, width: int) -> list[Part]:

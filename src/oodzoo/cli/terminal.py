@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from oodzoo._text import count, printable
 from oodzoo.cli.progress import progress_bars, progress_lines
-from oodzoo.cli.tables import Part, fit_table, narrowest
+from oodzoo.cli.tables import Part, column_widths, fit_table
 from oodzoo.events import Progress
 
 Document = dict[str, Any]
@@ -153,14 +153,14 @@ class Terminal:
             show_edge=False,
             padding=(0, 0),
         )
-        widths = narrowest(part.columns, part.rows, part.left)
+        widths = column_widths(part, self._results.width)
         for index, (column, width) in enumerate(zip(part.columns, widths, strict=True)):
             number = index >= part.left
             table.add_column(
                 Text(column),
                 justify="right" if number else "left",
                 no_wrap=number,
-                min_width=width,
+                width=width,
                 overflow="fold",  # a truncated name could not be copied
             )
         for row in part.rows:

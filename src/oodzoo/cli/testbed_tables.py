@@ -153,6 +153,7 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         ["score", "regret", "w. tau", "90 %", "tau", "averaged", *common, "models"],
         [_cells(name, bed, uneven) for name in bed.order],
         title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
+        least=("models", "averaged", "same", "tau"),
     )
     terminal.lines(
         "regret: points of accuracy lost on the test domain by using the top model.\n"

@@ -93,6 +93,7 @@ def show_models(terminal: Terminal, models: Sequence[ListedModel]) -> list[dict[
             for model in models
         ],
         left=4,
+        least=("source", "d", "licence", "download"),
     )
     download = plan_download(models)
     todo = f"; {download}" if download.models else ""

@@ -26,11 +26,11 @@ def zoo_file() -> Path:
     return Path(str(files(__name__).joinpath("zoo", "zoo.toml")))
 
 
-def write_digits(root: str | os.PathLike[str]) -> Path:
+def write_digits(root: str | os.PathLike[str], *, per_class: int | None = None) -> Path:
     """Write the embedded digits as ``root/<domain>/<class>/<name>.png`` and return ``root``.
 
-    See :func:`oodzoo.demo.digits.write_digits`.
+    With ``per_class``, only that many of each class in each domain. See :func:`oodzoo.demo.digits.write_digits`.
     """
     from oodzoo.demo import digits
 
-    return digits.write_digits(root)
+    return digits.write_digits(root, per_class=per_class)

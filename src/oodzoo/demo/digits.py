@@ -12,6 +12,7 @@ reproducible on its own.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -34,7 +35,7 @@ Plane = NDArray[np.float64]
 """``(SIDE, SIDE)`` ink coverage, or ``(SIDE, SIDE, 3)`` colours, in [0, 1]."""
 
 
-def write_digits(root: str | os.PathLike[str]) -> Path:
+def write_digits(root: str | os.PathLike[str], *, per_class: int | None = None) -> Path:
     """Write the data set as ``root/<domain>/<class>/digit-<index>.png``.
 
     Existing files of the same names are overwritten; nothing else in ``root`` is changed.
@@ -43,12 +44,14 @@ def write_digits(root: str | os.PathLike[str]) -> Path:
     ----------
     root : path
         The folder to write to; created if it does not exist.
+    per_class : int, optional
+        Number of images of each class in each domain; all, about 30, if None.
 
     Returns
     -------
     pathlib.Path
         ``root``, ready to be read as a multi-domain image folder: 6 domains x 10 classes,
-        1,797 RGB images of 32 x 32 pixels.
+        1,797 RGB images of 32 x 32 pixels if they are all written.
     """
     root = Path(root)
     scans, labels = _scans()
@@ -56,7 +59,11 @@ def write_digits(root: str | os.PathLike[str]) -> Path:
     for domain in DOMAINS:
         for label in np.unique(labels):
             (root / domain / str(label)).mkdir(parents=True, exist_ok=True)
+    written: Counter[tuple[str, int]] = Counter()
     for index, (scan, label, domain) in enumerate(zip(scans, labels, domains, strict=True)):
+        written[domain, int(label)] += 1
+        if per_class is not None and written[domain, int(label)] > per_class:
+            continue
         picture = Image.fromarray(draw_digit(scan, domain, index))
         picture.save(root / domain / str(label) / f"digit-{index:04d}.png", compress_level=1)
     return root
