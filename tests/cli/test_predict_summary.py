@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from oodzoo.cli.predict_summary import Summary, sets_text
+from oodzoo.cli.predict_summary import Summary
 from oodzoo.predictor import Prediction
 from oodzoo.predictor.abstention import ConfidencePoint
 from oodzoo.predictor.left_out import LeftOut
-from oodzoo.predictor.prediction_sets import SetLevel
 
 
 def _summary(*labels: str | None) -> Summary:
@@ -36,12 +35,4 @@ def test_abstentions() -> None:
     assert summary.abstained_text(0.5, LeftOut((), points)).endswith(
         "on left-out domains at 0, 80.0 % of the others were right (worst domain 60.0 %), and 0 % "
         "had no label"
-    )
-
-
-def test_sets() -> None:
-    chosen = SetLevel(0.9, (0.1,), {"photo": 97.0, "sketch": 83.0}, 2.06)
-    assert sets_text(chosen, ["cat"]) == (
-        "sets cover 90.0 % on left-out domains on average (worst domain 83.0 %, sketch), "
-        "2.1 classes on average"
     )

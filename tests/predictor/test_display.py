@@ -33,7 +33,8 @@ def test_every_model_has_a_row(parts: PredictorParts) -> None:
 
 
 def test_what_was_measured_is_shown(parts: PredictorParts) -> None:
-    assert "left-out" not in predictor_as_html(parts)
+    assert "Accuracy on left-out" not in predictor_as_html(parts)
+    assert "Prediction sets (coverage=0.9): sets cover" in predictor_as_html(parts)
     measured = replace(
         parts.provenance,
         accuracy=71.25,

@@ -18,6 +18,7 @@ from oodzoo.predictor.prediction_sets import (
     measure_intervals,
     set_coverage,
     set_of,
+    sets_text,
     threshold,
 )
 
@@ -188,3 +189,11 @@ def test_an_unknown_coverage() -> None:
     assert find_level(levels, 0.9).level == 0.9
     with pytest.raises(InputError, match=r"must be one of 0\.8, 0\.9, 0\.95, got 0\.7"):
         find_level(levels, 0.7)
+
+
+def test_sets_in_words() -> None:
+    chosen = SetLevel(0.9, (0.1,), {"photo": 97.0, "sketch": 83.0}, 2.06)
+    assert sets_text(chosen, ["cat"]) == (
+        "sets cover 90.0 % on left-out domains on average (worst domain 83.0 %, sketch), "
+        "2.1 classes on average"
+    )

@@ -15,7 +15,7 @@ from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, Skipped, together
-from oodzoo.cli.predict_summary import Summary, sets_document, sets_text, sorted_text
+from oodzoo.cli.predict_summary import Summary, sets_document, sorted_text
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Terminal
 
@@ -106,6 +106,7 @@ def predict(
     from oodzoo.errors import InputError
     from oodzoo.predictor import load
     from oodzoo.predictor.prediction import require_sets
+    from oodzoo.predictor.prediction_sets import sets_text
     from oodzoo.predictor.sorting import Sorter
 
     if output is not None:

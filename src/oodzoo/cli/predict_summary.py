@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from oodzoo._text import count
@@ -69,19 +68,6 @@ class Summary:
             f"{text}; on left-out domains{at}, {point.accuracy:.1f} % of the others were right "
             f"(worst domain {point.worst:.1f} %), and {100 - point.kept:.0f} % had no label"
         )
-
-
-def sets_text(chosen: SetLevel, classes: Sequence[str]) -> str:
-    """What prediction sets cover on left-out domains."""
-    domain, worst = chosen.worst
-    covered = (
-        f"cover {chosen.average:.1f} % on left-out domains on average (worst domain {worst:.1f} %, "
-        f"{domain})"
-    )
-    if chosen.size is not None:
-        return f"sets {covered}, {chosen.size:.1f} classes on average"
-    pairs = zip(classes, chosen.thresholds, strict=True)
-    return f"intervals ({', '.join(f'{name} ± {half:.4g}' for name, half in pairs)}) {covered}"
 
 
 def sets_document(chosen: SetLevel) -> dict[str, Any]:

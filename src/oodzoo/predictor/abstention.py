@@ -54,9 +54,9 @@ def confidence_curve(
 
     Examples
     --------
-    >>> probabilities = {"photo": np.array([[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])}
-    >>> confidence_curve(probabilities, {"photo": np.array([0, 0, 1])}, [0.65])
-    (ConfidencePoint(confidence=0.65, kept=66.66666666666667, accuracy=100.0, worst=100.0),)
+    >>> probabilities = {"photo": np.array([[0.9, 0.1], [0.4, 0.6]])}
+    >>> confidence_curve(probabilities, {"photo": np.array([0, 0])}, [0.65])
+    (ConfidencePoint(confidence=0.65, kept=50.0, accuracy=100.0, worst=100.0),)
     """
     confident = {name: each.max(axis=1) for name, each in probabilities.items()}
     correct = {name: each.argmax(axis=1) == labels[name] for name, each in probabilities.items()}

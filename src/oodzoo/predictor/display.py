@@ -6,6 +6,7 @@ from oodzoo._html import html_table
 from oodzoo._numbers import number, significant, span
 from oodzoo._text import count, some_of
 from oodzoo.predictor.parts import PredictorParts
+from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.task import Task
 from oodzoo.task.words import WORDS
 
@@ -32,7 +33,7 @@ def predictor_as_html(parts: PredictorParts) -> str:
         [columns[at] for at in shown],
         [[row[at] for at in shown] for row in rows],
         caption=f"Predictor ({parts.provenance.choice}): {outputs} from {models}",
-        notes=[*_measured(parts), *_trained(parts)],
+        notes=[*_measured(parts), *_sets(parts), *_trained(parts)],
         left=("licence",),
     )
 
@@ -48,6 +49,13 @@ def _measured(parts: PredictorParts) -> list[str]:
     metric = WORDS[parts.head.kind].metric.title
     value = number(provenance.accuracy, 1)
     return [f"{metric} on left-out domains: {value} %{between}{domains}."]
+
+
+def _sets(parts: PredictorParts) -> list[str]:
+    if parts.left_out is None:
+        return []
+    wanted = [each for each in parts.left_out.sets if each.level == 0.9]
+    return [f"Prediction sets (coverage=0.9): {sets_text(each, parts.classes)}." for each in wanted]
 
 
 def _trained(parts: PredictorParts) -> list[str]:

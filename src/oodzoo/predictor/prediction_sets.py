@@ -263,3 +263,22 @@ def intervals_of(values: Floats, chosen: SetLevel) -> tuple[tuple[float, float],
     """
     pairs = zip(values.tolist(), chosen.thresholds, strict=True)
     return tuple((value - half, value + half) for value, half in pairs)
+
+
+def sets_text(chosen: SetLevel, classes: Sequence[str]) -> str:
+    """What prediction sets cover on left-out domains, in words.
+
+    Examples
+    --------
+    >>> sets_text(SetLevel(0.9, (1.5,), {"photo": 97.0}), ["age"])
+    'intervals (age ± 1.5) cover 97.0 % on left-out domains on average (worst domain 97.0 %, photo)'
+    """
+    domain, worst = chosen.worst
+    covered = (
+        f"cover {chosen.average:.1f} % on left-out domains on average (worst domain {worst:.1f} %, "
+        f"{domain})"
+    )
+    if chosen.size is not None:
+        return f"sets {covered}, {chosen.size:.1f} classes on average"
+    pairs = zip(classes, chosen.thresholds, strict=True)
+    return f"intervals ({', '.join(f'{name} ± {half:.4g}' for name, half in pairs)}) {covered}"
