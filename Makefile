@@ -20,7 +20,7 @@ SPHINX := $(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/core  ## run everything on the embedded data; a few minutes, set-up included
+demo: $(VENV)/core  ## run everything on the embedded data: set-up, then about a minute
 	$(BIN)/oodzoo demo --out oodzoo-demo
 
 test: $(VENV)/dev  ## run the tests and doctests
@@ -51,6 +51,9 @@ docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its ex
 
 site: docs $(VENV)/browser  ## build the documentation and test it: links, pages in Chromium
 	$(BIN)/python -m pytest tests/site
+
+notebooks: $(VENV)/adapters  ## execute the notebooks in examples/ and store their outputs
+	$(BIN)/python tools/notebooks.py
 
 bench: $(VENV)/dev  ## run the benchmarks: ratios against lower bounds and other libraries
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

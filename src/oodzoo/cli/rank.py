@@ -219,8 +219,8 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     )
     terminal.lines(
         _wrapped(
-            f"{metric.short}: {metric.name} to expect on an unseen domain. 90 %: its interval, "
-            "beside the rank that of the rank. ms: milliseconds per image."
+            f"rank: with its 90 % interval. {metric.short}: {metric.name} to expect on an unseen "
+            "domain, with the 90 % interval for a new one. ms: milliseconds per image."
         )
     )
     if (more := len(ranking.rows) - _TOP) > 0:
