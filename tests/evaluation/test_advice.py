@@ -43,6 +43,8 @@ def test_images_and_domains() -> None:
     less = on_domains(FewerDomains(3, {"a": 70.0}, {"a": 69.0}), "explained_variance")
     assert "lowered the explained variance of the top model by 1.0 points" in less.text
     assert "would hardly help" in less.text
+    unsure = FewerDomains(3, {"a": 70.0, "b": 80.0}, {"a": 74.0, "b": 79.0})
+    assert "it is unclear whether labelled images" in on_domains(unsure, "accuracy").text
 
 
 def test_what_was_not_measured_says_how() -> None:

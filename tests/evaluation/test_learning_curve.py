@@ -166,6 +166,10 @@ def test_a_gain_within_its_error_is_none() -> None:
     unsure = curve(80.0, 82.0, spread=9.0)  # gains of 2 and 11
     assert unsure.error == pytest.approx(np.std([2.0, 11.0], ddof=1) / math.sqrt(2))
     assert not unsure.helps
+    assert unsure.text.endswith(
+        "points, within the noise between test domains: it is unclear whether more images would "
+        "help."
+    )
 
 
 def test_the_top_model_of_each_test_domain_is_used() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oodzoo.evaluation.fewer_domains import FewerDomains
-from oodzoo.evaluation.learning_curve import LearningCurve
+from oodzoo.evaluation.learning_curve import LEAST_GAIN, NOISE, LearningCurve
 from oodzoo.evaluation.rows import Gain
 
 KINDS = ("more_images", "more_domains", "target_images", "fine_tuning", "budget")
@@ -48,12 +48,15 @@ def on_domains(found: FewerDomains, metric: str) -> Advice:
     moved = "raised" if found.gain >= 0 else "lowered"
     text = (
         f"Training on {found.training} domains instead of {found.training - 1} {moved} the {what} "
-        f"of the top model by {abs(found.gain):.1f} points: labelled images of a further domain "
+        f"of the top model by {abs(found.gain):.1f} points"
     )
+    more = "labelled images of a further domain would"
     if found.helps:
-        text += "would probably help. Add them to the data and run the same command again."
+        text += f": {more} probably help. Add them to the data and run the same command again."
+    elif found.gain >= LEAST_GAIN:
+        text += f", {NOISE}: it is unclear whether {more} help."
     else:
-        text += "would hardly help, unless it is like those that you will meet."
+        text += f": {more} hardly help, unless it is like those that you will meet."
     return Advice("more_domains", text, found.gain)
 
 

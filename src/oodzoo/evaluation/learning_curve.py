@@ -39,6 +39,9 @@ DRAWS = 2
 LEAST_GAIN = 0.5
 """Points that doubling the images must have gained for more images to be recommended."""
 
+NOISE = "within the noise between test domains"
+"""A gain that is no larger than its standard error, in words."""
+
 _FEWER = 0.75
 """A part that is not smaller than this share of the next larger one is left out."""
 
@@ -113,6 +116,8 @@ class LearningCurve:
         moved = f"{steps} {rose} by {abs(self.gain):.1f} points"
         if self.helps:
             return f"{moved}: more images would probably help."
+        if self.gain >= LEAST_GAIN:
+            return f"{moved}, {NOISE}: it is unclear whether more images would help."
         return f"{moved}: more images of the same domains would hardly help."
 
     def to_dict(self) -> dict[str, Any]:
