@@ -32,6 +32,7 @@ from oodzoo._io import (
     write_bytes,
     write_json,
     write_new,
+    write_tidily,
 )
 from oodzoo.errors import DiskError, InputError
 
@@ -575,3 +576,14 @@ def test_a_folder_is_shown_by_another_name(tmp_path: Path) -> None:
     assert shown(tmp_path / "mirror2") == str(tmp_path / "mirror2")
     with pytest.raises(InputError, match="cannot read it 's3://bucket/x/none'"):
         read_json(tmp_path / "mirror/none", "it")
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_only_durable_files_wait_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    write_tidily(tmp_path / "file", b"content", durable=durable)
+    assert (tmp_path / "file").read_bytes() == b"content"
+    assert bool(synced) == durable

@@ -51,16 +51,20 @@ def shown(path: Path) -> str:
     return text
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file atomically: temporary name, fsync, rename, fsync of the folder."""
-    with explaining_disk_errors(path), _temporary(path.parent, content) as temporary:
+def write_bytes(path: Path, content: bytes, *, durable: bool = True) -> None:
+    """Write a file atomically: temporary name, fsync, rename, fsync of the folder.
+
+    Without `durable` there is no fsync: after a power failure the file may be damaged, which is
+    for caches whose readers find that out.
+    """
+    with explaining_disk_errors(path), _temporary(path.parent, content, durable) as temporary:
         temporary.replace(path)
 
 
-def write_tidily(path: Path, content: bytes) -> None:
+def write_tidily(path: Path, content: bytes, *, durable: bool = True) -> None:
     """Write a file atomically, and remove what killed processes left in its folder."""
     remove_stale(path.parent)
-    write_bytes(path, content)
+    write_bytes(path, content, durable=durable)
 
 
 def write_new(path: Path, content: bytes) -> bool:
@@ -96,22 +100,24 @@ def _rename_to_new(temporary: Path, path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def _temporary(folder: Path, content: bytes) -> Iterator[Path]:
-    """Write a temporary file and fsync it; the folder is synced at the end."""
+def _temporary(folder: Path, content: bytes, durable: bool = True) -> Iterator[Path]:
+    """Write a temporary file and, if it is to be durable, fsync it, and at the end the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / temporary_name()
     try:
         with temporary.open("xb") as file:  # O_CREAT | O_EXCL: no link is followed
             file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
         yield temporary
     except FileExistsError:  # it is not ours
         raise
     except BaseException:  # including KeyboardInterrupt
         temporary.unlink(missing_ok=True)
         raise
-    _sync_folder(folder)
+    if durable:
+        _sync_folder(folder)
 
 
 def temporary_name() -> str:

@@ -51,4 +51,5 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
     with contextlib.suppress(InputError):
-        write_tidily(path, buffer.getvalue())
+        # thousands of small files, and a damaged one, which has checksums, is recomputed
+        write_tidily(path, buffer.getvalue(), durable=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -144,7 +144,8 @@ class _Peers:
         for score in self._scores:
             found: dict[str, float | None]
             try:
-                found = {t: self._value(score, model, d) for t, d in self._training.items()}
+                values = self._values_of(score, model)
+                found = dict(zip(self._training, values, strict=True))
             except InputError as error:
                 self.left_out.setdefault(score.name, {})[model] = str(error)
                 found = dict.fromkeys(self._training)
@@ -163,19 +164,23 @@ class _Peers:
                 columns[score.name] = column
         return columns
 
-    def _value(self, score: Score, model: str, domains: Sequence[str]) -> float:
+    def _values_of(self, score: Score, model: str) -> list[float]:
+        """The score on the training domains of each test domain."""
+
         def compute() -> dict[str, Any]:
-            value = compute_score(self._source, score, model, domains, self._device)
-            return {"value": np.array(value)}
+            training = self._training.values()
+            values = [compute_score(self._source, score, model, d, self._device) for d in training]
+            return {"values": np.array(values)}
 
         if not is_own(score):  # its code may change from one run to the next
-            return float(compute()["value"])
-        kind, settings = f"testbed-{score.name}", ""
+            return [float(value) for value in compute()["values"]]
+        settings = "unseen" if self._unseen else "all"
         if score.needs == "class_embeddings":
             embeddings = self._source.class_embeddings(model)
-            settings = "" if embeddings is None else embeddings.digest
-        found = self._source.cached(kind, [model], compute, domains=domains, settings=settings)
-        return float(found["value"])
+            settings += "" if embeddings is None else f" {embeddings.digest}"
+        kind = f"testbed-{score.name}"
+        found = self._source.cached(kind, [model], compute, settings=settings)
+        return [float(value) for value in found["values"]]
 
 
 def _baselines(source: FeatureSource) -> dict[str, Column]:
