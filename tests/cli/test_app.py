@@ -137,6 +137,8 @@ fit BAD/store --out NEW
 fit GOOD/store --zoo BAD/zoo.toml --out NEW
 tune BAD/model GOOD/data --out NEW
 tune GOOD/model BAD/data --out NEW
+test BAD/model GOOD/data
+test GOOD/model BAD/data
 predict BAD/model GOOD/data
 predict GOOD/model BAD/data
 export BAD/model NEW
@@ -165,6 +167,7 @@ run GOOD/data --zoo GOOD/zoo.toml --out BAD/new
 rank GOOD/store --plot BAD/new.png
 fit GOOD/store --out BAD/new
 tune GOOD/model GOOD/data --out BAD/new
+test GOOD/model GOOD/data --out BAD/new.html
 predict GOOD/model GOOD/data --output BAD/new.csv
 export GOOD/model BAD/new.onnx
 report GOOD/job --out BAD/new.html
