@@ -23,6 +23,6 @@ def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> s
     return html_table(
         ["", "average", *domains],
         table,
-        caption=f"{metric.heading} on each test domain, without it in training",
+        caption=f"{metric.heading} on each held-out domain",
         notes=notes,
     )

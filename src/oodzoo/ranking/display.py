@@ -27,7 +27,7 @@ def ranking_as_html(
     terms = _TERMS.get(score, {}).items()
     columns: list[tuple[str, Callable[[Row], str]]] = [
         ("rank", lambda row: str(row.rank)),
-        ("rank, 90 %", lambda row: span(*row.rank_interval) if row.rank_interval else ""),
+        ("rank, 90 %", _ranks),
         ("model", lambda row: row.model),
         *([] if score == metric.name else [(score, lambda row: number(row.score, 3))]),
         *((term, partial(_term, term, digits)) for term, digits in terms),
@@ -56,6 +56,13 @@ def ranking_as_html(
         notes=notes,
         left=("model",),
     )
+
+
+def _ranks(row: Row) -> str:
+    if row.rank_interval is None:
+        return ""
+    low, high = row.rank_interval
+    return str(low) if low == high else span(low, high)
 
 
 def _term(term: str, digits: int, row: Row) -> str:
