@@ -13,6 +13,7 @@ from tests.evaluation.data import task_zoo, zoo
 from tests.striped import tiny_network, write_stripes
 
 import oodzoo
+from oodzoo.cli.evaluate import tune_device
 from oodzoo.features.importing import import_features
 
 Run = Callable[..., Any]
@@ -254,3 +255,9 @@ def test_options_of_fine_tuning(
     run: Run, tmp_path: Path, options: list[str], complaint: str
 ) -> None:
     assert complaint in run("evaluate", stored(tmp_path, *zoo(n=6)), *options).complaint
+
+
+def test_the_device_to_fine_tune_on_is_the_one_that_was_given() -> None:
+    """NumPy, which `cpu` is for everything else, says nothing about the device of a network."""
+    given = {"cpu": "cpu", "cpu,cpu": "cpu", "cuda": None, "cuda:1,cuda:0": None, None: None}
+    assert {device: tune_device(device) for device in given} == given

@@ -30,6 +30,9 @@ def test_more_models_than_there_are() -> None:
         ({"trials": 0}, "trials must be 1 or more, got 0"),
         ({"max_models": 0}, "max_models must be 1 or more, got 0"),
         ({"max_ms": -1}, "max_ms must be a positive number of milliseconds, got -1"),
+        ({"max_parameters": 0}, "max_parameters must be a positive number .* got 0"),
+        ({"licence": ","}, "licence must be names or wildcards .* got ','"),
+        ({"tune_device": "cpu"}, r"tune_device is only used with tune \(--tune\); leave it out"),
         ({"search_space": "domainnet"}, "unknown search space 'domainnet'; expected one of"),
         ({"score": "logmee"}, "unknown score 'logmee'; did you mean logme"),
         ({"baselines": ["zod"]}, "unknown score 'zod'"),
@@ -38,6 +41,11 @@ def test_more_models_than_there_are() -> None:
 def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(oodzoo.InputError, match=message):
         oodzoo.evaluate(*zoo(), **options)
+
+
+def test_too_few_images_to_fine_tune_on_are_reported_first() -> None:
+    with pytest.raises(oodzoo.InputError, match=r"'d0' has 4 samples; splits .* need at least 5"):
+        oodzoo.evaluate(*zoo(n=4), tune=True)
 
 
 @pytest.mark.parametrize("n_domains", [1, 2])

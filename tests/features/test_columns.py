@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
@@ -31,3 +35,29 @@ def test_a_mask_of_another_length_is_rejected() -> None:
     source = ArraySource(FEATURES, LABELS, DOMAINS)
     with pytest.raises(InputError, match=r"mask has 9 values, .* 10 features"):
         Columns.by_mask(source, ["one", "two"], np.ones(9, dtype=bool))
+
+
+@given(st.sets(st.integers(0, 19)), st.sets(st.integers(0, 4)))
+def test_columns_are_written_as_ranges(wide: set[int], narrow: set[int]) -> None:
+    source = ArraySource(
+        {"wide": np.ones((4, 20)), "narrow": np.ones((4, 5))}, [0, 1] * 2, list("aabb")
+    )
+    columns = Columns({"wide": np.array(sorted(wide)), "narrow": np.array(sorted(narrow))})
+    document = columns.to_dict()
+    for name, numbers in (("wide", wide), ("narrow", narrow)):
+        literal = []
+        for part in filter(None, document[name].split(",")):
+            first, *last = map(int, part.split("-"))
+            literal += range(first, (last or [first])[0] + 1)
+        assert literal == sorted(numbers)
+    restored = Columns.from_dict(document, source)
+    assert {name: each.tolist() for name, each in restored.by_model.items()} == {
+        "wide": sorted(wide), "narrow": sorted(narrow),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["5", "0-5", "1,1", "2-1,0", "-1", "a", "0-999999999", 3, None])
+def test_other_columns_are_rejected(text: Any) -> None:
+    source = ArraySource({"m": np.ones((4, 5))}, [0, 1] * 2, list("aabb"))
+    with pytest.raises(InputError, match="the columns of the model 'm' must be ascending numbers"):
+        Columns.from_dict({"m": text}, source)

@@ -134,10 +134,11 @@ def _parsed(text: object) -> NDArray[np.int64] | None:
         return None
     numbers: list[int] = []
     for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        if int(last or first) > _LARGEST:
+        first, *rest = map(int, part.split("-"))
+        last = rest[0] if rest else first
+        if not first <= last <= _LARGEST:
             return None
-        numbers += range(int(first), int(last or first) + 1)
+        numbers += range(first, last + 1)
     columns = np.array(numbers, np.int64)
     return columns if (np.diff(columns) > 0).all() else None
 

@@ -35,7 +35,7 @@ class Options:
     named : bool
         Whether all features of the models that were named are used.
     method, threshold
-        See :func:`oodzoo.selection.select_features`.
+        See :func:`oodzoo.select_features`.
     limits : Limits
     recommended : Recommended, optional
         What an evaluation recommends.

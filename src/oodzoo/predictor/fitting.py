@@ -115,7 +115,7 @@ def fit(
     max_parameters, licence : optional
         Use only models that meet these constraints, see :func:`oodzoo.rank`.
     method : {"consistent", "paper"}
-        How features are selected, see :func:`oodzoo.selection.select.select_features`.
+        How features are selected, see :func:`oodzoo.select_features`.
     threshold : float, optional
         Inclusion probability above which a feature is kept; method "paper" only.
     select : bool, optional
