@@ -46,6 +46,7 @@ def test_the_gain_and_its_error() -> None:
     assert found.helps
     assert not FewerDomains(3, {"a": 70.0, "b": 80.0}, {"a": 74.0, "b": 79.0}).helps
     assert not FewerDomains(3, {"a": 70.0, "b": 80.0}, {"a": 70.4, "b": 80.4}).helps
+    assert FewerDomains(3, {"a": 70.0, "b": 80.0}, {"a": 70.5, "b": 80.46}).helps  # shown as 0.5
 
 
 def test_it_is_kept_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from oodzoo.evaluation.fewer_domains import FewerDomains
-from oodzoo.evaluation.learning_curve import LEAST_GAIN, NOISE, LearningCurve
+from oodzoo.evaluation.learning_curve import NOISE, LearningCurve, is_enough
 from oodzoo.evaluation.rows import Gain
 
 KINDS = ("more_images", "more_domains", "target_images", "fine_tuning", "budget")
@@ -53,7 +53,7 @@ def on_domains(found: FewerDomains, metric: str) -> Advice:
     more = "labelled images of a further domain would"
     if found.helps:
         text += f": {more} probably help. Add them to the data and run the same command again."
-    elif found.gain >= LEAST_GAIN:
+    elif is_enough(found.gain):
         text += f", {NOISE}: it is unclear whether {more} help."
     else:
         text += f": {more} hardly help, unless it is like those that you will meet."

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.heads import Heads
-from oodzoo.evaluation.learning_curve import LEAST_GAIN, metric_of_all, percent
+from oodzoo.evaluation.learning_curve import is_enough, metric_of_all, percent
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.kinds import PATHS
@@ -57,7 +57,7 @@ class FewerDomains:
     @property
     def helps(self) -> bool:
         """Whether a further domain would probably help."""
-        return self.gain >= LEAST_GAIN and self.gain > self.error
+        return is_enough(self.gain) and self.gain > self.error
 
 
 def with_fewer_domains(

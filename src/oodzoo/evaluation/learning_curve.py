@@ -103,7 +103,7 @@ class LearningCurve:
     @property
     def helps(self) -> bool:
         """Whether more images would probably help."""
-        return self.gain >= LEAST_GAIN and self.gain > self.error
+        return is_enough(self.gain) and self.gain > self.error
 
     @property
     def text(self) -> str:
@@ -116,7 +116,7 @@ class LearningCurve:
         moved = f"{steps} {rose} by {abs(self.gain):.1f} points"
         if self.helps:
             return f"{moved}: more images would probably help."
-        if self.gain >= LEAST_GAIN:
+        if is_enough(self.gain):
             return f"{moved}, {NOISE}: it is unclear whether more images would help."
         return f"{moved}: more images of the same domains would hardly help."
 
@@ -124,6 +124,11 @@ class LearningCurve:
         """Convert to a JSON document, with the gain and the text that follow from the points."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return {"gain": self.gain, "error": self.error, "text": self.text} | document
+
+
+def is_enough(gain: float) -> bool:
+    """Whether a gain, as it is shown, is worth the effort."""
+    return round(gain, 1) >= LEAST_GAIN
 
 
 class Part(NamedTuple):
