@@ -45,7 +45,7 @@ def test_columns_are_written_as_ranges(wide: set[int], narrow: set[int]) -> None
     columns = Columns({"wide": np.array(sorted(wide)), "narrow": np.array(sorted(narrow))})
     document = columns.to_dict()
     for name, numbers in (("wide", wide), ("narrow", narrow)):
-        literal = []
+        literal: list[int] = []
         for part in filter(None, document[name].split(",")):
             first, *last = map(int, part.split("-"))
             literal += range(first, (last or [first])[0] + 1)
