@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -12,9 +13,11 @@ sys.path.append(str(HERE / "_extensions"))
 
 def _copy_notebooks() -> None:
     """Sphinx reads pages below its folder only. Links to pages are adapted to the new place."""
-    for notebook in (HERE.parent / "examples").glob("*.ipynb"):
-        text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
-        copy = HERE / "tutorials" / notebook.name
+    for path in (HERE.parent / "examples").glob("*.ipynb"):
+        notebook = json.loads(path.read_text(encoding="utf-8").replace("](../docs/", "](../"))
+        notebook["metadata"]["language_info"] = {"name": "python", "pygments_lexer": "python"}
+        text = json.dumps(notebook)
+        copy = HERE / "tutorials" / path.name
         if not copy.exists() or copy.read_text(encoding="utf-8") != text:
             copy.write_text(text, encoding="utf-8")
 

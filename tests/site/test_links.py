@@ -51,6 +51,15 @@ def test_every_page_is_in_the_contents(pages: dict[str, Page]) -> None:
     assert missing == []
 
 
+def test_the_api_has_tables_of_names(pages: dict[str, Page]) -> None:
+    for name, page in pages.items():
+        if name.startswith("api/"):
+            text = page.path.read_text(encoding="utf-8")
+            table = text.partition('class="names')[2].partition("</table>")[0]
+            assert table.count("<tr") > 3, name
+    assert "#oodzoo.rank" in pages["api/ranking"].links
+
+
 def test_nothing_is_loaded_from_another_site(pages: dict[str, Page]) -> None:
     for page in pages.values():
         text = page.path.read_text(encoding="utf-8")

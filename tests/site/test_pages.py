@@ -32,6 +32,11 @@ def view(browser: Any) -> Iterator[Callable[..., Any]]:
     complaints: list[str] = []
     context = browser.new_context(offline=True)
     shown = context.new_page()
+
+    def note(request: Any) -> None:
+        if not request.url.startswith(("file:", "data:")):
+            complaints.append(request.url)
+
     shown.on("console", lambda message: complaints.append(message.text))
     shown.on("pageerror", lambda error: complaints.append(str(error)))
     shown.on("requestfailed", lambda request: complaints.append(request.url))
