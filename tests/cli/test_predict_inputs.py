@@ -79,7 +79,8 @@ def test_a_list_can_be_adapted_to(
 
 def test_predictions_are_written_as_lines_come(saved: Path, unseen: list[Path]) -> None:
     """The first prediction is there before the list goes on."""
-    command = [sys.executable, "-m", "oodzoo", "predict", saved, "-", "--format", "jsonl", "-q"]
+    command = [sys.executable, "-m", "oodzoo", "predict", str(saved), "-", "-q"]
+    command += ["--format", "jsonl"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
     ) as child:

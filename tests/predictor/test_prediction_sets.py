@@ -34,7 +34,7 @@ def literal_quantile(scores: list[Floats], level: float) -> float:
     total = 1 + max(weight for _, weight in weighted)
     for candidate in sorted(s for s, _ in weighted):
         if sum(w for s, w in weighted if s <= candidate) / total >= level - 1e-12:
-            return candidate
+            return float(candidate)
     return float("inf")
 
 

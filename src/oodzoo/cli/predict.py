@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -34,7 +36,7 @@ def predict(
     images: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="INPUT...",
+            metavar="INPUT",
             help="Images, folders of them, or URLs; - for a list of those on stdin; texts in one "
             ".csv, .parquet or .txt file; or features in one .npz, .parquet or .csv file, or .npy "
             "files, as oodzoo import reads them.",
@@ -133,15 +135,16 @@ def predict(
         terminal.say(f"reading {noun}s from the terminal, one per line; end with Ctrl-D")
     job = _Job(terminal, wanted, form, sorter)
     batches = inputs.batches(predictor, job.skip, sorter)
-    wide = form == "table" and out is None and sys.stdout.isatty()  # no bar between the lines
-    with _opened(out) as stream, terminal.progress("predicting") as progress:
+    is_shown = out is not None or form in (None, "counts") or _goes_to_a_file()
+    bar = terminal.progress("predicting") if is_shown else nullcontext()
+    with _opened(out) as stream, bar as progress:
         for batch in together(batches) if adapt else batches:
             job.expect(batch)
             for found in predictor.stream(
                 batch.samples, adapt=adapt, min_confidence=min_confidence, coverage=coverage
             ):
                 job.take(found, batch, stream)
-                if progress is not None and not wide:
+                if progress is not None:
                     progress(job.done, job.expected)
         job.require_any(inputs)
     summary = job.summary
@@ -305,6 +308,14 @@ def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | N
             f"use {' or '.join(_SUFFIXES)}, or give --format"
         )
     return _SUFFIXES[out.suffix.lower()]
+
+
+def _goes_to_a_file() -> bool:
+    """Whether stdout is a file: on a terminal, or in a pipe to one, lines would meet the bar."""
+    try:
+        return stat.S_ISREG(os.fstat(sys.stdout.fileno()).st_mode)
+    except OSError:  # it has no number
+        return False
 
 
 @contextmanager
