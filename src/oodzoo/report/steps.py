@@ -17,8 +17,6 @@ def steps(run: Run) -> list[Step]:
     model = shlex.quote(f"{run.predictor.folder}/")
     return [
         Step("Predict new images", f"oodzoo predict {model} IMAGES/ --out predictions.csv"),
-        Step(
-            "Check it on labelled images", f"oodzoo test {model} LABELLED/ --out test.html"
-        ),
+        Step("Check it on labelled images", f"oodzoo test {model} LABELLED/ --out test.html"),
         Step("Deploy it as one ONNX file", f"oodzoo export {model} model.onnx"),
     ]
