@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
+from oodzoo._threads import LARGE_PRODUCT
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.moments import Moments
@@ -146,7 +148,8 @@ def _posteriors(Z: Any, n_components: int, covariance: str, random_state: int) -
         covariance_type="diag" if covariance == "diagonal" else "full",
         random_state=random_state,
     )
-    with warnings.catch_warnings():
+    small = Z.size < LARGE_PRODUCT  # k-means of few values mostly waits for its threads
+    with threadpool_limits(1 if small else None, user_api="openmp"), warnings.catch_warnings():
         # The score does not need a fully converged likelihood, and clusters that stay empty
         # because samples coincide are harmless.
         warnings.simplefilter("ignore", ConvergenceWarning)
