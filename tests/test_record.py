@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import oodzoo
 from oodzoo import record, testbed
+from oodzoo._html import html_text
 from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
 from oodzoo.errors import InputError
 from oodzoo.features.source import as_source
@@ -98,3 +100,24 @@ def test_a_record_with_the_folder_of_the_images_can_be_read(run: Run, tmp_path: 
     document["data"] |= {"root": "/photos"}
     (tmp_path / NAME).write_text(json.dumps(document))
     assert read_run(tmp_path).to_dict() == run.to_dict()
+
+
+def test_a_run_and_its_parts_are_short(run: Run) -> None:
+    assert repr(run.data) == "DataSummary('photos': 120 images, 1 domain, 2 classes)"
+    assert repr(run.extraction) == "ExtractionSummary(1 model on 120 images, 1 failed or dropped)"
+    assert repr(run.predictor) == "PredictorSummary(named of m1, m2, in 'model')"
+    assert repr(run.selection) == "SelectionSummary(consistent: 4 of 4 features of 2 models)"
+    assert run.selection is not None
+    assert run.selection._repr_html_().count("<tr>") == 3
+    assert repr(run).startswith("Run('oodzoo run photos/': recommended ")
+    assert repr(Run("oodzoo run")) == "Run('oodzoo run': no ranking yet; stages: )"
+    assert "best model m1" in repr(Run("oodzoo run", ranking=run.ranking))
+    assert len(repr(replace(run, command="x" * 999))) < 400
+
+
+def test_html_lists_the_stages(run: Run) -> None:
+    html = replace(run, command="<b>")._repr_html_()
+    assert html.count("<tr>") == 3  # the heading, the data and the ranking
+    assert html_text(repr(run.ranking)) in html
+    assert "<b>" not in html
+    assert Run("oodzoo run")._repr_html_().count("<tr>") == 1

@@ -9,7 +9,9 @@ from typing import Any
 
 import msgspec
 
+from oodzoo._html import html_table
 from oodzoo._io import read_json, require_schema, structured, write_json
+from oodzoo._text import count, short_name, some_of
 from oodzoo.data.files import StoredFile
 from oodzoo.data.spread import Spread
 from oodzoo.errors import InputError
@@ -91,6 +93,14 @@ class DataSummary:
     task: Kind = "classification"
     labels: dict[str, DomainLabels] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        size = f"{count(self.images, 'image')}, {count(len(self.domains), 'domain')}"
+        outputs = Task(self.task, () if self.task == "classification" else self.classes)
+        return (
+            f"DataSummary({short_name(self.path)!r}: {size}, "
+            f"{outputs.count_outputs(len(self.classes))})"
+        )
+
 
 @dataclass(frozen=True)
 class ExtractionSummary:
@@ -120,6 +130,12 @@ class ExtractionSummary:
     store: str
     dropped: dict[str, Dropped] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        lost = len(self.failed) + len(self.dropped)
+        more = f", {lost} failed or dropped" if lost else ""
+        models = count(len(self.models), "model")
+        return f"ExtractionSummary({models} on {count(self.images, 'image')}{more})"
+
 
 @dataclass(frozen=True)
 class PredictorSummary:
@@ -139,6 +155,9 @@ class PredictorSummary:
     models: tuple[str, ...]
     digest: str
     choice: str = "named"
+
+    def __repr__(self) -> str:
+        return f"PredictorSummary({self.choice} of {some_of(self.models)}, in {self.folder!r})"
 
 
 @dataclass(frozen=True)
@@ -191,8 +210,24 @@ class Run:
     testbed: TestBed | None = None
 
     def __repr__(self) -> str:
-        best = "no ranking yet" if self.ranking is None else f"best model {self.ranking.best}"
-        return f"Run({self.command!r}: {best}; stages: {', '.join(s.name for s in self.stages)})"
+        best = "no ranking yet"
+        if self.evaluation is not None:
+            best = f"recommended {self.evaluation.recommended.brief}"
+        elif self.ranking is not None:
+            best = f"best model {short_name(self.ranking.best)}"
+        stages = ", ".join(stage.name for stage in self.stages)
+        return f"Run({short_name(self.command, 80)!r}: {best}; stages: {stages})"
+
+    def _repr_html_(self) -> str:
+        results = {stage.name: repr(getattr(self, stage.name, "")) for stage in self.stages}
+        data = {} if self.data is None else {"data": repr(self.data)}
+        return html_table(
+            ["stage", "result"],
+            [[name, result] for name, result in (data | results).items()],
+            caption=self.command,
+            notes=[] if self.evaluation is None else self.evaluation.findings()[:1],
+            left=("result",),
+        )
 
     def to_dict(self) -> Document:
         """Convert the run to a JSON document."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from oodzoo.data.proposals import Candidate
 from oodzoo.domains.result import CAUTION, DomainProposals, Sensitivity
 
@@ -43,6 +45,15 @@ def test_lines_and_text() -> None:
     assert all(line in text for line in lines)
     assert "weighted tau" in text
     assert "weighted tau" not in str(DomainProposals((CAMERA,), "camera", {}))
+
+
+def test_notebooks_show_the_tables_and_the_lines() -> None:
+    assert repr(FOUND) == "DomainProposals(2 proposals, recommended 'camera')"
+    assert repr(DomainProposals((), None, {})) == "DomainProposals(0 proposals, none can be used)"
+    html = replace(FOUND, notes=("<b>",))._repr_html_()
+    assert html.count("<table") == 3
+    assert html.count("<p>") == len(FOUND.lines())
+    assert "<b>" not in html
 
 
 def test_document() -> None:

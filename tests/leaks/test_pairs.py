@@ -86,3 +86,4 @@ def test_json_and_back() -> None:
     assert document["across"]["worst"][0]["evidence"] == "same pixels"
     assert NearDuplicates.from_dict(document) == found
     assert found.metrics == {"pairs_across_domains": 1, "pairs_within_domains": 1}
+    assert repr(found).startswith("NearDuplicates(1 pair across domains, 1 within; ")

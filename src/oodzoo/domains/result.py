@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from oodzoo._text import count
+from oodzoo._html import html_table, html_text
+from oodzoo._text import count, short_name
 from oodzoo.data.proposals import Candidate, as_table, reasons
 
 CAUTION = (
@@ -139,10 +140,26 @@ class DomainProposals:
         verdict = [] if self.sensitivity is None else [self.sensitivity.verdict]
         return [*reasons(self.proposals), *self.notes, *verdict, CAUTION]
 
-    def __str__(self) -> str:
-        tables = [self.table()]
+    def __repr__(self) -> str:
+        number = count(len(self.proposals), "proposal")
+        best = "none can be used"
+        if self.recommended is not None:
+            best = f"recommended {short_name(self.recommended)!r}"
+        return f"DomainProposals({number}, {best})"
+
+    def _repr_html_(self) -> str:
+        tables = [html_table(*table, left=table[0]) for table in self._tables()]
+        lines = [f"<p>{html_text(line)}</p>" for line in self.lines()]
+        return "\n".join([*tables, *lines])
+
+    def _tables(self) -> list[tuple[list[str], list[list[str]]]]:
+        found = [self.table()]
         if self.sensitivity is not None:
-            tables += [self.sensitivity_table(), self.rank_table()]
+            found += [self.sensitivity_table(), self.rank_table()]
+        return found
+
+    def __str__(self) -> str:
+        tables = self._tables()
         return "\n\n".join([*(_text(*table) for table in tables), "\n".join(self.lines())])
 
     def to_dict(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Recommended:
             raise ValueError("the choices and the accuracies must be of the same domains")
 
     @property
-    def _short(self) -> str:
+    def brief(self) -> str:
         """The choice and its metric, in a few words."""
         models = f"{self.choice} of {count(len(self.models), 'model')}"
         if self.choice == "single" or len(self.models) == 1:
@@ -83,7 +83,7 @@ class Recommended:
         return f"{models}, {self.average:.1f} %"
 
     def __repr__(self) -> str:
-        return f"Recommended({self._short})"
+        return f"Recommended({self.brief})"
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document."""
@@ -422,7 +422,7 @@ class Evaluation:
         rows = [f"{name} {self[name].average:.1f}" for name in CHOICES]
         domains = count(len(self.domains), "test domain")
         best = self.recommended
-        return f"Evaluation({domains}: recommended {best._short}; {', '.join(rows)} %)"
+        return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"
 
     def _repr_html_(self) -> str:
         rows = {"recommended": self.recommended_row} | self.rows

@@ -123,6 +123,10 @@ class NearDuplicates:
     compared: float
     threshold: float
 
+    def __repr__(self) -> str:
+        pairs = f"{count(len(self.across), 'pair')} across domains, {len(self.within):,} within"
+        return f"NearDuplicates({pairs}; {count(self.images, 'image')})"
+
     def to_dict(self) -> dict[str, Any]:
         """Convert to a JSON document; each pair also has its evidence."""
         document: dict[str, Any] = msgspec.to_builtins(self)

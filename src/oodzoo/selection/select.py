@@ -12,7 +12,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._html import html_table
 from oodzoo._io import structured
+from oodzoo._text import count
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.columns import Columns
@@ -102,6 +104,16 @@ class SelectionSummary:
     threshold: float | None = None
     columns: dict[str, str] = field(default_factory=dict)
     """Column numbers kept of each model, as ranges: "0-2,7"; see :class:`Columns`."""
+
+    def __repr__(self) -> str:
+        kept = f"{self.n_selected:,} of {count(self.n_features, 'feature')}"
+        return f"SelectionSummary({self.method}: {kept} of {count(len(self.models), 'model')})"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [each.model, f"{each.n_selected:,}", f"{each.n_features:,}"] for each in self.per_model
+        ]
+        return html_table(["model", "kept", "features"], rows, caption=repr(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Convert the summary to a JSON document."""
