@@ -47,7 +47,7 @@ lint: $(VENV)/dev  ## check style, types, the direction of imports, and configur
 
 docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its examples
 	$(SPHINX) -b doctest docs docs/_build/doctest
-	$(SPHINX) -b html docs docs/_build/html
+	$(SPHINX) -a -b html docs docs/_build/html
 
 site: docs $(VENV)/browser  ## build the documentation and test it: links, pages in Chromium
 	$(BIN)/python -m pytest tests/site

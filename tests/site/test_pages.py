@@ -40,9 +40,7 @@ def view(browser: Any) -> Iterator[Callable[..., Any]]:
     shown.on("console", lambda message: complaints.append(message.text))
     shown.on("pageerror", lambda error: complaints.append(str(error)))
     shown.on("requestfailed", lambda request: complaints.append(request.url))
-    shown.on(
-        "request", lambda request: request.url[:5] == "file:" or complaints.append(request.url)
-    )
+    shown.on("request", note)
 
     def view(name: str, width: int = 1200, scheme: str = "light") -> Any:
         shown.emulate_media(color_scheme=scheme)
