@@ -204,7 +204,10 @@ def record_files(folder: Path) -> list[Path]:
 
 # --- reading ---------------------------------------------------------------------------------
 
-_verified: set[tuple[str, int, int, int]] = set()
+_Header = tuple[int, tuple[int, ...], np.dtype[Any]]
+"""Where the array of a .npy file begins, its shape and dtype."""
+
+_verified: dict[tuple[str, int, int, int], _Header] = {}
 """Path, inode, size and time of change of the files that this process has verified."""
 
 
@@ -249,9 +252,10 @@ def _open(path: Path, file: ShardFile) -> Array:
         content: Array = np.memmap(opened, np.uint8, "r")
         if key not in _verified:
             _verify(content, file)
-            _verified.add(key)
-        opened.seek(0)
-        return _array(content, opened)
+            opened.seek(0)
+            _verified[key] = _header(opened)
+    start, shape, dtype = _verified[key]
+    return content[start:].view(dtype).reshape(shape)
 
 
 def _verify(content: Array, file: ShardFile) -> None:
@@ -263,8 +267,8 @@ def _verify(content: Array, file: ShardFile) -> None:
         raise ValueError(f"its checksum is {found[:16]}, expected {expected[:16]}")
 
 
-def _array(content: Array, opened: Any) -> Array:
-    """Interpret the bytes of a verified .npy file."""
+def _header(opened: Any) -> _Header:
+    """Read the header of a verified .npy file."""
     version = np.lib.format.read_magic(opened)
     read = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -275,4 +279,4 @@ def _array(content: Array, opened: Any) -> Array:
     shape, fortran, dtype = read(opened)
     if fortran or dtype.hasobject:
         raise ValueError("not a plain array in C order")
-    return content[opened.tell() :].view(dtype).reshape(shape)
+    return opened.tell(), shape, dtype
