@@ -81,9 +81,13 @@ class Outcome(NamedTuple):
 
     @property
     def complaint(self) -> str:
-        """The error message of bad input: one line, and no other output."""
+        """The error message of bad input: one line, or one JSON object, and no other output."""
         assert (self.code, self.out) == (2, "")
         (line,) = self.err.splitlines()
+        if line.startswith("{"):  # --json was given
+            error = json.loads(line)
+            assert (set(error), error["code"]) == ({"error", "code"}, 2)
+            return f"oodzoo: {error['error']}"
         assert line.startswith("oodzoo: ")
         return line
 

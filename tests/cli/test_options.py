@@ -25,6 +25,7 @@ class Option(NamedTuple):
     metavar: str | None
     kind: Any
     hidden: bool
+    named: bool
 
 
 def walk(group: typer.Typer, above: str = "") -> Iterator[tuple[str, Any]]:
@@ -45,9 +46,13 @@ def all_options() -> dict[str, dict[str, Option]]:
             kind, info = get_args(parameter.annotation) or (None, None)
             if not isinstance(info, typer.models.OptionInfo):
                 continue
-            names = [each for each in info.param_decls or () if each.startswith("--")]
+            # Within Annotated, typer has the first name as the default.
+            stated_names = [str(each) for each in (info.default, *(info.param_decls or ()))]
+            names = [each for each in stated_names if each.startswith("--")]
             for option in names or [f"--{name.replace('_', '-')}"]:
-                stated = Option(str(info.help), info.metavar, _plain(kind), info.hidden)
+                stated = Option(
+                    str(info.help), info.metavar, _plain(kind), info.hidden, named=bool(names)
+                )
                 found[option][command] = stated
     return found
 
@@ -95,6 +100,15 @@ def test_an_option_has_one_meaning() -> None:
             assert len({each.metavar for each in shown}) <= 1, option
         if option not in ("--out", "--batch-size"):  # a path or a URL; a number or auto
             assert len({each.kind for each in shown}) <= 1, option
+
+
+def test_an_option_whose_metavar_is_its_name_states_its_name() -> None:
+    """Typer 0.27 takes the metavar for the name otherwise, and there is no such option."""
+    for option, found in all_options().items():
+        for command, stated in found.items():
+            word = option.removeprefix("--").replace("-", "_")
+            if (stated.metavar or "").casefold() == word:
+                assert stated.named, (command, option)
 
 
 def test_the_exceptions_are_needed() -> None:

@@ -105,7 +105,8 @@ def evaluate(
         ),
     ] = False,
     data: Annotated[
-        str | None, typer.Option(metavar="DATA", help="With --tune: the images of the store.")
+        str | None,
+        typer.Option("--data", metavar="DATA", help="With --tune: the images of the store."),
     ] = None,
     root: RootOption = None,
     columns: ColumnsOption = None,

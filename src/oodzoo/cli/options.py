@@ -51,6 +51,7 @@ ColumnsOption = Annotated[
 TaskOption = Annotated[
     str | None,
     typer.Option(
+        "--task",  # named, as a metavar that equals the name replaces it in typer 0.27
         metavar="TASK",
         help="What the labels are: classification (classes), regression (numbers) or multilabel "
         "(several labels per sample); by default, what they look like.",
