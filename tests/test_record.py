@@ -12,7 +12,6 @@ import pytest
 
 import oodzoo
 from oodzoo import record, testbed
-from oodzoo._html import html_text
 from oodzoo.data.files import EmbeddedFile, LocalFile, StoredFile
 from oodzoo.errors import InputError
 from oodzoo.features.source import as_source
@@ -118,6 +117,7 @@ def test_a_run_and_its_parts_are_short(run: Run) -> None:
 def test_html_lists_the_stages(run: Run) -> None:
     html = replace(run, command="<b>")._repr_html_()
     assert html.count("<tr>") == 3  # the heading, the data and the ranking
-    assert html_text(repr(run.ranking)) in html
+    assert "3 models by unseen: 1 m1" in html
+    assert "'photos': 120 images".replace("'", "&#x27;") in html
     assert "<b>" not in html
     assert Run("oodzoo run")._repr_html_().count("<tr>") == 1

@@ -219,11 +219,14 @@ class Run:
         return f"Run({short_name(self.command, 80)!r}: {best}; stages: {stages})"
 
     def _repr_html_(self) -> str:
-        results = {stage.name: repr(getattr(self, stage.name, "")) for stage in self.stages}
-        data = {} if self.data is None else {"data": repr(self.data)}
+        names = ["data", *(stage.name for stage in self.stages)]
+        parts = {name: part for name in names if (part := getattr(self, name, None)) is not None}
         return html_table(
             ["stage", "result"],
-            [[name, result] for name, result in (data | results).items()],
+            [
+                [name, repr(part).partition("(")[2].removesuffix(")")]
+                for name, part in parts.items()
+            ],
             caption=self.command,
             notes=[] if self.evaluation is None else self.evaluation.findings()[:1],
             left=("result",),
