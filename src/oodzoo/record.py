@@ -259,6 +259,11 @@ class Run:
         return replace(structured(plain, cls, what), **parts)
 
 
+def _inside(text: str) -> str:
+    """What a repr says, without the name of the class."""
+    return text.partition("(")[2].removesuffix(")")
+
+
 PARTS: dict[str, Callable[[Document], Any]] = {
     "data": lambda document: msgspec.convert(document, DataSummary),
     "extraction": lambda document: msgspec.convert(document, ExtractionSummary),
