@@ -44,3 +44,14 @@ def test_abstention_and_sets() -> None:
     assert 0 < sum(each.abstained for each in found if isinstance(each, Prediction)) < 90
     with pytest.raises(InputError, match="from 0 to 1, got 80"):
         list(predictor.stream({"m": X}, min_confidence=80))
+
+
+def test_repr_is_short_however_many_classes_there_are() -> None:
+    many = np.full(5000, 0.0001)
+    many[7] = 0.625
+    found = Prediction(3, "photos/a.jpg", "cat", many, 0.5, False)
+    assert repr(found) == "Prediction('photos/a.jpg': 'cat', 62 %)"
+    unlike = Prediction(3, None, ("label",) * 99, None, 1.5, True)
+    assert repr(unlike).startswith("Prediction(3: ('label', ")
+    assert repr(unlike).endswith(", unlike the training samples)")
+    assert len(repr(unlike)) < 200

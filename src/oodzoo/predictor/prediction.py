@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._text import short_name
 from oodzoo.errors import InputError
 from oodzoo.predictor.abstention import require_confidence
 from oodzoo.predictor.left_out import LeftOut
@@ -56,6 +57,12 @@ class Prediction:
     def confidence(self) -> float | None:
         """Probability of the most probable class or label; None for numbers."""
         return None if self.probabilities is None else float(self.probabilities.max())
+
+    def __repr__(self) -> str:
+        sample = self.position if self.path is None else short_name(self.path, 80)
+        sure = "" if self.confidence is None else f", {100 * self.confidence:.0f} %"
+        unlike = ", unlike the training samples" if self.out_of_domain else ""
+        return f"Prediction({sample!r}: {short_name(repr(self.label), 80)}{sure}{unlike})"
 
 
 @dataclass(frozen=True)
