@@ -31,8 +31,8 @@ def test_what_was_measured(run: Run) -> None:
     assert names(lines) == ["accuracy", "cost", "gain"]
     worst = min(best.domains, key=lambda domain: best.domains[domain])
     expect, cost, gain = lines[-3:]
-    assert f"{best.average:.1f} % on an unseen domain" in expect
-    assert f"hardest: {worst}, {best.domains[worst]:.1f} %" in expect
+    assert f"  {best.average:.1f} % (90 % interval " in expect
+    assert f"hardest domain: {worst}, {best.domains[worst]:.1f} %" in expect
     assert f"{len(best.models)} model" in cost
     assert "points" in gain or "equal to" in gain
 

@@ -41,11 +41,11 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
         "measured on each domain without using it."
     )
-    expect = f"{best.average:.1f} % on an unseen domain"
+    expect = f"{best.average:.1f} %"
     if best.interval is not None:
-        expect += f"; 90 % interval {span(*best.interval)} %"
+        expect += f" (90 % interval {span(*best.interval)} %)"
     worst = min(best.domains, key=best.domains.__getitem__)
-    expect += f"; hardest: {worst}, {best.domains[worst]:.1f} %"
+    expect += f"; hardest domain: {worst}, {best.domains[worst]:.1f} %"
     alone = best.choice == "single"
     other = evaluation.pool if alone else evaluation.single
     name = "a pool of heads" if alone else "the top model alone"
@@ -63,7 +63,7 @@ def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
         "not use, which needs three domains."
     )
     low, high = first.accuracy_interval
-    expect = f"{first.expected_accuracy:.1f} % to expect; 90 % interval {span(low, high)} %"
+    expect = f"{first.expected_accuracy:.1f} % to expect (90 % interval {span(low, high)} %)"
     place = f"1 of {count(len(ranking.rows), 'model')}"
     if first.rank_interval is not None:
         place += f"; 90 % interval {span(*first.rank_interval)}"
