@@ -28,7 +28,7 @@ def test_what_was_measured(run: Run) -> None:
     best = run.evaluation.recommended
     assert lines[0].startswith("Result: ")
     assert max(len(line) for line in lines if not line.startswith("  ")) <= WIDTH
-    assert names(lines) == ["accuracy", "cost", "gain"]
+    assert names(lines) == ["accuracy", "cost", "compared"]
     worst = min(best.domains, key=lambda domain: best.domains[domain])
     expect, cost, gain = lines[-3:]
     assert f"  {best.average:.1f} % (90 % interval " in expect

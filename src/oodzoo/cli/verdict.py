@@ -50,7 +50,11 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     other = evaluation.pool if alone else evaluation.single
     name = "a pool of heads" if alone else "the top model alone"
     gain = f"{compared(best.average, other.average)} {name} ({other.average:.1f} %)"
-    return sentence, [(metric, expect), ("cost", _cost(best.models, run.ranking)), ("gain", gain)]
+    return sentence, [
+        (metric, expect),
+        ("cost", _cost(best.models, run.ranking)),
+        ("compared", gain),
+    ]
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
