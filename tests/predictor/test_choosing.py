@@ -57,6 +57,25 @@ def test_a_pool_of_other_models_is_reported(data: Data, evaluation: Evaluation) 
         oodzoo.fit(*data, recommended=other)
 
 
+def test_what_is_fitted_is_chosen_from_the_models_and_within_the_limits_of_the_evaluation(
+    data: Data, evaluation: Evaluation
+) -> None:
+    pool = dataclasses.replace(evaluation.recommended, choice="pool", max_models=1)
+    best = oodzoo.fit(*data, choose="pool", max_models=1).models[0].name
+    fitted = oodzoo.fit(*data, recommended=dataclasses.replace(pool, models=(best,)))
+    assert [model.name for model in fitted.models] == [best]
+    only = dataclasses.replace(
+        pool, models=("fair", "poor"), candidates=("fair", "poor"), max_models=None
+    )
+    assert {m.name for m in oodzoo.fit(*data, recommended=only).models} <= {"fair", "poor"}
+    read = Evaluation.from_dict(evaluation.to_dict()).recommended
+    assert read.candidates == tuple(data[0])
+    document = evaluation.to_dict()
+    for added in ("candidates", "max_models", "max_ms"):  # of earlier versions
+        del document["recommended"][added]
+    assert Evaluation.from_dict(document).recommended.candidates == ()
+
+
 def test_features_that_were_selected_are_fitted(data: Data) -> None:
     source = ArraySource(*data)
     selection = oodzoo.select_features(source, top_k=2)

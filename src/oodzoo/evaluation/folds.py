@@ -122,7 +122,7 @@ def put_together(
         top_k=chosen if numbers is None else first.top_k,
         trials=settings.trials,
         domains=source.domains,
-        recommended=_recommended(source, folds, final, rows),
+        recommended=_recommended(source, folds, final, rows, settings),
         single=rows["single"],
         pool=rows["pool"],
         ensemble=rows["ensemble"],
@@ -138,7 +138,11 @@ def put_together(
 
 
 def _recommended(
-    source: FeatureSource, folds: Mapping[str, Fold], final: Decision, rows: Mapping[str, Row]
+    source: FeatureSource,
+    folds: Mapping[str, Fold],
+    final: Decision,
+    rows: Mapping[str, Row],
+    settings: Settings,
 ) -> Recommended:
     """What is recommended for a new domain; its accuracy is that of what each fold recommends."""
     choices = {test: fold.recommended for test, fold in folds.items()}
@@ -152,6 +156,9 @@ def _recommended(
         domains=domains,
         choices=choices,
         estimates={name: each.accuracy for name, each in final.estimates.items()},
+        candidates=source.models,
+        max_models=settings.max_models,
+        max_ms=settings.max_ms,
     )
 
 

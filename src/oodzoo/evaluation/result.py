@@ -57,6 +57,10 @@ class Recommended:
     estimates : dict of str to float
         What decided: accuracy of each way on left-out domains, in percent. It is a comparison; the
         accuracy to expect is `average`.
+    candidates : tuple of str
+        The models that it was chosen from; empty if an earlier version wrote it.
+    max_models, max_ms : int and float, optional
+        The limits within which it was chosen.
     """
 
     choice: str
@@ -66,6 +70,9 @@ class Recommended:
     domains: dict[str, float]
     choices: dict[str, str]
     estimates: dict[str, float]
+    candidates: tuple[str, ...] = ()
+    max_models: int | None = None
+    max_ms: float | None = None
 
     def __post_init__(self) -> None:
         for choice in (self.choice, *self.choices.values()):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from oodzoo._text import count
 from oodzoo.combination.decision import require_choice
@@ -14,7 +15,7 @@ from oodzoo.errors import InputError
 from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
 from oodzoo.events import Listeners
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, with_models
 from oodzoo.features.target import Target, TargetImages, as_target
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.ranking.constraints import Limits
@@ -132,6 +133,30 @@ def require_decided_here(source: FeatureSource, recommended: Recommended) -> Non
             f"the evaluation recommends {missing[0]!r}, but there are only features of "
             f"{', '.join(source.models)}"
         )
+
+
+def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource, Options]:
+    """Take the models and limits that an evaluation chose from, unless narrower ones are given.
+
+    The accuracy that it measured is that of a choice among these models, within these limits.
+    """
+    found = options.recommended
+    if found is None:
+        return source, options
+    models = [model for model in source.models if model in found.candidates]
+    if models and len(models) < len(source.models):
+        source = with_models(source, models)
+    limits = Limits(
+        _least(options.limits.max_models, found.max_models),
+        _least(options.limits.max_ms, found.max_ms),
+    )
+    return source, replace(options, limits=limits)
+
+
+def _least(one: Any, other: Any) -> Any:
+    """The narrower one of two limits; None is none."""
+    known = [limit for limit in (one, other) if limit is not None]
+    return min(known) if known else None
 
 
 def make(

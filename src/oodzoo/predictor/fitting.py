@@ -27,7 +27,7 @@ from oodzoo.features.source import (
 )
 from oodzoo.features.target import TargetImages
 from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.predictor.choosing import make, parse_options, require_decided_here
+from oodzoo.predictor.choosing import as_evaluated, make, parse_options, require_decided_here
 from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
 from oodzoo.predictor.feature_models import (
     FeatureModel,
@@ -179,6 +179,7 @@ def fit(
     specs = _specs(zoo)
     if options.recommended is not None:
         require_decided_here(source, options.recommended)
+        source, options = as_evaluated(source, options)
     if options.named and target is not None:
         raise InputError(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
@@ -245,6 +246,7 @@ def fit(
                 source,
                 made.choice,
                 columns,
+                made.final.head.C,
                 heads=made.heads,
                 limits=options.limits,
                 reselect=options.method == "consistent" and options.selection is None,
