@@ -102,7 +102,7 @@ def test_cache(
 ) -> None:
     """Also the cache is that of an uninterrupted command, byte by byte."""
     store = request.getfixturevalue(start)
-    done = shutil.copytree(store, tmp_path / "done")
+    done = shutil.copytree(store, tmp_path / "done" / "s")  # a result has the name of its store
     result = without_times(command(name, done, *options))
     old, expected = content(store), files(done)
     moment = 1

@@ -87,7 +87,7 @@ def test_a_log_file_of_a_fit_names_the_predictor(
 def test_a_log_file_of_a_command_that_fails_says_why(
     run: Run, folder: Path, tmp_path: Path
 ) -> None:
-    options = ("--choose", "single", "--max-ms", "0.001")
+    options = ("--choose", "ensemble", "--top-k", "2", "--max-models", "1")
     log = tmp_path / "log.jsonl"
     done = run("fit", folder, *options, "--out", tmp_path / "m", "--log-file", log)
     assert done.code == 2

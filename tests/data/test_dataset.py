@@ -240,12 +240,17 @@ def tables(draw: st.DrawFn) -> list[Row]:
     return rows
 
 
+def opened(pool: Path, rows: list[Row]) -> ImageDomains:
+    """The data set of a table; of labels such as "a", "b" and "a;b", one must say what they are."""
+    return ImageDomains(write_table(pool / "table.csv", rows), task="classification")
+
+
 @settings(max_examples=30, deadline=None)
 @given(rows=tables(), random=st.randoms(use_true_random=False))
 def test_order_of_rows_does_not_matter(pool: Path, rows: list[Row], random: Random) -> None:
-    data = ImageDomains(write_table(pool / "table.csv", rows))
+    data = opened(pool, rows)
     shuffled = random.sample(rows, len(rows))
-    again = ImageDomains(write_table(pool / "table.csv", shuffled))
+    again = opened(pool, shuffled)
     assert again.samples == data.samples
     assert (again.domains, again.classes) == (data.domains, data.classes)
     assert again.fingerprint == data.fingerprint
@@ -255,7 +260,7 @@ def test_order_of_rows_does_not_matter(pool: Path, rows: list[Row], random: Rand
 @settings(max_examples=60, deadline=None)
 @given(rows=tables())
 def test_counts_add_up(pool: Path, rows: list[Row]) -> None:
-    data = ImageDomains(write_table(pool / "table.csv", rows))
+    data = opened(pool, rows)
     counts = data.counts()
     assert list(counts) == sorted({row[1] for row in rows})
     assert all(list(row) == sorted({row[2] for row in rows}) for row in counts.values())
@@ -277,8 +282,8 @@ def test_fingerprint_changes_with_each_cell(
         label + value * (change == "label"),
         value * (change == "group"),
     )
-    before = ImageDomains(write_table(pool / "table.csv", [*rows, last])).fingerprint
-    after = ImageDomains(write_table(pool / "table.csv", [*rows, changed])).fingerprint
+    before = opened(pool, [*rows, last]).fingerprint
+    after = opened(pool, [*rows, changed]).fingerprint
     assert before != after
 
 
