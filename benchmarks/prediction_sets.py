@@ -9,6 +9,9 @@ threshold is computed from all domains but one, and coverage and size are measur
 - rules: one quantile of all domains, which weigh alike; that quantile at a raised level, as oodzoo
   does; the largest of the quantiles of the single domains.
 
+Then everything is repeated without each domain, as if there were one domain less: heads, their
+regularisation, the pool or the most likely single model, the thresholds.
+
 With --simulate, scores of domains with random shifts, too, and the coverage of one more domain.
 """
 
@@ -21,9 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from oodzoo.combination.heads import left_out_pools, predict_with_heads
+from oodzoo.combination.heads import Heads, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combination.pool import qualities
 from oodzoo.features.source import StoreSource
-from oodzoo.predictor.prediction_sets import LEVELS, PooledScores, threshold
+from oodzoo.predictor.prediction_sets import (
+    LEVELS,
+    PooledScores,
+    class_scores,
+    class_sets,
+    set_coverage,
+    threshold,
+)
 from oodzoo.store.feature_store import FeatureStore
 
 Floats = NDArray[np.float64]
@@ -52,7 +63,8 @@ def aps(p: Floats) -> Floats:
 def measure(store: str) -> None:
     """Print coverage and size of the sets of a pool."""
     source = StoreSource(FeatureStore(store))
-    outputs = left_out_pools(predict_with_heads(source)[None])
+    heads = predict_with_heads(source)
+    outputs = left_out_pools(heads[None])
     probabilities = [np.exp(each.astype(np.float64)) for each in outputs]
     labels = [source.labels(domain) for domain in source.domains]
     print(f"{store}: {len(source.domains)} domains, {len(source.models)} models")
@@ -72,6 +84,39 @@ def measure(store: str) -> None:
                     f"{level:<5}  {name}    {rule:13} {np.mean(covered):5.1f}  {min(covered):5.1f}"
                     f"  {np.mean(sizes):7.2f}"
                 )
+
+    fitted_anew(source, heads)
+
+
+def fitted_anew(source: StoreSource, heads: dict[str | None, Heads]) -> None:
+    """Print the coverage of each domain if everything is repeated without it."""
+    print("fitted anew without each domain: mean, worst, classes")
+    for level in LEVELS:
+        for way in ("pool", "single"):
+            covered, sizes = [], []
+            for test in source.domains:
+                known = heads[test]
+                if way == "pool":
+                    outputs, new = left_out_pools(known), choose_pool(known).test
+                else:
+                    every = range(len(known.labels))
+                    stacks = [
+                        np.stack([each.out_of_fold[at] for each in known.alone.values()])
+                        for at in every
+                    ]
+                    found = qualities(stacks, known.labels, known.kind).mean(axis=0)
+                    best = list(known.alone.values())[int(found.argmax())]
+                    outputs, new = best.out_of_fold, best.test
+                pairs = zip(outputs, known.labels, strict=True)
+                scores = [class_scores(np.exp(np.asarray(p, np.float64)), y) for p, y in pairs]
+                least = -threshold(scores, level)
+                sets = class_sets(np.exp(np.asarray(new, np.float64)), least)
+                covered.append(set_coverage(sets, source.labels(test)))
+                sizes.append(sets.sum(axis=1).mean())
+            print(
+                f"{level:<5}  {way:6}  {np.mean(covered):5.1f}  {min(covered):5.1f}"
+                f"  {np.mean(sizes):7.2f}"
+            )
 
 
 def simulate(repetitions: int = 150, n: int = 100) -> None:

@@ -245,11 +245,48 @@ def _left_out_singles(heads: Heads, limits: Limits) -> list[Outputs]:
 
 
 def left_out_columns(
-    training: FeatureSource, columns: Sequence[Columns], device: str | None
+    training: FeatureSource,
+    columns: Sequence[Columns],
+    device: str | None,
+    setting: int | None = None,
 ) -> list[Outputs]:
     """Predictions of each domain by a head of its columns trained on the other domains.
 
-    `columns` are those of each domain. The predictions are kept in a store.
+    `columns` are those of each domain. All domains choose the setting of the regularisation, if
+    none is given. The predictions are kept in a store.
+    """
+    found = _left_out_settings(training, columns, device)
+    chosen = found["settings"][0] if setting is None else setting
+    if f"outputs {chosen}" not in found:
+        found = _left_out_settings(training, columns, device, setting)
+    return np.split(found[f"outputs {chosen}"], _ends(training))
+
+
+def left_out_columns_without(
+    training: FeatureSource, columns: Sequence[Columns], device: str | None
+) -> dict[str, list[Outputs]]:
+    """The same for each domain, with the setting that the other domains choose."""
+    found = _left_out_settings(training, columns, device)
+    pairs = zip(training.domains, found["settings"][1:], strict=True)
+    return {d: np.split(found[f"outputs {each}"], _ends(training)) for d, each in pairs}
+
+
+def _ends(training: FeatureSource) -> NDArray[np.int64]:
+    """Where the samples of each domain but the last end."""
+    ends: NDArray[np.int64] = np.cumsum([len(training.labels(d)) for d in training.domains])[:-1]
+    return ends
+
+
+def _left_out_settings(
+    training: FeatureSource,
+    columns: Sequence[Columns],
+    device: str | None,
+    setting: int | None = None,
+) -> dict[str, NDArray[Any]]:
+    """Predictions of left-out domains, as they are kept in a store.
+
+    They are those of the settings that all domains choose, and all but each one, which mostly are
+    the same; or those of a given setting.
     """
     kind = training.task.kind
     labels = [training.labels(domain) for domain in training.domains]
@@ -261,8 +298,14 @@ def left_out_columns(
             if samples is None or chosen is not columns[at - 1]:
                 samples = chosen.samples(training, training.domains)
             paths += PATHS[kind].left_out(samples, len(training.classes), [{at}], device=device)
-        setting = RULES[kind](paths, labels)
-        return {"outputs": np.concatenate([path[setting] for path in paths])}
+        settings = [setting] if setting is not None else [RULES[kind](paths, labels)]
+        for at in range(len(labels)) if setting is None else ():
+            rest = paths[:at] + paths[at + 1 :], labels[:at] + labels[at + 1 :]
+            settings.append(RULES[kind](*rest))
+        return {"settings": np.array(settings)} | {
+            f"outputs {each}": np.concatenate([path[each] for path in paths])
+            for each in set(settings)
+        }
 
     digest = hashlib.sha256()
     for chosen in columns:
@@ -270,9 +313,8 @@ def left_out_columns(
             digest.update(f"{model}\n{model in chosen.normalised}\n{len(numbers)}\n".encode())
             digest.update(np.asarray(numbers, np.int64).tobytes())
     models = sorted({model for chosen in columns for model in chosen.models})
-    settings = f"{C_GRID} {SETTINGS} {digest.hexdigest()}"
-    found = training.cached("left_out_columns", models, compute, settings=settings)
-    return np.split(found["outputs"], np.cumsum([len(y) for y in labels])[:-1])
+    settings = f"{C_GRID} {SETTINGS} {setting} {digest.hexdigest()}"
+    return training.cached("left_out_heads", models, compute, settings=settings)
 
 
 def selections_without(training: FeatureSource, number: int, device: str | None) -> list[Columns]:

@@ -243,13 +243,13 @@ def fit(
             ),
             made.final.adaptive,
             measure_left_out(
-                source,
+                with_models(source, made.selected_from) if made.selected_from else source,
                 made.choice,
                 columns,
                 made.final.head.C,
                 heads=made.heads,
                 limits=options.limits,
-                reselect=options.method == "consistent" and options.selection is None,
+                reselect=bool(made.selected_from),
                 device=here,
             ),
             encoders={m: encoders[m] for m in columns.models if m in encoders}

@@ -2,24 +2,31 @@
 
 The samples of each domain are predicted by heads trained without it, in the way of the fitted
 predictor: the pool that the other domains choose; the top model; or one head on columns, those of a
-selection selected without the domain. The evaluation has computed most of these predictions, and
+selection selected without the domain. For what is measured on a domain, the other domains also
+choose the regularisation of the head. The evaluation has computed most of these predictions, and
 the store keeps them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.decision import left_out_columns, selections_without
+from oodzoo.combination.decision import (
+    left_out_columns,
+    left_out_columns_without,
+    selections_without,
+)
 from oodzoo.combination.heads import Heads, left_out_pools
 from oodzoo.combination.predictions import Outputs
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.outputs import outputs_of
+from oodzoo.heads.paths import C_GRID
 from oodzoo.predictor.abstention import ConfidencePoint, at_confidence, confidence_curve
 from oodzoo.predictor.prediction_sets import (
     SetLevel,
@@ -58,6 +65,7 @@ def measure_left_out(
     source: FeatureSource,
     choice: str,
     columns: Columns,
+    C: float,
     *,
     heads: Heads | None = None,
     limits: Limits | None = None,
@@ -72,6 +80,8 @@ def measure_left_out(
     choice : {"single", "pool", "ensemble", "selection", "named"}
     columns : Columns
         Those of the fitted head.
+    C : float
+        Inverse regularisation strength of the fitted head, unless it is that of a pool.
     heads : Heads, optional
         Predictions of the heads of all models; needed for a pool.
     limits : Limits, optional
@@ -83,30 +93,30 @@ def measure_left_out(
     kind = source.task.kind
     if kind == "multilabel":
         return None
-    outputs = _outputs(source, choice, columns, heads, limits, reselect, device)
-    pairs = zip(source.domains, outputs, strict=True)
-    values = {domain: outputs_of(kind).values(np.asarray(each)) for domain, each in pairs}
+
+    def by_domain(outputs: Sequence[Outputs]) -> dict[str, NDArray[np.float64]]:
+        pairs = zip(source.domains, outputs, strict=True)
+        return {domain: outputs_of(kind).values(np.asarray(each)) for domain, each in pairs}
+
     labels: dict[str, NDArray[Any]] = {domain: source.labels(domain) for domain in source.domains}
-    if kind == "regression":
-        return LeftOut(measure_intervals(values, labels))
-    return LeftOut(measure_class_sets(values, labels), confidence_curve(values, labels))
-
-
-def _outputs(
-    source: FeatureSource,
-    choice: str,
-    columns: Columns,
-    heads: Heads | None,
-    limits: Limits | None,
-    reselect: bool,
-    device: str | None,
-) -> list[Outputs]:
-    """Outputs (n, C) for each domain by heads trained without it."""
+    without: dict[str, dict[str, NDArray[np.float64]]] | None = None
     if choice == "pool":
         if heads is None:
             raise ValueError("a pool needs predictions of heads")
-        return left_out_pools(heads, limits)
-    parts = [columns] * len(source.domains)
-    if choice == "selection" and reselect:
-        parts = selections_without(source, len(columns), device)
-    return left_out_columns(source, parts, device)
+        values = confident = by_domain(left_out_pools(heads, limits))
+    else:
+        parts = [columns] * len(source.domains)
+        if choice == "selection" and reselect:
+            parts = selections_without(source, len(columns), device)
+        # the thresholds of a head that is regularised otherwise are not those of this one
+        setting = (
+            None if kind == "regression" else int(np.argmin(np.abs(np.log(C_GRID) - np.log(C))))
+        )
+        values = by_domain(left_out_columns(source, parts, device, setting))
+        each = left_out_columns_without(source, parts, device).items()
+        without = {domain: by_domain(outputs) for domain, outputs in each}
+        confident = {domain: found[domain] for domain, found in without.items()}
+    if kind == "regression":
+        return LeftOut(measure_intervals(values, labels, without=without))
+    sets = measure_class_sets(values, labels, without=without)
+    return LeftOut(sets, confidence_curve(confident, labels))

@@ -168,6 +168,7 @@ def measure_class_sets(
     probabilities: Mapping[str, Floats],
     labels: Mapping[str, NDArray[np.int64]],
     levels: Sequence[float] = LEVELS,
+    without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
     """Find the thresholds of sets of classes, and measure them on left-out domains.
 
@@ -178,17 +179,20 @@ def measure_class_sets(
     labels : dict of str to array (n,)
         Their classes, numbered from 0.
     levels : sequence of float
+    without : dict of str to dict, optional
+        For each domain, the same probabilities by heads whose settings were chosen without it.
     """
-    scores = {name: class_scores(each, labels[name]) for name, each in probabilities.items()}
+    scores = [class_scores(each, labels[name]) for name, each in probabilities.items()]
     result = []
     for level in levels:
         coverage, sizes = {}, []
-        for name, each in probabilities.items():
-            rest = [some for other, some in scores.items() if other != name]
-            sets = class_sets(each, _least(threshold(rest, level)))
+        for name in probabilities:
+            found = probabilities if without is None else without[name]
+            rest = [class_scores(p, labels[other]) for other, p in found.items() if other != name]
+            sets = class_sets(found[name], _least(threshold(rest, level)))
             coverage[name] = set_coverage(sets, labels[name])
             sizes.append(sets.sum(axis=1).mean())
-        least = _least(threshold(list(scores.values()), level))
+        least = _least(threshold(scores, level))
         result.append(SetLevel(level, (least,), coverage, float(np.mean(sizes))))
     return tuple(result)
 
@@ -197,21 +201,24 @@ def measure_intervals(
     predicted: Mapping[str, Floats],
     numbers: Mapping[str, Floats],
     levels: Sequence[float] = LEVELS,
+    without: Mapping[str, Mapping[str, Floats]] | None = None,
 ) -> tuple[SetLevel, ...]:
     """Find the half-widths of intervals of numbers, and measure them on left-out domains.
 
-    `predicted` and `numbers` are (n, C), by domain. Each number has an interval of its own. A level
-    that there are too few samples for is left out.
+    `predicted` and `numbers` are (n, C), by domain; `without` is as in :func:`measure_class_sets`.
+    Each number has an interval of its own. A level that there are too few samples for is left out.
     """
-    errors = {name: np.abs(each - numbers[name]) for name, each in predicted.items()}
+    errors = [np.abs(each - numbers[name]) for name, each in predicted.items()]
     result = []
     for level in levels:
-        widths = _half_widths(list(errors.values()), level)
+        widths = _half_widths(errors, level)
         if not np.isfinite(widths).all():
             continue
         coverage = {}
-        for name, here in errors.items():
-            rest = [some for other, some in errors.items() if other != name]
+        for name in predicted:
+            found = predicted if without is None else without[name]
+            rest = [np.abs(x - numbers[other]) for other, x in found.items() if other != name]
+            here = np.abs(found[name] - numbers[name])
             coverage[name] = 100 * float(np.mean(here <= _half_widths(rest, level)))
         result.append(SetLevel(level, tuple(widths.tolist()), coverage))
     return tuple(result)
