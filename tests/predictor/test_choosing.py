@@ -91,6 +91,17 @@ def test_features_that_were_selected_are_fitted(data: Data) -> None:
     assert oodzoo.fit(*data, selection=paper).provenance.threshold == 0.3
 
 
+def test_sets_of_a_selection_are_measured_with_features_selected_again_from_the_same_models(
+    data: Data,
+) -> None:
+    features, y, domains = data
+    (best,) = {m.name for m in oodzoo.fit(*data, choose="single").models}
+    expected = oodzoo.fit({best: features[best]}, y, domains, choose="selection").left_out
+    assert oodzoo.fit(*data, choose="selection", max_models=1).left_out == expected
+    selected = oodzoo.select_features(ArraySource(*data), [best])
+    assert oodzoo.fit(*data, selection=selected).left_out == expected
+
+
 def test_one_of_several_numbers_of_models(data: Data) -> None:
     ranking = oodzoo.rank(*data)
     for top_k in ((2, 1), "auto"):

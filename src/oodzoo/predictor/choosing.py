@@ -78,6 +78,8 @@ class Made:
     adapted: int | None = None
     heads: Heads | None = None
     """Predictions of the heads of all models, of a pool."""
+    selected_from: tuple[str, ...] = ()
+    """Models that features can be selected from again without a domain; empty if they cannot."""
 
 
 def parse_options(
@@ -215,7 +217,14 @@ def _of_selection(
     if not len(columns):
         raise InputError("the selection has no columns; select features again with oodzoo select")
     _require_within(source, columns, "selection", options.limits)
-    return Made("selection", fit_columns(source, columns), scores, summary.n_features)
+    again = summary.models if summary.method == "consistent" else ()
+    return Made(
+        "selection",
+        fit_columns(source, columns),
+        scores,
+        summary.n_features,
+        selected_from=tuple(again),
+    )
 
 
 def _pool(
@@ -284,7 +293,10 @@ def _selected(
         )
     _require_within(source, columns, "selection", options.limits)
     width = len(Columns.all_of(source, pool))
-    return Made("selection", fit_columns(source, columns), scores, width)
+    again = pool if options.method == "consistent" else ()
+    return Made(
+        "selection", fit_columns(source, columns), scores, width, selected_from=tuple(again)
+    )
 
 
 def _require_within(source: FeatureSource, columns: Columns, choice: str, limits: Limits) -> None:
