@@ -56,7 +56,15 @@ def without_times(document: Any) -> Any:
     if isinstance(document, dict):
         kept = ((key, value) for key, value in document.items() if key not in MEASURED)
         return {key: without_times(value) for key, value in kept}
-    return [without_times(entry) for entry in document] if isinstance(document, list) else document
+    if isinstance(document, list | tuple):
+        return [without_times(entry) for entry in document if not is_budget(entry)]
+    return document
+
+
+def is_budget(entry: Any) -> bool:
+    """Whether this is advice, or the text of it, about a limit on time, which follows times."""
+    text = entry.get("text") if isinstance(entry, dict) else entry
+    return isinstance(text, str) and "--max-ms" in text
 
 
 def temporaries(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ import pytest
 from tests.docs.pages import DOCS, ROOT
 
 pytest.importorskip("latex2mathml")
+pytest.importorskip("docutils")
 pytest.importorskip("sphinx")
 
 _file = DOCS / "_extensions" / "mathml.py"

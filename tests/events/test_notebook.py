@@ -7,12 +7,14 @@ import subprocess
 import sys
 from typing import Any
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from oodzoo.events import NotebookProgress
 from oodzoo.events.notebook import SWITCH, in_notebook
+
+nbformat = pytest.importorskip("nbformat")
+NotebookClient = pytest.importorskip("nbclient").NotebookClient
+pytest.importorskip("ipykernel")
 
 SETUP = """
 import os, time

@@ -29,7 +29,8 @@ def zoo_file() -> Path:
 def write_digits(root: str | os.PathLike[str], *, per_class: int | None = None) -> Path:
     """Write the embedded digits as ``root/<domain>/<class>/<name>.png`` and return ``root``.
 
-    With ``per_class``, only that many of each class in each domain. See :func:`oodzoo.demo.digits.write_digits`.
+    With ``per_class``, only that many of each class in each domain. See
+    :func:`oodzoo.demo.digits.write_digits`.
     """
     from oodzoo.demo import digits
 
