@@ -156,6 +156,24 @@ def test_invalid_arguments(run: Run, saved: Path, photos: Path) -> None:
     assert "the suffix '.xls' sets no format; use .csv or .jsonl or .json" in unknown
 
 
+@pytest.mark.parametrize("given", ["an image", "a listed image", "a list", "features"])
+def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path, given: str) -> None:
+    image, names, table = photos / "a" / "0.png", photos / "names.csv", photos / "features.csv"
+    names.write_text(f"{image}\n")
+    table.write_text("no features\n")
+    inputs, out = {
+        "an image": ([image], image),
+        "a listed image": (["--list", names], image),
+        "a list": (["--list", names], names),
+        "features": ([table], table),
+    }[given]
+    before = out.read_bytes()
+    done = run("predict", saved, *inputs, "--format", "csv", "--out", out)
+    assert done.code == 2
+    assert "is one of the inputs, which it would replace; name another file" in done.err
+    assert out.read_bytes() == before
+
+
 def test_output_to_a_device(run: Run, saved: Path, photos: Path) -> None:
     done = run("predict", saved, photos, "--out", "/dev/null", "--format", "csv")
     assert done.code == 0

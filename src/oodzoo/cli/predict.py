@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -120,6 +120,7 @@ def predict(
     if link is not None and sort_into is None:
         raise InputError(f"--link {link} is for --sort-into; leave it out")
     inputs = Inputs(images or [], lists or [], null=null, text_column=text_column)
+    _require_not_read(out, inputs.paths)
     predictor = load(model, device=device, batch_size=batch_size)
     noun, classes = inputs.noun(predictor), [str(each) for each in predictor.classes_.tolist()]
     kind = predictor.task.kind
@@ -140,6 +141,7 @@ def predict(
     with _opened(out) as stream, bar as progress:
         for batch in together(batches) if adapt else batches:
             job.expect(batch)
+            _require_not_read(out, batch.paths)
             for found in predictor.stream(
                 batch.samples, adapt=adapt, min_confidence=min_confidence, coverage=coverage
             ):
@@ -308,6 +310,21 @@ def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | N
             f"use {' or '.join(_SUFFIXES)}, or give --format"
         )
     return _SUFFIXES[out.suffix.lower()]
+
+
+def _require_not_read(out: Path | None, paths: Iterable[str]) -> None:
+    """Raise an InputError if the file to write is one of those to read, which would be lost."""
+    from oodzoo.errors import InputError
+
+    if out is None or not out.is_file():
+        return
+    for path in paths:
+        with suppress(OSError):  # a file that is not there cannot be lost
+            if out.samefile(path):
+                raise InputError(
+                    f"--out {str(out)!r} is one of the inputs, which it would replace; name "
+                    "another file"
+                )
 
 
 def _goes_to_a_file() -> bool:

@@ -42,6 +42,14 @@ class Batch:
     names: list[str] | None = None
     lines: list[tuple[str, int] | None] | None = None
 
+    @property
+    def paths(self) -> list[str]:
+        """The local files of images."""
+        from oodzoo.data.files import LocalFile
+
+        samples = self.samples if isinstance(self.samples, list) else []
+        return [file.path for file in samples if isinstance(file, LocalFile)]
+
 
 @dataclass(frozen=True)
 class Skipped:
@@ -95,6 +103,11 @@ class Inputs:
     def listed_names(self) -> str:
         """The names of the lists."""
         return ", ".join("stdin" if name == STDIN else repr(name) for name in self._lists)
+
+    @property
+    def paths(self) -> list[str]:
+        """What was given, and the lists, as paths; those of images in folders are in batches."""
+        return [*self._given, *(name for name in self._lists if name != STDIN)]
 
     @property
     def waits_for_terminal(self) -> bool:
