@@ -63,6 +63,9 @@ def test_a_file_with_the_same_values_is_left_as_it_is(tmp_path: Path) -> None:
     [
         ("https://ada:pw@host:5000/", "https://ada@host:5000/"),
         ("postgresql+psycopg://ada:p%40w@host/db", "postgresql+psycopg://ada@host/db"),
+        ("postgresql://ada:p@w@host/db", "postgresql://ada@host/db"),
+        ("https://host:80/?mail=a@b", "https://host:80/?mail=a@b"),
+        ("https://x.net/a.csv?sv=1&sig=a%3D&sp=r", "https://x.net/a.csv?sv=1&sig=&sp=r"),
         ("https://x/a.csv?v=1&X-Amz-Signature=abc&b=2", "https://x/a.csv?v=1&X-Amz-Signature=&b=2"),
         ("https://x/?access_token=abc#part", "https://x/?access_token=#part"),
         ("s3://bucket/a:b@c", "s3://bucket/a:b@c"),

@@ -24,9 +24,10 @@ _HEADER = """\
 # they are as they were given, so look at this file before you share it. Passwords are left out.
 """
 
-_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/@:]*):[^\s/@]*@")
+_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/@:]*):[^\s/?#]*@")
 _SECRET = re.compile(
-    r"([?&][^=&\s]*(?:password|passwd|pwd|secret|token|signature|credential|key)[^=&\s]*=)[^&\s#]+",
+    r"([?&](?:[^=&\s]*(?:password|passwd|pwd|secret|token|signature|credential|key)[^=&\s]*|sig)=)"
+    r"[^&\s#]+",
     re.IGNORECASE,
 )
 
