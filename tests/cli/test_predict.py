@@ -161,12 +161,13 @@ def test_an_input_is_not_replaced(run: Run, saved: Path, photos: Path, given: st
     image, names, table = photos / "a" / "0.png", photos / "names.csv", photos / "features.csv"
     names.write_text(f"{image}\n")
     table.write_text("no features\n")
-    inputs, out = {
+    cases: dict[str, tuple[list[str | Path], Path]] = {
         "an image": ([image], image),
         "a listed image": (["--list", names], image),
         "a list": (["--list", names], names),
         "features": ([table], table),
-    }[given]
+    }
+    inputs, out = cases[given]
     before = out.read_bytes()
     done = run("predict", saved, *inputs, "--format", "csv", "--out", out)
     assert done.code == 2

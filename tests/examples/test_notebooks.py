@@ -7,9 +7,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
-from tools.notebooks import EXAMPLES, executed, tidy
+
+nbformat = pytest.importorskip("nbformat")
+pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+
+from tools.notebooks import EXAMPLES, executed, tidy  # noqa: E402
 
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 EXTRAS = {"fine_tuning": "onnx2torch"}
