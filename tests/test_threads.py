@@ -165,3 +165,16 @@ def test_small_problems_use_one_blas_thread(large: int | None) -> None:
         with blas_threads(first, large):
             assert _blas_threads() == {2}
         assert _blas_threads() == {2}
+
+
+def test_threads_that_limit_blas_leave_it_as_it_was() -> None:
+    with threadpool_limits(2, user_api="blas"):
+        if _blas_threads() != {2}:
+            pytest.skip("BLAS cannot have two threads here")
+        first, second = blas_threads(1), blas_threads(1)
+        first.__enter__()
+        second.__enter__()  # in another order than nested ones, as of two threads
+        first.__exit__(None, None, None)
+        assert _blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert _blas_threads() == {2}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import cache
 from itertools import islice
 from threading import Condition, Lock
@@ -22,17 +22,46 @@ LARGE_PRODUCT = 2**20
 """The same for a few products and decompositions."""
 
 
-def blas_threads(size: int, large: int | None = None) -> AbstractContextManager[Any]:
+@contextmanager
+def blas_threads(size: int, large: int | None = None) -> Iterator[None]:
     """Limit BLAS to one thread where more would mostly wait for each other.
 
     `size` is the number of feature values, `large` the first one for several threads, `LARGE` if
     None. Threads that wait are slow where cores are busy.
     """
-    one = size < (LARGE if large is None else large)
-    limit: AbstractContextManager[Any] = _libraries().limit(
-        limits=1 if one else None, user_api="blas"
-    )
-    return limit
+    if size < (LARGE if large is None else large):
+        with _one_blas_thread:
+            yield
+    else:
+        yield
+
+
+class _OneBlasThread:
+    """Limits BLAS to one thread while anybody wants that.
+
+    The limit is one of the process. Of several threads that set and restore it, one would find the
+    limit of another, and restore that at the end.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._users = 0
+        self._limit: Any = None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._users:
+                self._limit = _libraries().limit(limits=1, user_api="blas")
+            self._users += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users:
+                self._limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
 
 
 @cache
