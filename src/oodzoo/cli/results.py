@@ -83,7 +83,7 @@ def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     from oodzoo.selection.select import SelectionSummary
 
     what = f"the result {str(path)!r}"
-    document = read_json(path, what)
+    document = read_json(path, "the result")
     kind = _kind(document)
     if kind not in ("evaluation", "selection"):
         raise InputError(
