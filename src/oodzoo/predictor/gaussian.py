@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.task import Kind
@@ -198,7 +199,8 @@ def _fit(features: NDArray[np.float32], cells: NDArray[np.int64]) -> TrainingGau
         return TrainingGaussian(
             mean, scale, centres, np.zeros((d, 0)), np.zeros(0), total / d or 1.0
         )
-    _, singular, axes = randomized_svd(deviations, n_axes, n_iter=4, random_state=0)
+    with blas_threads(deviations.size, LARGE_PRODUCT):
+        _, singular, axes = randomized_svd(deviations, n_axes, n_iter=4, random_state=0)
     variances = singular**2 / n
     rest = (total - variances.sum()) / (d - n_axes)
     # if the deviations span few dimensions, what remains is rounding error
