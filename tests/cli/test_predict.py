@@ -113,9 +113,9 @@ def test_adapting(
     assert "adapted" not in plain.err
     lines = run("predict", model, *unseen, "--adapt", "--format", "jsonl").out.splitlines()
     assert [json.loads(line) for line in lines] == done.document["predictions"]
-    rows = csv.DictReader(
-        run("predict", model, *unseen, "--adapt", "--format", "csv").out.splitlines()
-    )
+    sets = run("predict", model, *unseen, "--adapt", "--format", "csv", "--coverage", "0.95")
+    assert " classes on average, measured without adapting\n" in sets.err
+    rows = csv.DictReader(sets.out.splitlines())
     assert [row["label"] for row in rows] == [p["label"] for p in done.document["predictions"]]
 
 

@@ -153,10 +153,11 @@ def predict(
     if adapt:
         terminal.say(f"adapted to {count(summary.n, noun)}, without labels")
     terminal.say(summary.text())
+    unlike = ", measured without adapting" if adapt else ""
     if min_confidence is not None:
-        terminal.say(summary.abstained_text(min_confidence, predictor.left_out))
+        terminal.say(summary.abstained_text(min_confidence, predictor.left_out) + unlike)
     if sets is not None:
-        terminal.say(sets_text(sets, classes))
+        terminal.say(sets_text(sets, classes) + unlike)
     if summary.far:
         terminal.warn(summary.far_text())
     document: dict[str, Any] = {
