@@ -142,3 +142,10 @@ def test_wrong_places_are_refused_first(
 ) -> None:
     (tmp_path / "folder.json").mkdir()
     assert name in run("rank", store.path, "--out", tmp_path / name).complaint
+
+
+def test_a_file_of_the_store_is_not_replaced(run: Run, store: oodzoo.FeatureStore) -> None:
+    before = (Path(store.path) / "manifest.json").read_bytes()
+    complaint = run("rank", store.path, "--out", Path(store.path) / "manifest.json").complaint
+    assert "is inside a feature store" in complaint
+    assert (Path(store.path) / "manifest.json").read_bytes() == before

@@ -24,6 +24,10 @@ def _json_file(path: Path | None) -> Path | None:
     if path.is_dir() or not path.parent.is_dir():
         what = "is a folder" if path.is_dir() else f"is in no folder: {str(path.parent)!r}"
         raise typer.BadParameter(f"{str(path)!r} {what}")
+    from oodzoo.store.places import MANIFEST
+
+    if any((folder / MANIFEST).is_file() for folder in path.resolve().parents):
+        raise typer.BadParameter(f"{str(path)!r} is inside a feature store; choose another place")
     return path
 
 
