@@ -104,3 +104,13 @@ def test_half_and_a_tenth_of_the_time() -> None:
     assert budgets_of(costly(times), ["fair"]) == [1.0]  # nothing is faster than 1 ms
     assert budgets_of(costly(times | {"poor": None}), ["best"]) == []
     assert budgets_of(ArraySource(*zoo(n=6)), ["best"]) == []
+
+
+def test_rows_beyond_the_limit_are_named() -> None:
+    result = within(costly(SAME), 1.0)
+    assert result.beyond_limits == ("ensemble", "selection")
+    assert result.to_dict()["beyond_limits"] == ["ensemble", "selection"]
+    expected = "Ensemble and Selection exceed --max-ms 1: shown for comparison"
+    assert any(line.startswith(expected) for line in result.findings())
+    free = oodzoo.evaluate(costly(SAME), top_k=2, baselines=False)
+    assert free.beyond_limits == ()

@@ -49,3 +49,16 @@ def test_rows_and_cells_are_short_whatever_their_names() -> None:
     assert len(repr(long)) < 400
     assert "<domain" not in long._repr_html_()
     assert found._repr_html_().count("<tr>") == 3
+
+
+def test_a_row_exceeds_a_limit_if_it_does_for_one_domain() -> None:
+    cells = row(80.0, 90.0).cells
+    assert not Row(cells).exceeds(None, None)
+    assert Row(cells).exceeds(None, 100.0)  # the times are unknown
+    timed = {
+        d: dataclasses.replace(c, milliseconds=2.0 + at) for at, (d, c) in enumerate(cells.items())
+    }
+    assert not Row(timed).exceeds(1, 3.0)
+    assert Row(timed).exceeds(1, 2.5)
+    two = timed | {"d1": dataclasses.replace(timed["d1"], models=("m", "n"))}
+    assert Row(two).exceeds(1, None)

@@ -233,6 +233,12 @@ class Evaluation:
         return tuple(sorted(close, key=lambda name: -rows[name].average))
 
     @property
+    def beyond_limits(self) -> tuple[str, ...]:
+        """The rows that exceed the limits of the recommendation, by name: for comparison only."""
+        limits = self.recommended.max_models, self.recommended.max_ms
+        return tuple(name for name, row in self.rows.items() if row.exceeds(*limits))
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Names of several numbers or labels that are predicted; empty for one, and for classes."""
         return tuple(self.single.outputs)
@@ -286,6 +292,7 @@ class Evaluation:
             "unseen": {domain: list(classes) for domain, classes in self.unseen.items()},
             "findings": self.findings(),
             "tied": list(self.tied),
+            "beyond_limits": list(self.beyond_limits),
             "diagnosis": {domain: each.to_dict() for domain, each in self.diagnosis.items()},
             "advice": msgspec.to_builtins(self.advice),
         }
@@ -370,6 +377,13 @@ class Evaluation:
             f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
         )
         lines = [main, *([self.caution] if self.caution else [])]
+        if beyond := [TITLES[name] for name in self.beyond_limits if name in TITLES]:
+            one = len(beyond) == 1
+            lines.append(
+                f"{' and '.join(beyond)} {'exceeds' if one else 'exceed'} "
+                f"{limits_as_options(best)}: shown for comparison, and not recommended where "
+                f"{'it does' if one else 'they do'}."
+            )
         if weak := weak_points(self.diagnosis):
             lines.append(weak)
         if oracle := self.oracle:
@@ -471,6 +485,12 @@ class Evaluation:
 def estimate_of(domains: Mapping[str, float]) -> Estimate:
     """What test domains say; the cost does not decide."""
     return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)
+
+
+def limits_as_options(best: Recommended) -> str:
+    """The limits of a recommendation as they are given on the command line."""
+    options = {"--max-models": best.max_models, "--max-ms": best.max_ms}
+    return ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
 
 
 def described(choice: str, models: Sequence[str]) -> str:

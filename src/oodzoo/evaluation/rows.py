@@ -135,6 +135,14 @@ class Row:
             "domains": {d: float(v.std() / math.sqrt(number)) for d, v in trials.items()},
         }
 
+    def exceeds(self, max_models: int | None, max_ms: float | None) -> bool:
+        """Whether it is beyond these limits for a test domain; an unknown time is."""
+        return any(
+            (max_models is not None and len(cell.models) > max_models)
+            or (max_ms is not None and (cell.milliseconds is None or cell.milliseconds > max_ms))
+            for cell in self.cells.values()
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """Convert the row to a JSON document; `average` and `domains` are of the main metric."""
         main, *others = self.measures
