@@ -89,10 +89,22 @@ def test_wrong_use_is_one_line(run: Run, arguments: list[str], words: str) -> No
         (["store", "lss"], "no such command 'lss'; did you mean ls?"),
         (["data", "x", "--jsn"], "no such option '--jsn'; did you mean --json"),
         (["xyzzy"], "no such command 'xyzzy' (see "),
+        (["rank", "x", "--bogus"], "no such option '--bogus' (see "),
+        (["-v", "rank"], "no such option '-v'; write it after the command"),
+        (["help"], "did you mean oodzoo --help?"),
+        (["fit", "x"], "missing option '--out' (see "),
     ],
 )
 def test_similar_names_are_suggested(run: Run, arguments: list[str], words: str) -> None:
     assert words in run(*arguments).complaint
+
+
+@pytest.mark.parametrize("arguments", [[], ["store"]])
+def test_a_group_alone_shows_its_help(run: Run, arguments: list[str]) -> None:
+    outcome = run(*arguments)
+    assert outcome.err == ""
+    assert outcome.out.rstrip("\n") == run(*arguments, "--help").out.rstrip("\n")
+    assert "\n\nCommands:\n" in outcome.out
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import functools
 import inspect
@@ -30,6 +31,7 @@ from oodzoo.remote.location import url_of_path
 OK, INTERNAL_ERROR, INPUT_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 # What is kept after Ctrl-C, for several commands.
+RUN_CONTINUES = "finished features and results are kept, rerun the command to continue"
 FEATURES_KEPT = "finished features are kept, rerun the command to resume"
 STORE_VALID = "the store is as before or as after the command, rerun it to finish"
 FILES_COMPLETE = "output files are unchanged or complete"
@@ -242,26 +244,54 @@ def _run() -> int:
             raise
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "oodzoo"
-        if message := _usage(error, context):
-            _print_error(f"{message} (see {path} --help)", INPUT_ERROR, json=_wants_json())
-        return INPUT_ERROR
+        if type(error).__name__ != "NoArgsIsHelpError":
+            if message := _usage(error, context):
+                _print_error(f"{message} (see {path} --help)", INPUT_ERROR, json=_wants_json())
+            return INPUT_ERROR
+        text = error.format_message()  # the whole help
+    print(text)  # outside of `except`: an error of stdout has nothing to do with the other one
+    return INPUT_ERROR
 
 
 def _usage(error: Any, context: Any) -> str:
     """The message of a usage error, with similar names of commands or options."""
     message: str = error.format_message()
-    known: list[str] = []
     if found := re.match(r"No such command '([^']*)'", message):
-        known = list(getattr(context.command, "commands", {}))
-    elif found := re.match(r"No such option:? '?(-[^ ']+)'?", message):
-        known = [
-            name for each in context.command.params for name in (*each.opts, *each.secondary_opts)
-        ]
-    if found is None:
-        return message
-    kind = "option" if found.group(1).startswith("-") else "command"
-    meant = did_you_mean(found.group(1), known)
-    return f"no such {kind} {found.group(1)!r}" + (f"; {meant}" if meant else "")
+        name = found.group(1)
+        commands = list(getattr(context.command, "commands", {}))
+        meant = f"did you mean oodzoo --{name}?" if name in _AS_COMMANDS else ""
+        return _no_such("command", name, meant or did_you_mean(name, commands))
+    if found := re.match(r"No such option:? '?(-[^ ']+)'?", message):
+        name = found.group(1)
+        return _no_such("option", name, _meant_option(name, context))
+    return message[:1].lower() + message[1:].removesuffix(".")
+
+
+_AS_COMMANDS = ("help", "version")
+"""Options that some programs have as commands."""
+
+
+def _no_such(kind: str, name: str, meant: str) -> str:
+    return f"no such {kind} {name!r}" + (f"; {meant}" if meant else "")
+
+
+def _meant_option(name: str, context: Any) -> str:
+    """Suggest an option, compared without its dashes, which all of them have."""
+    of_commands = {f"--{option}" for option, _ in _COMMON} | {"-v", "-q"}
+    if context.parent is None and name in of_commands:
+        return "write it after the command"
+    known = {
+        each.lstrip("-"): each
+        for option in context.command.params
+        for each in (*option.opts, *option.secondary_opts)
+        if each.startswith("--")
+    }
+    near = difflib.get_close_matches(name.lstrip("-"), list(known), n=3, cutoff=_SIMILAR)
+    return f"did you mean {' or '.join(known[each] for each in near)}?" if near else ""
+
+
+_SIMILAR = 0.6
+"""Similarity of options that are suggested for an unknown one."""
 
 
 def _print_version(wanted: bool) -> None:

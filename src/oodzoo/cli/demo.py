@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodzoo.cli.app import FEATURES_KEPT, command
+from oodzoo.cli.app import RUN_CONTINUES, command
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import LogFileOption
 from oodzoo.cli.run_display import require_outside, run_and_show
@@ -17,7 +17,7 @@ _PER_CLASS = 10
 """A third of the digits, so that the demo takes a minute."""
 
 
-@command("demo", example="oodzoo demo --out demo/", interrupted=FEATURES_KEPT)
+@command("demo", example="oodzoo demo --out demo/", interrupted=RUN_CONTINUES)
 def demo(
     terminal: Terminal,
     out: Annotated[Path, typer.Option(help="Folder for all results.")] = Path("oodzoo-demo"),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oodzoo.cli.app import FEATURES_KEPT, command
+from oodzoo.cli.app import RUN_CONTINUES, command
 from oodzoo.cli.config import WritesConfig, file_options, load_options
 from oodzoo.cli.domains import announce_proposed
 from oodzoo.cli.listening import listeners
@@ -53,7 +53,7 @@ def _load(context: typer.Context, path: Path | None) -> Path | None:
     return load_options(context, path, lambda: file_options(run, leave_out="config_file"))
 
 
-@command("run", example="oodzoo run photos/ --zoo modern --out job/", interrupted=FEATURES_KEPT)
+@command("run", example="oodzoo run photos/ --zoo modern --out job/", interrupted=RUN_CONTINUES)
 def run(
     terminal: Terminal,
     context: typer.Context,
