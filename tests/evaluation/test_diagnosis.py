@@ -17,7 +17,7 @@ from oodzoo.combination.verdict import CHOICES
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation import Evaluation
 from oodzoo.evaluation.choice import choose
-from oodzoo.evaluation.diagnosis import weak_points
+from oodzoo.evaluation.diagnosis import failing_class, weak_points
 from oodzoo.evaluation.scoring import diagnose_choice, score_choice, trial_rows
 from oodzoo.evaluation.training import TrainingView, fast_trainer
 from oodzoo.features.source import ArraySource
@@ -111,3 +111,16 @@ def test_the_worst_classes_are_those_of_all_domains_together() -> None:
         "(3 images), 'a' taken for 'b' (1 image)."
     )
     assert weak_points({"d0": found([0, 0, 1, 1, 2, 2], "d0")}) == ""
+
+
+@pytest.mark.parametrize(("right", "failing"), [(10, None), (8, None), (7, ("b", 70.0))])
+def test_a_class_fails_far_below_the_others(right: int, failing: tuple[str, float] | None) -> None:
+    y = np.repeat([0, 1, 2], 10)
+    predicted = y.copy()
+    predicted[10 : 20 - right] = 2  # of class b
+    predicted[0] = 2 if failing is None else 0
+    found = diagnose_classes(
+        np.eye(3)[predicted], y, ["a", "b", "c"], paths=[f"{n}.jpg" for n in range(30)], domains="d"
+    )
+    assert failing_class({"d": found}) == failing
+    assert failing_class({}) is None

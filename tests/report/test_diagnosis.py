@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from tests.report.example import CLASSES, DOMAINS, example_run, without
@@ -11,7 +12,7 @@ from tests.report.reader import Reader
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import Run
 from oodzoo.report import page
-from oodzoo.report.blocks import Cards, Chooser
+from oodzoo.report.blocks import Cards, Chooser, Figure
 from oodzoo.report.diagnosis import diagnosis_section, hardest_first, shown_mistakes
 
 
@@ -82,3 +83,12 @@ def test_an_older_record_has_no_such_section(run: Run) -> None:
     read = Reader(page(without(Run.from_dict(document), "testbed")))
     assert "mistakes" not in read.sections
     assert "combination" in read.sections
+
+
+def test_the_calibration_error_is_the_mean_over_domains_as_everywhere(
+    evaluation: Evaluation,
+) -> None:
+    figure = diagnosis_section(evaluation, {}).blocks[-1]
+    assert isinstance(figure, Figure)
+    errors = evaluation.recommended_row.measure("calibration_error")
+    assert f"averaged over domains: {fmean(errors.values()):.1f} points." in figure.text

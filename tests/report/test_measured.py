@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.report.example import DOMAINS, example_run
 
+from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.measured import expected, expected_meaning, meaning, measured
@@ -112,3 +114,13 @@ def test_the_number_is_expected_on_the_target() -> None:
     assert expected(shown).chart is None
     assert expected_meaning(shown).startswith("Of 100 images of the target, expect about ")
     assert "with 90 % certainty, between" in expected_meaning(shown)
+
+
+def test_a_class_that_fails_is_named() -> None:
+    y = np.repeat([0, 1], 4)
+    found = diagnose_classes(
+        np.eye(2)[[0, 0, 0, 0, 0, 0, 0, 1]], y, ["fig", "kiwi"], paths=["x"] * 8, domains="web"
+    )
+    text = meaning(replace(evaluation(), diagnosis={"web": found}))
+    assert text.endswith(" The hardest class is kiwi: 25 % of its images are recognised.")
+    assert "hardest class" not in meaning(replace(evaluation(), diagnosis={}))

@@ -342,7 +342,7 @@ def show_published(terminal: Terminal, evaluation: Evaluation) -> None:
 
 def _other_measures(evaluation: Evaluation) -> str:
     """What else was measured of what is recommended, means over the test domains."""
-    row: Row = getattr(evaluation, evaluation.recommended.choice)
+    row = evaluation.recommended_row
     parts = []
     for name in row.measures[1:]:
         value = fmean(row.measure(name).values())
@@ -351,10 +351,9 @@ def _other_measures(evaluation: Evaluation) -> str:
             parts.append(f"absolute error {value:.4g}, {mean}")
         else:
             words = "balanced accuracy" if name == "balanced" else name.replace("_", " ")
-            parts.append(f"{words} {value:.1f} %")
-    from oodzoo.evaluation.result import TITLES
-
-    return f"{TITLES[evaluation.recommended.choice]}: {', '.join(parts)}."
+            unit = "points" if name == "calibration_error" else "%"
+            parts.append(f"{words} {value:.1f} {unit}")
+    return f"What is recommended, mean over the test domains: {', '.join(parts)}."
 
 
 def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:

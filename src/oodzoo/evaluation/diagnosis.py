@@ -19,6 +19,10 @@ _GOOD = 99.5
 """Classes with a recall above this, in percent, are not named as the worst ones."""
 
 
+_FAR_BELOW = 20.0
+"""Points of recall below the mean of the other classes from which a class fails."""
+
+
 def diagnose(
     source: FeatureSource,
     test: str,
@@ -56,6 +60,37 @@ def sample_paths(source: FeatureSource, domain: str) -> list[str]:
     if isinstance(source, StoreSource):
         return source.store.paths(domain)
     return [f"row {row}" for row in range(len(source.labels(domain)))]
+
+
+def failing_class(diagnosis: Mapping[str, ClassDiagnosis]) -> tuple[str, float] | None:
+    """Return the class that is recognised worst, with its recall in percent.
+
+    None unless its recall, over all domains, is far below the mean of the other classes.
+
+    Examples
+    --------
+    >>> found = diagnose_classes(
+    ...     np.array([[0.9, 0.1], [0.7, 0.3], [0.2, 0.8]]),
+    ...     np.array([0, 1, 1]),
+    ...     ["cat", "dog"],
+    ...     paths=["a.jpg", "b.jpg", "c.jpg"],
+    ...     domains="photo",
+    ... )
+    >>> failing_class({"photo": found})
+    ('dog', 50.0)
+    """
+    if not diagnosis:
+        return None
+    recalls = {
+        name: each.recall
+        for name, each in add_up(diagnosis.values()).per_class.items()
+        if each.recall is not None
+    }
+    if len(recalls) < 2:
+        return None
+    worst = min(recalls, key=recalls.__getitem__)
+    rest = (sum(recalls.values()) - recalls[worst]) / (len(recalls) - 1)
+    return (worst, recalls[worst]) if rest - recalls[worst] >= _FAR_BELOW else None
 
 
 def weak_points(diagnosis: Mapping[str, ClassDiagnosis]) -> str:

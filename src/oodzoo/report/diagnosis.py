@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 
 from oodzoo._text import count
 from oodzoo.data.files import StoredFile
@@ -46,10 +47,11 @@ def diagnosis_section(evaluation: Evaluation, files: Mapping[str, StoredFile]) -
         f"Predictions{trial} for {count(total.images, 'image')} of held-out domains, each by what "
         "was chosen and trained without its domain."
     )
+    error = fmean(evaluation.recommended_row.measure("calibration_error").values())
     blocks: list[Block] = [
         _by_domain(evaluation, domains, files),
         classes_figure(total, "classes", "Accuracy of each class", domains),
-        reliability_figure(total, "reliability", "Can its confidence be trusted?"),
+        reliability_figure(total, "reliability", "Can its confidence be trusted?", error),
     ]
     return Section("mistakes", "Where it is wrong", lead, blocks, short="Mistakes")
 

@@ -92,14 +92,20 @@ def domains_section(ranking: Ranking) -> Section:
 # --- accuracy ------------------------------------------------------------------------------------
 
 
+def _models(number_of_models: int) -> str:
+    """Whose mean it is: what is recommended can have another hardest domain."""
+    one = number_of_models == 1
+    return "the one model" if one else f"the {number_of_models} models on average"
+
+
 def _accuracy_figure(ranking: Ranking) -> Figure:
     domains, first = domain_accuracies(ranking), ranking.best
     metric = WORDS[ranking.task].metric
     overall = fmean(each.mean for each in domains)
     hardest, easiest = domains[0], domains[-1]
     summary = (
-        f"{hardest.domain} is the hardest held-out domain, with a mean {metric.name} of "
-        f"{number(hardest.mean, 1)} % over {count(len(ranking), 'model')}; "
+        f"For {_models(len(ranking))}, {hardest.domain} is the hardest held-out domain, with a "
+        f"mean {metric.name} of {number(hardest.mean, 1)} %; "
         f"{easiest.domain} is the easiest, with {number(easiest.mean, 1)} %. "
         f"The mean over domains is {number(overall, 1)} %."
     )

@@ -7,6 +7,7 @@ from statistics import fmean
 
 from markupsafe import Markup
 
+from oodzoo.evaluation.diagnosis import failing_class
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Measured
@@ -69,13 +70,19 @@ def meaning(evaluation: Evaluation) -> str:
     """What the measured number means for a new domain, and where it is worst."""
     best = evaluation.recommended
     text = _meaning(evaluation.task, best.average, best.interval)
+    hardest_class = ""
+    if failing := failing_class(evaluation.diagnosis):
+        hardest_class = (
+            f" The hardest class is {failing[0]}: {number(failing[1])} % of its images are "
+            "recognised."
+        )
     if len(best.domains) < 2:
-        return text
+        return text + hardest_class
     order = sorted(best.domains, key=best.domains.__getitem__)
     return (
         f"{text} The hardest of the {len(order)} held-out domains is {order[0]}, with "
         f"{number(best.domains[order[0]], 1)} %; the easiest is {order[-1]}, with "
-        f"{number(best.domains[order[-1]], 1)} %."
+        f"{number(best.domains[order[-1]], 1)} %.{hardest_class}"
     )
 
 

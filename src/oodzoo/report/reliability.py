@@ -20,7 +20,9 @@ FAR = 5.0
 """Points of calibration error from which single confidences are not to be trusted."""
 
 
-def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Figure:
+def reliability_figure(
+    diagnosis: ClassDiagnosis, ident: str, title: str, error: float | None = None
+) -> Figure:
     """A reliability diagram, with the number of images of each confidence.
 
     Parameters
@@ -29,9 +31,12 @@ def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Fig
     ident : str
         Name of the table and its CSV file, unique on the page.
     title : str
+    error : float, optional
+        Mean of the calibration errors in single domains, in points; if it is not given, the text
+        states that of all images together, where errors of opposite signs cancel.
     """
     found = diagnosis.reliability
-    summary = _summary(found)
+    summary = _summary(found, error)
     columns = [
         Column("Confidence %", "bin", 0, interval=True),
         Column("Images", "images", 0),
@@ -62,14 +67,15 @@ def reliability_figure(diagnosis: ClassDiagnosis, ident: str, title: str) -> Fig
     )
 
 
-def _summary(found: Reliability) -> str:
+def _summary(found: Reliability, error: float | None) -> str:
     surest = found.bins[-1]
+    within = "" if error is None else ", within each domain and averaged over domains"
     return (
         f"{_verdict(found)}: mean confidence {number(found.confidence, 1)} %, accuracy "
         f"{number(found.accuracy, 1)} %. Of the {count(surest.images, 'image')} with a confidence "
         f"of {span(surest.low, surest.high)} %, {number(surest.accuracy, 1)} % are right. Expected "
-        "calibration error, the mean distance from the diagonal: "
-        f"{number(found.error, 1)} points."
+        f"calibration error, the mean distance from the diagonal{within}: "
+        f"{number(found.error if error is None else error, 1)} points."
     )
 
 
