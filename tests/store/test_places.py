@@ -15,6 +15,7 @@ from oodzoo.errors import InputError
 from oodzoo.store.places import (
     file_name,
     is_file_name,
+    mistaken_folder,
     model_folder,
     repair_advice,
     require_no_links,
@@ -123,3 +124,22 @@ def test_a_path_without_links_is_returned(tmp_path: Path) -> None:
 def test_the_advice_is_a_command_that_a_shell_understands(name: str) -> None:
     command = repair_advice(Path(name)).split("`")[1]
     assert shlex.split(command) == ["oodzoo", "store", "check", name, "--repair"]
+
+
+def test_the_folder_that_was_meant_is_named(tmp_path: Path) -> None:
+    run = tmp_path / "job"
+    for place, name in (("store", "manifest.json"), ("model", "predictor.json")):
+        (run / place).mkdir(parents=True)
+        (run / place / name).touch()
+    store, model = str(run / "store"), str(run / "model")
+    is_run = "it is the folder of a run; did you mean"
+    assert mistaken_folder(run, "store") == f"{is_run} {store!r}?"
+    assert mistaken_folder(run, "model") == f"{is_run} {model!r}?"
+    meant = f"it is a predictor; did you mean {store!r}?"
+    assert mistaken_folder(run / "model", "store") == meant
+    meant = f"it is a feature store; did you mean {model!r}?"
+    assert mistaken_folder(run / "store", "model") == meant
+    assert mistaken_folder(tmp_path, "store") == ""
+    (run / "model" / "predictor.json").unlink()
+    advice = mistaken_folder(run / "store", "model")
+    assert advice.startswith("it is a feature store; make a predictor of it with `oodzoo fit ")

@@ -56,6 +56,7 @@ from oodzoo.predictor.document import (
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.temporaries import new_folder
+from oodzoo.store.places import mistaken_folder
 from oodzoo.zoo.spec import local_path
 
 _OWN = {HEAD, GAUSSIAN, FOLDER, "networks"}  # the last one of version 0.1
@@ -180,9 +181,11 @@ def _read_document(folder: Path) -> Document:
         raise InputError(f"no such predictor: {str(folder)!r}; make one with oodzoo fit")
     file = folder / "predictor.json"
     if not file.is_file():
-        inside = folder / "model"
-        hint = f"; did you mean {str(inside)!r}?" if (inside / file.name).is_file() else ""
-        raise InputError(f"{str(folder)!r} is not a predictor: it has no predictor.json{hint}")
+        what = mistaken_folder(folder, "model")
+        raise InputError(
+            f"{str(folder)!r} is not a predictor: "
+            + (what or "it has no predictor.json; make one with oodzoo fit")
+        )
     content = read_json(file, "the predictor")
     if not is_predictor(content):
         raise InputError(

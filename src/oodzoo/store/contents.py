@@ -10,7 +10,14 @@ from oodzoo.store.files import is_missing
 from oodzoo.store.first_form import is_first_form
 from oodzoo.store.index import has_lost_manifest
 from oodzoo.store.manifest import Manifest, ModelRecord
-from oodzoo.store.places import MANIFEST, MODELS, model_folder, repair_advice, require_no_links
+from oodzoo.store.places import (
+    MANIFEST,
+    MODELS,
+    mistaken_folder,
+    model_folder,
+    repair_advice,
+    require_no_links,
+)
 from oodzoo.store.table import SampleTable, read_table, table_file, table_numbers
 
 
@@ -20,6 +27,9 @@ def require_store(path: Path, *, without_manifest: bool = False) -> None:
         raise InputError(f"no such feature store: {shown(path)!r}")
     if without_manifest and has_lost_manifest(path):
         return
+    is_store = (path / MANIFEST).is_file()
+    if not is_store and (what := mistaken_folder(path, "store")):
+        raise InputError(f"{shown(path)!r} is not a feature store: {what}")
     require_store_or_empty(path)
     if not (path / MANIFEST).is_file():
         raise InputError(f"{shown(path)!r} is not a feature store: it has no manifest.json")

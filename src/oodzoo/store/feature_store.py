@@ -27,7 +27,7 @@ from oodzoo.store.files import is_missing, is_remote, pulled
 from oodzoo.store.index import ImageIndex, has_lost_manifest
 from oodzoo.store.local import read_local
 from oodzoo.store.manifest import Manifest, StoredModel, read_manifest
-from oodzoo.store.places import MANIFEST, MODELS, repair_advice
+from oodzoo.store.places import MANIFEST, MODELS, mistaken_folder, repair_advice
 from oodzoo.store.rows import gather_rows
 from oodzoo.store.shards import Shard, ShardFile, read_list
 from oodzoo.store.table import SampleTable, TableDomain, read_table, table_file
@@ -426,11 +426,10 @@ def _require_store(path: Path) -> None:
         raise InputError(
             f"the store {shown(path)!r} has lost its manifest.json; {repair_advice(path)}"
         )
-    inside = path / "store"
-    is_run = (inside / MANIFEST).is_file()
+    what = mistaken_folder(path, "store")
     raise InputError(
-        f"{shown(path)!r} is not a feature store: it has no manifest.json; "
-        + (f"did you mean {str(inside)!r}?" if is_run else "make one with oodzoo extract")
+        f"{shown(path)!r} is not a feature store: "
+        + (what or "it has no manifest.json; make one with oodzoo extract")
     )
 
 

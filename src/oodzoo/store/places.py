@@ -27,6 +27,7 @@ from oodzoo.errors import InputError
 SCHEMA = 2
 
 MANIFEST = "manifest.json"
+PREDICTOR = "predictor.json"
 SAMPLES = "samples"
 IMAGES = "images"
 MODELS = "models"
@@ -61,6 +62,40 @@ def require_no_links(store: Path, path: Path) -> Path:
                 "into a new store"
             )
     return path
+
+
+def mistaken_folder(path: Path, wanted: str) -> str:
+    """Say what a folder is that is no feature store or no predictor, and which one to give.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : {"store", "model"}
+        The folder of a run that is needed.
+
+    Returns
+    -------
+    str
+        Empty if nothing is known of the folder.
+    """
+    files = {"store": MANIFEST, "model": PREDICTOR}
+    names = {"store": "a feature store", "model": "a predictor"}
+    other = "model" if wanted == "store" else "store"
+    found = [place for place in (path / wanted, path.parent / wanted) if place != path]
+    if (path / files[other]).is_file():
+        what = f"it is {names[other]}"
+    elif (path / wanted / files[wanted]).is_file():
+        what = "it is the folder of a run"
+    else:
+        return ""
+    meant = next((place for place in found if (place / files[wanted]).is_file()), None)
+    if meant is not None:
+        advice = f"did you mean {shown(meant)!r}?"
+    elif wanted == "model":
+        advice = f"make a predictor of it with `oodzoo fit {shlex.quote(shown(path))} --out MODEL`"
+    else:
+        advice = "give the feature store that it was fitted to"
+    return f"{what}; {advice}"
 
 
 def repair_advice(store: Path) -> str:
