@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.sources.by_class import is_by_class, list_by_class
 from oodzoo.data.sources.choice import open_source
 from oodzoo.data.sources.options import Options
+from oodzoo.errors import InputError
 
 CLASSES = ("cat", "dog")
 
@@ -64,3 +66,10 @@ def test_a_url_of_classes_is_one_domain(photos: Path) -> None:
     listing = open_source("memory://by-class/night", Options(classes=CLASSES))
     assert {(s.domain, s.label) for s in listing.samples} == {("night", c) for c in CLASSES}
     assert len(listing.samples) == 4
+
+
+def test_a_folder_without_domains_can_be_one_domain(photos: Path) -> None:
+    one = ImageDomains(photos / "day", domains="one")
+    assert (one.domains, one.classes) == (("all",), CLASSES)
+    with pytest.raises(InputError, match="--domains one"):
+        ImageDomains(photos / "day")

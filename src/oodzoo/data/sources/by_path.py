@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from oodzoo._text import count
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.errors import InputError
+from oodzoo.data.sources.folder import no_image_found
 
 
 def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: str) -> Listing:
@@ -21,11 +21,7 @@ def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: s
         elif rest:  # else it is beside the domains, and ignored
             loose[domain] = loose.get(domain, 0) + 1
     if not listing.samples:
-        level = f"; found {sum(loose.values())} one level too high, as in {expected}/class/image"
-        raise InputError(
-            f"no image found in {name!r}: expected {expected}/domain/class/image"
-            + (level if loose else "")
-        )
+        raise no_image_found(name, expected, sum(loose.values()), advice="")
     for domain, n in loose.items():
         listing.add_issue(
             "no class", f"{domain!r} has {count(n, 'image')} outside any class folder; ignored"

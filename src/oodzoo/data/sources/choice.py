@@ -93,8 +93,9 @@ def _open_location(location: Path | Url, options: Options) -> Listing:
 
         assert isinstance(location, Url)
         return list_named(location, options)
-    if options.classes is not None:
-        by_class = list_by_class(location, options.classes, files)
+    classes = () if options.classes is None and options.propose else options.classes
+    if classes is not None:
+        by_class = list_by_class(location, classes, files)
         if by_class is not None:
             return by_class
     if isinstance(location, Url):

@@ -35,11 +35,17 @@ def list_folder(root: Path) -> Listing:
         if len(listing.samples) == before:
             listing.add_issue("empty domain", f"{name!r} has no class with images; ignored")
     if not listing.samples:
-        level = f"; found {loose} one level too high, as in root/class/image" if loose else ""
-        raise InputError(
-            f"no image found in {str(root)!r}: expected root/domain/class/image{level}"
-        )
+        raise no_image_found(str(root), "root", loose)
     return listing
+
+
+_ONE_DOMAIN = ": give the folder above it, or --domains one (domains='one') for a single domain"
+
+
+def no_image_found(name: str, root: str, loose: int, advice: str = _ONE_DOMAIN) -> InputError:
+    """Say what was expected; `loose` images are in folders of classes without domains."""
+    level = f"; found {loose} one level too high, as in {root}/class/image{advice}" if loose else ""
+    return InputError(f"no image found in {name!r}: expected {root}/domain/class/image{level}")
 
 
 def list_images(root: Path) -> tuple[list[str], list[Issue]]:
