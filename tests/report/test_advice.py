@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.report.reader import Reader
 
-from oodzoo.evaluation.advice import KINDS, Advice
+from oodzoo.evaluation.advice import KINDS, Advice, on_budget, on_target, on_tuning
+from oodzoo.evaluation.rows import Gain
 from oodzoo.record import Run
 from oodzoo.report.advice import TITLES, advice_section
 from oodzoo.report.blocks import Changes
@@ -29,7 +30,29 @@ def test_the_largest_gain_is_first(run: Run) -> None:
 def test_the_advice_is_on_the_page(run: Run, read: Reader) -> None:
     assert run.evaluation is not None
     for advice in run.evaluation.advice:
-        assert advice.text in read.text
+        assert advice.text.split(": oodzoo")[0] in read.text
+
+
+def test_commands_can_be_run_in_the_folder_of_the_report(run: Run) -> None:
+    assert run.evaluation is not None
+    tuned = on_tuning(Gain("pool", 3.0, 1.0, 2.0), "Pool")
+    advice = (on_target(None, 80.0), on_tuning(None), on_target(85.0, 80.0), tuned)
+    advice += (on_budget(42.0, "net", 80.0, 80.0, 2.2),)
+    section = advice_section(replace(run.evaluation, advice=advice, learning_curve=None))
+    assert section is not None
+    (changes,) = section.blocks
+    assert isinstance(changes, Changes)
+    assert {command for each in changes.changes for command in each.commands} == {
+        "oodzoo evaluate store --with-target",
+        "oodzoo evaluate store --tune --data DATA",
+        "oodzoo fit store --target FOLDER --out adapted",
+        "oodzoo fit store --choose single --out single",
+        "oodzoo tune single DATA --out tuned",
+        "oodzoo fit store --max-ms 42 --out faster",
+    }
+    texts = {each.text for each in changes.changes}
+    assert "Fine-tuning the top model may help: this measures by how much." in texts
+    assert not any("oodzoo" in text for text in texts)
 
 
 def test_a_gain_that_is_rounded_to_zero_has_no_sign(run: Run) -> None:

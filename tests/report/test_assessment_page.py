@@ -27,7 +27,8 @@ def test_the_page_has_every_part(task: Kind, image: bytes) -> None:
     for ident in ("next", "domains", "mistakes", "unreadable", "made"):
         assert f'<section id="{ident}"' in text
     assert text.count("data:image/jpeg") >= 12
-    assert "Worse than promised on dawn." in text
+    assert "models/best is worse than promised on dawn." in text
+    assert "<title>models/best is worse than promised on dawn · oodzoo report</title>" in text
     assert "x/<wbr>broken.<wbr>jpg" in text
     assert "/home/ada" not in text
     assert "oodzoo test models/best new --out test.html" in text
@@ -50,8 +51,8 @@ def test_the_first_sentence_compares_with_the_promise() -> None:
     within = replace(result.promise, verdicts=dict.fromkeys(result.domains, "within"))
     above = replace(result.promise, verdicts={"noon": "above"})
     for changed, words in (
-        (replace(result, promise=within), "As good as promised on new domains."),
-        (replace(result, promise=above), "Better than promised on noon."),
+        (replace(result, promise=within), "The predictor is as good as promised on new domains."),
+        (replace(result, promise=above), "The predictor is better than promised on noon."),
         (replace(result, promise=None), "A test on labelled data."),
         (replace(result, promise=None, trained_on=("dawn",)), "A test on domains that it was"),
         (replace(result, is_training_data=True), "A test on its own training data."),
@@ -61,4 +62,4 @@ def test_the_first_sentence_compares_with_the_promise() -> None:
 
 def test_a_page_is_written(tmp_path: Path) -> None:
     file = write_test_report(example_test(), tmp_path / "a" / "b.html")
-    assert file.read_text(encoding="utf-8") == assessment_page(example_test())
+    assert file.read_text(encoding="utf-8") == assessment_page(example_test(), out="b.html")

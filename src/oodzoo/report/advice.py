@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from oodzoo.evaluation.advice import Advice
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.report.blocks import Block, Change, Changes, Section
@@ -22,6 +24,15 @@ LAST_ONES = {"more_images": "by the last images", "more_domains": "by the last d
 """Kinds of which the gain is that of the last ones added, not of those to come."""
 
 
+STORE = "store"
+"""The store of a run, in the folder of its report."""
+
+_COMMAND = re.compile(r"oodzoo (?:evaluate|fit|tune) .+?(?= measures|, then |\.?$|\. )")
+_LIMIT = re.compile(r"--max-ms ([\d.e+]*\d)")
+_NEW_FOLDERS = {"target_images": "adapted", "fine_tuning": "single"}
+"""Names for MODEL in a command, by the kind of an advice."""
+
+
 def advice_section(evaluation: Evaluation) -> Section | None:
     """What would change the result, the largest gain first; None if nothing is known."""
     blocks: list[Block] = []
@@ -33,7 +44,8 @@ def advice_section(evaluation: Evaluation) -> Section | None:
     if not blocks:
         return None
     metric = WORDS[evaluation.task].metric.name
-    lead = f"Points of {metric} that were gained or lost on held-out domains."
+    lead = f"Points of {metric} that were gained or lost on held-out domains. "
+    lead += "Run the commands in the folder of this report, with your own files for capitals."
     return Section("changes", "What would change this", lead, blocks, short="Changes")
 
 
@@ -42,11 +54,25 @@ def _order(advice: Advice) -> tuple[bool, float]:
     return advice.gain is None, -(advice.gain or 0.0)
 
 
+def _commands(advice: Advice) -> tuple[str, tuple[str, ...]]:
+    """The text without its commands, and these as they can be run in the folder of the report."""
+    if limit := _LIMIT.search(advice.text):
+        return advice.text, (f"oodzoo fit {STORE} --max-ms {limit[1]} --out faster",)
+    names = {"STORE": STORE, "MODEL": _NEW_FOLDERS.get(advice.kind, "MODEL"), "NEW": "tuned"}
+    commands = tuple(
+        re.sub(r"\b(STORE|MODEL|NEW)\b", lambda found: names[found[1]], command)
+        for command in _COMMAND.findall(advice.text)
+    )
+    text = _COMMAND.sub("this", advice.text).replace("this, then this", "as follows")
+    return text, commands
+
+
 def _change(advice: Advice) -> Change:
     title = TITLES[advice.kind]
+    text, commands = _commands(advice)
     if advice.gain is None:
-        return Change(title, advice.text, basis="not measured")
+        return Change(title, text, basis="not measured", commands=commands)
     value = number(abs(advice.gain), 1)
     sign = "" if float(value) == 0 else "+" if advice.gain > 0 else "\N{MINUS SIGN}"
     basis = LAST_ONES.get(advice.kind, "measured")
-    return Change(title, advice.text, f"{sign}{value} points", basis)
+    return Change(title, text, f"{sign}{value} points", basis, commands)

@@ -44,14 +44,16 @@ MOST_DOMAINS = 12
 """Domains with a confusion matrix of their own: the hardest ones."""
 
 
-def assessment_page(result: TestResult, model: str | None = None) -> str:
+def assessment_page(result: TestResult, model: str | None = None, out: str = "test.html") -> str:
     """The result of a test as one self-contained HTML page.
 
     Parameters
     ----------
     result : TestResult
     model : str, optional
-        Path or URL of the predictor, for the command that repeats the test.
+        Path or URL of the predictor, for the title and the command that repeats the test.
+    out : str
+        The file that the page is written to, for this command.
     """
     steps = [Change(step.title, step.text) for step in next_steps(result)]
     sections = [
@@ -65,8 +67,8 @@ def assessment_page(result: TestResult, model: str | None = None) -> str:
         sections.insert(0, Section("next", "What to do next", "", [Changes(steps)], short="Next"))
     if result.unreadable:
         sections.append(_unreadable(result))
-    sections.append(_provenance(result, model))
-    return render(_headline(result), sections, oodzoo.__version__)
+    sections.append(_provenance(result, model, out))
+    return render(_headline(result, model), sections, oodzoo.__version__)
 
 
 def write_test_report(result: TestResult, file: str | Path, *, model: str | None = None) -> Path:
@@ -88,11 +90,11 @@ def write_test_report(result: TestResult, file: str | Path, *, model: str | None
     """
     target = Path(file)
     # unpaired surrogates, as in file names that are not UTF-8, cannot be encoded
-    write_tidily(target, assessment_page(result, model).encode("utf-8", "replace"))
+    write_tidily(target, assessment_page(result, model, str(file)).encode("utf-8", "replace"))
     return target
 
 
-def _headline(result: TestResult) -> Headline:
+def _headline(result: TestResult, model: str | None) -> Headline:
     words, noun = WORDS[result.task], count(result.images, result.noun)
     name = without_folders(result.data).rstrip("/")
     measured = Measured(
@@ -102,7 +104,7 @@ def _headline(result: TestResult) -> Headline:
         f"{result.overall.interval_text()} %",
     )
     return Headline(
-        _verdict(result),
+        _verdict(result, model),
         measured=measured,
         meaning="" if result.promise is None else result.promise.text,
         remarks=result.remarks(),
@@ -110,20 +112,22 @@ def _headline(result: TestResult) -> Headline:
     )
 
 
-def _verdict(result: TestResult) -> str:
+def _verdict(result: TestResult, model: str | None) -> str:
     """The result in one sentence: is it what was promised?"""
+    name = "" if model is None else without_folders(model).rstrip("/")
+    test, predictor = (f"A test of {name}", name) if name else ("A test", "The predictor")
     if result.is_training_data:
-        return "A test on its own training data."
+        return f"{test} on its own training data."
     verdicts = {} if result.promise is None else result.promise.new
     below = [name for name, each in verdicts.items() if each == "below"]
     if below:
-        return f"Worse than promised on {listed(below)}."
+        return f"{predictor} is worse than promised on {listed(below)}."
     if not verdicts:
         names = "domains that it was trained on" if result.trained_on else "labelled data"
-        return f"A test on {names}."
+        return f"{test} on {names}."
     if above := [name for name, each in verdicts.items() if each == "above"]:
-        return f"Better than promised on {listed(above)}."
-    return "As good as promised on new domains."
+        return f"{predictor} is better than promised on {listed(above)}."
+    return f"{predictor} is as good as promised on new domains."
 
 
 def _tiles(result: TestResult) -> list[Tile]:
@@ -217,7 +221,7 @@ def _unreadable(result: TestResult) -> Section:
     return Section("unreadable", "Unreadable", lead, [figure])
 
 
-def _provenance(result: TestResult, model: str | None) -> Section:
+def _provenance(result: TestResult, model: str | None, out: str) -> Section:
     pairs = [
         ("Data", without_folders(result.data)),
         ("Domains", ", ".join(result.domains)),
@@ -227,7 +231,7 @@ def _provenance(result: TestResult, model: str | None) -> Section:
         ("Intervals", "Wilson" if result.task == "classification" else "normal approximation"),
     ]
     adapt = " --adapt" if result.adapted else ""
-    names = (model or "MODEL", result.data)
-    model_name, data = (shlex.quote(without_folders(each)) for each in names)
-    command = f"oodzoo test {model_name} {data}{adapt} --out test.html"
+    names = (model or "MODEL", result.data, out)
+    model_name, data, page = (shlex.quote(without_folders(each)) for each in names)
+    command = f"oodzoo test {model_name} {data}{adapt} --out {page}"
     return Section("made", "Provenance", "", [Facts(pairs, command=command)])

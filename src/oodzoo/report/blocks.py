@@ -197,6 +197,8 @@ class Change:
     text: str
     gain: str = ""
     basis: str = ""
+    commands: Sequence[str] = ()
+    """How to do it, one after the other."""
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def reliability_figure(
         chart=_chart(found.bins, title, summary),
         legend=[
             Key("expected", "circle", "accuracy of the images of a confidence; small: few images"),
-            Key("neutral", "line", "on the diagonal: as often right as it is sure"),
+            Key("neutral", "dashed", "on the diagonal: as often right as it is sure"),
             Key("stroke", "square", "number of images (square-root scale)"),
         ],
         table=Table(ident, f"{title}: accuracy by confidence", columns, rows),
