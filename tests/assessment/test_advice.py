@@ -73,3 +73,21 @@ def test_confusions_mistakes_and_confidence_are_named(good: oodzoo.TestResult) -
     assert "300 of 1,000 images of cat are taken for dog" in texts
     assert "'700.png' is labelled cat, and predicted as dog with 99 %" in texts
     assert "99.0 % sure on average, and 70.0 % right" in texts
+
+
+def test_confidence_that_is_too_low_is_named(good: oodzoo.TestResult) -> None:
+    unsure = replace(good, overall=confident(400, 0, sure=0.6))
+    (step,) = next_steps(unsure)
+    assert step.title == "Do not take its confidence at its word here"
+    assert step.text.startswith("It is 60.0 % sure on average, but 100.0 % right.")
+
+
+def test_confidence_that_is_right_only_on_average_is_named(good: oodzoo.TestResult) -> None:
+    y = np.zeros(400, np.int64)
+    right = np.repeat([0.6, 0.99], 200)  # the unsure ones are always right, of the others 60 %
+    probabilities = np.stack([right, 1 - right, np.zeros(400)], axis=1)
+    probabilities[320:, :2] = probabilities[320:, 1::-1]
+    found = diagnose_classes(probabilities, y, CLASSES, paths=["x"] * 400, domains="new")
+    part = Part(found, metric_interval("classification", probabilities.argmax(axis=1), y))
+    text = next_steps(replace(good, overall=part))[-1].text
+    assert text.startswith("It is right on average, but 39.5 points off at a given confidence")

@@ -13,6 +13,8 @@ WIDE = 10.0
 """Points of an interval that are worth more samples."""
 TOO_SURE = 5.0
 """Points of confidence above the accuracy that are worth a warning."""
+OFF = 10.0
+"""Points of calibration error that are worth a warning."""
 SURE = 90.0
 """Confidence from which a mistake may be a wrong label."""
 
@@ -120,14 +122,25 @@ def _about_classes(result: TestResult, found: ClassDiagnosis) -> list[NextStep]:
                 "wrong, the predictor is better than measured.",
             )
         )
-    gap = found.reliability.confidence - found.accuracy
-    if gap >= TOO_SURE:
-        steps.append(
-            NextStep(
-                "Do not take its confidence at its word here",
-                f"It is {number(found.reliability.confidence, 1)} % sure on average, and "
-                f"{number(found.accuracy, 1)} % right. A limit for its confidence must be chosen "
-                f"on {noun}s like these.",
-            )
-        )
+    if about := _about_confidence(result, found):
+        steps.append(NextStep("Do not take its confidence at its word here", about))
     return steps
+
+
+def _about_confidence(result: TestResult, found: ClassDiagnosis) -> str:
+    """How far its confidence is off, and what follows; empty if it is not."""
+    confidence, error = found.reliability.confidence, found.reliability.error
+    gap = confidence - found.accuracy
+    if gap < TOO_SURE and error < OFF:
+        return ""
+    advice = f"A limit for its confidence must be chosen on {result.noun}s like these."
+    if abs(gap) < TOO_SURE:
+        return (
+            f"It is right on average, but {number(error, 1)} points off at a given confidence "
+            f"(calibration error). {advice}"
+        )
+    than = "and" if gap > 0 else "but"
+    return (
+        f"It is {number(confidence, 1)} % sure on average, {than} {number(found.accuracy, 1)} % "
+        f"right. {advice}"
+    )
