@@ -165,6 +165,12 @@ def test_methods_are_drawn_on_average_and_by_domain(run: Run) -> None:
     assert abscissas(single) == [run.evaluation.single.average]
     assert abscissas(pool) == [run.evaluation.pool.average]
     assert pool.get_marker() == "^"
+    assert ax.get_xlabel() == "accuracy %"
+    assert any(line.get_visible() for line in ax.get_xgridlines())
+    (main,) = run.evaluation.plot().axes
+    assert row_names(main)[:6] == [*names[:4], "Ensemble", "Selection"]
+    assert len(row_names(main)) == 6 + 4 * (1 + 4)
+    assert row_names(run.evaluation.plot(baselines=True).axes[0]) == names
 
 
 def test_methods_with_images_of_the_target_are_drawn() -> None:

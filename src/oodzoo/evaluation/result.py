@@ -449,11 +449,17 @@ class Evaluation:
         rows = {"recommended": self.recommended_row} | self.rows
         return rows_as_html(rows, self.task, self.findings())
 
-    def plot(self) -> Figure:
-        """Plot the main metric of each row, on average and on each test domain."""
+    def plot(self, *, baselines: bool = False) -> Figure:
+        """Plot the main metric of the rows, on average and on each test domain.
+
+        Parameters
+        ----------
+        baselines : bool
+            Whether to show the average of the baselines, too.
+        """
         from oodzoo.report.figures import plot_comparison
 
-        return plot_comparison(self)
+        return plot_comparison(self, baselines=baselines)
 
     def __str__(self) -> str:
         names = list(self.rows)

@@ -203,9 +203,15 @@ def plot_domains(ranking: Ranking) -> Figure:
 # --- evaluation and selection --------------------------------------------------------------------
 
 
-def plot_comparison(evaluation: Evaluation) -> Figure:
-    """Accuracy of all methods on average, and of the main ones on each test domain."""
-    groups = comparison(evaluation)
+def plot_comparison(evaluation: Evaluation, *, baselines: bool = True) -> Figure:
+    """Accuracy of the methods on average, and of the main ones on each test domain.
+
+    `baselines=False` leaves out what the main ones are compared with.
+    """
+    groups = {
+        name: [lane for lane in lanes if baselines or lane.method.kind != "baseline"]
+        for name, lanes in comparison(evaluation).items()
+    }
     labels: list[str] = []
     headings = []
     figure, (ax,) = _figure(8, 1 + 0.2 * sum(1 + len(lanes) for lanes in groups.values()))
@@ -224,7 +230,10 @@ def plot_comparison(evaluation: Evaluation) -> Figure:
         ax.get_yticklabels()[at].set_fontweight("bold")
     ax.set_ylim(len(labels) - 0.4, -0.6)
     metric = WORDS[evaluation.task].metric
-    _title(ax, f"{metric.heading} on each test domain")
+    _title(ax, f"{metric.title} on each test domain")
+    ax.set_xlabel(f"{metric.name} %")
+    ax.grid(axis="x", color=GREY, alpha=0.3, linewidth=0.6)
+    ax.set_axisbelow(True)
     _bound(ax, metric)
     return figure
 
