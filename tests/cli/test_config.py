@@ -95,6 +95,13 @@ def test_a_file_that_is_not_there(run: Run, tmp_path: Path) -> None:
     assert "cannot read" in run("run", "--config", tmp_path / "none.toml").complaint
 
 
+def test_a_folder_of_a_run_instead_of_its_file(run: Run, tmp_path: Path) -> None:
+    assert "is a folder without oodzoo.toml" in run("run", "--config", tmp_path).complaint
+    (tmp_path / CONFIG_FILE).touch()
+    complaint = run("run", "--config", tmp_path).complaint
+    assert f"is a folder; did you mean {str(tmp_path / CONFIG_FILE)!r}?" in complaint
+
+
 def test_only_the_start_of_a_run_writes_the_file(tmp_path: Path) -> None:
     listener = WritesConfig(tmp_path, OPTIONS, parsed(*BASE))
     listener.start("extraction")

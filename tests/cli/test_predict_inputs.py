@@ -48,8 +48,8 @@ def test_a_bad_line_is_reported_and_the_rest_goes_on(
     assert (missing["line"], missing["list"]) == (2, str(bad_list))
     assert "no such file or folder" in missing["reason"]
     assert (broken["line"], Path(broken["path"]).name) == (5, "z.png")
-    assert f"warning: '{bad_list}:2': no such file or folder" in done.err
-    assert f"('{bad_list}:5'): not an image" in done.err
+    assert f"warning: line 2 of '{bad_list}': no such file or folder" in done.err
+    assert f"(line 5 of '{bad_list}'): not an image" in done.err
 
 
 def test_stdin_and_images_and_nul(
@@ -107,7 +107,7 @@ def test_nothing_to_predict(
     (tmp_path / "bad.txt").write_text("none.png\n")
     done = run("predict", saved, "--list", tmp_path / "bad.txt", "--out", tmp_path / "out.csv")
     assert (done.code, done.out) == (2, "")
-    assert "none of the images can be read; first error: 'none.png'" in done.err.splitlines()[-1]
+    assert "none of the images can be read; first error: no such file" in done.err.splitlines()[-1]
     assert not (tmp_path / "out.csv").exists()
 
 

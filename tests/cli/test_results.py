@@ -144,6 +144,15 @@ def test_wrong_places_are_refused_first(
     assert name in run("rank", store.path, "--out", tmp_path / name).complaint
 
 
+def test_another_kind_of_file_is_no_result(
+    run: Run, store: oodzoo.FeatureStore, tmp_path: Path
+) -> None:
+    file = tmp_path / "zoo.toml"
+    file.write_text("[[model]]\n", encoding="utf-8")
+    complaint = run("fit", store.path, "--from", file, "--out", tmp_path / "model").complaint
+    assert "zoo.toml' is no result of oodzoo; --from takes what oodzoo evaluate" in complaint
+
+
 def test_a_file_of_the_store_is_not_replaced(run: Run, store: oodzoo.FeatureStore) -> None:
     before = (Path(store.path) / "manifest.json").read_bytes()
     complaint = run("rank", store.path, "--out", Path(store.path) / "manifest.json").complaint

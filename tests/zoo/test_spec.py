@@ -317,3 +317,10 @@ def test_modified_model_is_rejected(tmp_path: Path) -> None:
 )
 def test_portable_sources_name_no_folders(source: str, portable: str) -> None:
     assert portable_source(ModelSpec(name="net", source=source)) == portable
+
+
+def test_similar_zoos_and_zoo_files_are_suggested(tmp_path: Path) -> None:
+    assert complaint("modrn").endswith("'modrn' is not a zoo; did you mean modern?")
+    (tmp_path / "zoo.toml").touch()
+    hint = f"did you mean {tmp_path / 'zoo.toml'}?"
+    assert complaint(str(tmp_path / "zo.toml")).endswith(hint)

@@ -61,8 +61,14 @@ def load_options(
     """Take what a file gives for options that the command line does not give."""
     if path is None or context.resilient_parsing:
         return path
-    from oodzoo.pipeline.config_file import read_config
+    from oodzoo.pipeline.config_file import CONFIG_FILE, read_config
 
+    if path.is_dir():
+        inside = path / CONFIG_FILE
+        meant = (
+            f"; did you mean {str(inside)!r}?" if inside.is_file() else f" without {CONFIG_FILE}"
+        )
+        raise typer.BadParameter(f"{str(path)!r} is a folder{meant}")
     known = options()
     try:
         values = read_config(path, list(known.values()))

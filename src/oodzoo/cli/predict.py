@@ -203,8 +203,7 @@ class _Job:
 
     def skip(self, skipped: Skipped) -> None:
         """Report a line that names no image."""
-        place = f"{skipped.list}:{skipped.line.number}"
-        self._terminal.warn(f"{place!r}: {skipped.reason}")
+        self._terminal.warn(f"{_line_of(skipped.list, skipped.line.number)}: {skipped.reason}")
         self.unreadable.append(
             {
                 "path": skipped.line.text,
@@ -250,19 +249,23 @@ class _Job:
             return
         if not self.unreadable:
             raise InputError(f"{inputs.listed_names} has no lines: there is no {noun} to predict")
-        first = self.unreadable[0]
-        raise InputError(
-            f"none of the {noun}s can be read; first error: {first['path']!r}: {first['reason']}"
-        )
+        path, reason = repr(self.unreadable[0]["path"]), self.unreadable[0]["reason"]
+        first = reason if path in reason else f"{path}: {reason}"
+        raise InputError(f"none of the {noun}s can be read; first error: {first}")
 
     def _report(self, found: Unreadable, batch: Batch) -> None:
         entry: dict[str, Any] = {"path": found.path, "reason": found.reason}
         place = ""
         if batch.lines is not None and (line := batch.lines[found.position]) is not None:
             entry |= {"list": line[0], "line": line[1]}
-            place = f" ({f'{line[0]}:{line[1]}'!r})"
+            place = f" ({_line_of(*line)})"
         self._terminal.warn(f"cannot read {found.path!r}{place}: {found.reason}")
         self.unreadable.append(entry)
+
+
+def _line_of(name: str, number: int) -> str:
+    """Where a line is; the list "stdin" is no file."""
+    return f"line {number} of {name if name == 'stdin' else repr(name)}"
 
 
 def _require_sortable(predictor: Predictor, noun: str) -> None:

@@ -87,7 +87,12 @@ def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     from oodzoo.selection.select import SelectionSummary
 
     what = f"the result {str(path)!r}"
-    document = read_json(path, "the result")
+    document: dict[str, Any] = {}
+    try:
+        document = read_json(path, "the result")
+    except InputError:  # another kind of file is not a damaged result
+        if path.suffix.lower() == ".json" or not path.is_file():
+            raise
     kind = _kind(document)
     if kind not in ("evaluation", "selection"):
         raise InputError(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Hashable, Iterable, Sequence
 from pathlib import Path
 
+from oodzoo._text import did_you_mean
 from oodzoo.errors import InputError
 from oodzoo.zoo.catalogue import named_zoo, zoo_names
 from oodzoo.zoo.expansion import expand, is_pattern
@@ -81,16 +82,29 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     if text in zoo_names():
         return named_zoo(text)
     if text.endswith(".toml") or Path(text).is_file():
+        if not Path(text).exists() and (near := did_you_mean(text, _zoo_files(Path(text)))):
+            raise InputError(f"no such zoo file: {text!r}; {near}")
         tables = read_zoo_file(Path(text))
         specs = [spec for table in tables for spec in expand_layers(table, Path(text).name)]
         require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
         return specs
     if text.partition("/")[0] in source_kinds() or is_pattern(text.partition(",")[0]):
         return _load_list(part.strip() for part in text.split(",") if part.strip())
+    near = did_you_mean(text, [*zoo_names(), *_zoo_files(Path(text))])
+    if near:
+        raise InputError(f"{text!r} is not a zoo; {near}")
     raise InputError(
         f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
         "or specs such as timm/resnet50.a1_in1k or timm/vit_small*, separated by commas"
     )
+
+
+def _zoo_files(path: Path) -> list[str]:
+    """The zoo files beside a path, as they would be given."""
+    try:
+        return [str(path.with_name(each.name)) for each in path.parent.glob("*.toml")]
+    except (OSError, ValueError):
+        return []
 
 
 def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
