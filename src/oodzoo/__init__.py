@@ -77,7 +77,7 @@ _HOME = {
     "tune": "oodzoo.predictor.tuning",
     "use_domains": "oodzoo.domains",
 }
-_MODULES = ("report", "scores", "testbed")
+_MODULES = ("demo", "events", "report", "scores", "testbed")
 
 
 def __getattr__(name: str) -> Any:
@@ -91,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME, *_MODULES})
+    return sorted({*__all__, *_MODULES})

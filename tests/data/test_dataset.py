@@ -560,3 +560,8 @@ def test_pacs_mini() -> None:
     assert data.classes == ("dog", "elephant", "giraffe", "guitar", "horse", "house", "person")
     assert {n for row in data.counts().values() for n in row.values()} == {50}
     assert data.check() == []
+
+
+def test_a_notebook_shows_the_summary(photos: Path) -> None:
+    data = ImageDomains(photos)
+    assert data._repr_html_() == data.summary(quick=True)._repr_html_()

@@ -9,7 +9,7 @@ from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.leaks.pairs import NearDuplicates, Pairs
+    from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
 
 _SHOWN = 8
 
@@ -51,13 +51,20 @@ def show_near_duplicates(terminal: Terminal, found: NearDuplicates) -> None:
     show_problems(terminal, found)
 
 
-def show_problems(terminal: Terminal, found: NearDuplicates) -> None:
-    """Say what to do about near-duplicates, and what was compared."""
+def show_problems(terminal: Terminal, found: NearDuplicates, where: str = "") -> None:
+    """Say what to do about near-duplicates, where to see them, and what was compared."""
     for problem in found.problems:
         terminal.warn(problem)
+    if found.problems and where:
+        terminal.line(where)
     if not found.problems:
         terminal.line("No near-duplicate images found.")
     terminal.line(found.extent)
+
+
+def _evidence(pair: Pair) -> str:
+    """Thumbnails are compared, so that pixels are nearly the same at best."""
+    return "nearly the same pixels" if pair.evidence == "same pixels" else pair.evidence
 
 
 def _show_pairs(terminal: Terminal, pairs: Pairs, title: str) -> None:
@@ -68,7 +75,7 @@ def _show_pairs(terminal: Terminal, pairs: Pairs, title: str) -> None:
     rows = [
         [
             *(cell for image in zip(pair.paths, pair.domains, strict=True) for cell in image),
-            pair.evidence + (", labels differ" if pair.labels_differ else ""),
+            _evidence(pair) + (", labels differ" if pair.labels_differ else ""),
             f"{pair.similarity:.2f}",
         ]
         for pair in worst

@@ -195,7 +195,9 @@ _SHOW_ALL: dict[str, Callable[[Terminal, Any], None]] = {
 
 _SHOW: dict[str, Callable[[Terminal, Any, Path], None]] = {
     "extraction": lambda terminal, found, _: show_summary(terminal, found),
-    "leaks": lambda terminal, found, _: show_problems(terminal, found),
+    "leaks": lambda terminal, found, _: show_problems(
+        terminal, found, "The pairs are in the report; oodzoo data DATA --store STORE lists them."
+    ),
     "ranking": show_top,
     "selection": lambda terminal, found, _: terminal.line(kept_features(found)),
     "evaluation": lambda terminal, found, _: show_main_rows(terminal, found),

@@ -160,6 +160,9 @@ class ImageDomains(ImageFiles):
             f"{count(len(self.domains), 'domain')}, {outputs})"
         )
 
+    def _repr_html_(self) -> str:
+        return self.summary(quick=True)._repr_html_()
+
     @property
     def modality(self) -> Literal["image", "text"]:
         """What the samples are: images or texts."""
