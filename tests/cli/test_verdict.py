@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.report.example import example_run
 
 from oodzoo.cli.verdict import WIDTH, aligned, next_steps, verdict
+from oodzoo.diagnostics.classes import diagnose_classes
+from oodzoo.evaluation.advice import on_budget
+from oodzoo.evaluation.result import TITLES
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.zoo import ModelSpec
 
@@ -19,7 +24,13 @@ def run() -> Run:
 
 
 def names(lines: list[str]) -> list[str]:
-    return [line.split()[0] for line in lines if line.startswith("  ")]
+    return [line.split()[0] for line in lines if line.startswith("  ") and line[2] != " "]
+
+
+def text_of(run: Run) -> str:
+    """The verdict with two spaces before each name, and otherwise without line breaks."""
+    lines = verdict(run)
+    return " ".join(line if line[2:3].strip() else line.strip() for line in lines)
 
 
 def test_what_was_measured(run: Run) -> None:
@@ -28,9 +39,10 @@ def test_what_was_measured(run: Run) -> None:
     best = run.evaluation.recommended
     assert lines[0].startswith("Result: ")
     assert max(len(line) for line in lines if not line.startswith("  ")) <= WIDTH
-    assert names(lines) == ["accuracy", "cost", "compared"]
+    lines = [line for line in lines if not line.startswith("  hardest class")]
+    assert names(lines)[:3] == ["accuracy", "cost", "compared"]
     worst = min(best.domains, key=lambda domain: best.domains[domain])
-    expect, cost, gain = lines[-3:]
+    expect, cost, gain = [line for line in lines if line.startswith("  ")][:3]
     assert f"  {best.average:.1f} % (90 % interval " in expect
     assert f"hardest domain: {worst}, {best.domains[worst]:.1f} %" in expect
     assert f"{len(best.models)} model" in cost
@@ -41,7 +53,66 @@ def test_a_single_model_is_compared_with_a_pool(run: Run) -> None:
     assert run.evaluation is not None
     best = replace(run.evaluation.recommended, choice="single")
     single = replace(run, evaluation=replace(run.evaluation, recommended=best))
-    assert f"a pool of heads ({run.evaluation.pool.average:.1f} %)" in verdict(single)[-1]
+    assert f"a pool of heads ({run.evaluation.pool.average:.1f} %)" in text_of(single)
+
+
+def test_a_class_that_fails_is_named(run: Run) -> None:
+    assert run.evaluation is not None
+    probabilities = np.tile([0.9, 0.1], (4, 1))
+    found = diagnose_classes(
+        probabilities, np.array([0, 0, 0, 1]), ["plum", "kiwi"], paths=list("abcd"), domains="web"
+    )
+    failing = replace(run, evaluation=replace(run.evaluation, diagnosis={"web": found}))
+    wanted = ["hardest", "class", "kiwi,", "0", "%", "recognised"]
+    assert any(line.split() == wanted for line in verdict(failing))
+    without = replace(run, evaluation=replace(run.evaluation, diagnosis={}))
+    assert "hardest class" not in text_of(without)
+
+
+def changed(run: Run, **facts: Any) -> Run:
+    """The run with another recommendation."""
+    assert run.evaluation is not None
+    best = replace(run.evaluation.recommended, **facts)
+    return replace(run, evaluation=replace(run.evaluation, recommended=best))
+
+
+def test_why_a_higher_row_is_not_recommended(run: Run) -> None:
+    evaluation = run.evaluation
+    assert evaluation is not None
+    first = max(TITLES.keys() & evaluation.rows.keys(), key=lambda name: evaluation[name].average)
+    assert "but" not in text_of(changed(run, choice=first, average=100.0))
+    other = next(name for name in ("pool", "single") if name != first)
+    low = changed(run, choice=other, average=1.0, estimates={})
+    assert f"{TITLES[first]} has {evaluation[first].average:.1f} %, but three" in text_of(low)
+    same = dict(evaluation[first].measure(evaluation.metric))
+    tied = changed(run, choice=other, average=1.0, domains=same, estimates={"pool": 1.0})
+    assert "but the difference is within a standard error" in text_of(tied)
+
+
+def test_a_pool_of_one_is_no_gain_over_itself(run: Run) -> None:
+    one = changed(run, choice="pool", models=("model_000_imagenet",))
+    assert "the top model alone" not in text_of(one)
+    assert "models were chosen" not in text_of(one)
+    many = changed(run, choice="pool", models=tuple(f"model_{at:03d}_imagenet" for at in range(9)))
+    assert "were chosen and measured; on all, 9." in text_of(many)
+
+
+def test_the_same_in_less_time_is_said(run: Run) -> None:
+    assert run.evaluation is not None
+    free, costly = on_budget(42, "net", 80.0, 80.0, 2.2), on_budget(42, "net", 70.0, 80.0, 2.2)
+    for advice, shown in ((free, True), (costly, False)):
+        given = replace(run, evaluation=replace(run.evaluation, advice=(advice,)))
+        assert ("  faster " in text_of(given)) == shown
+
+
+def test_the_cost_of_the_predictor_is_not_that_of_the_first_model(run: Run) -> None:
+    assert run.ranking is not None
+    models = tuple(row.model for row in run.ranking.rows[:2])
+    made = replace(run, evaluation=None, predictor=PredictorSummary("model", models, "", "pool"))
+    lines = verdict(made)
+    assert names(lines)[-4:] == ["accuracy", "cost", "rank", "predictor"]
+    assert "  cost       1 model" in text_of(made)
+    assert "pool of 2 models" in text_of(made)
 
 
 def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:
@@ -50,7 +121,7 @@ def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:
     first = run.ranking.rows[0]
     assert lines[0].startswith(f"Result: {first.model} leads the ranking.")
     assert names(lines) == ["accuracy", "cost", "rank"]
-    assert f"{first.expected_accuracy:.1f} % to expect" in lines[-3]
+    assert f"{first.expected_accuracy:.1f} % to expect" in text_of(replace(run, evaluation=None))
 
 
 def test_without_a_ranking_there_is_no_verdict(run: Run) -> None:

@@ -28,6 +28,8 @@ def test_a_budget() -> None:
     assert on_budget(0.35, "m", 76.9, 75.9, 2.46).text.endswith(
         "1.0 points more, 2.5 times as fast."
     )
+    same = on_budget(42, "net", 80.41, 80.4, 2.2, "explained_variance").text
+    assert same.endswith("net, 80.4 %, the same explained variance, 2.2 times as fast.")
 
 
 def test_images_and_domains() -> None:
@@ -62,6 +64,7 @@ def test_what_was_measured_says_what_to_do_if_it_helps() -> None:
     good, poor = on_tuning(Gain("pool", 3.0, 1.0, 5.0), "Pool"), on_tuning(Gain("pool", 1, 2, 1))
     assert "gives 3.0 points more than Pool: oodzoo fit STORE --choose single" in good.text
     assert "oodzoo" not in poor.text
+    assert on_tuning(Gain("pool", 0, 1, 0), "Pool").text.endswith("gives the same as Pool.")
 
 
 def test_the_most_useful_advice_is_about_data_and_the_first_budget() -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from oodzoo._text import count
 
 if TYPE_CHECKING:
+    from oodzoo.evaluation.advice import Advice
     from oodzoo.evaluation.result import Evaluation
     from oodzoo.ranking.result import Ranking
     from oodzoo.record import Run
@@ -28,10 +29,12 @@ def verdict(run: Run) -> list[str]:
         sentence, numbers = _expected(run, run.ranking)
     else:
         return []
-    return [*wrap(f"Result: {sentence}", WIDTH, break_long_words=False), *aligned(numbers)]
+    lines = wrap(f"Result: {sentence}", WIDTH, break_long_words=False, break_on_hyphens=False)
+    return [*lines, *aligned(numbers, WIDTH)]
 
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
+    from oodzoo.evaluation.diagnosis import failing_class
     from oodzoo.evaluation.result import achieves, compared, described
     from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
@@ -41,6 +44,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
         "measured on each domain without using it."
     )
+    sentence = " ".join(filter(None, (sentence, _other_sizes(evaluation), _why(evaluation))))
     expect = f"{best.average:.1f} %"
     if best.interval is not None:
         expect += f" (90 % interval {span(*best.interval)} %)"
@@ -49,12 +53,53 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     alone = best.choice == "single"
     other = evaluation.pool if alone else evaluation.single
     name = "a pool of heads" if alone else "the top model alone"
+    if best.choice == "pool" and len(best.models) == 1:
+        name = "the top model with the head of a single one, not of a pool"
     gain = f"{compared(best.average, other.average)} {name} ({other.average:.1f} %)"
-    return sentence, [
-        (metric, expect),
-        ("cost", _cost(best.models, run.ranking)),
-        ("compared", gain),
-    ]
+    pairs = [(metric, expect)]
+    if failing := failing_class(evaluation.diagnosis):
+        pairs.append(("hardest class", f"{failing[0]}, {failing[1]:.0f} % recognised"))
+    pairs += [("cost", _cost(best.models, run.ranking)), ("compared", gain)]
+    pairs += [("faster", each.text) for each in evaluation.advice if _is_free(each)][:1]
+    return sentence, pairs
+
+
+def _other_sizes(evaluation: Evaluation) -> str:
+    """Say that other numbers of models were measured than that of what is recommended."""
+    from oodzoo.report.numbers import span
+
+    best = evaluation.recommended
+    sizes = {len(cell.models) for cell in evaluation.recommended_row.cells.values()}
+    if sizes == {len(best.models)} or len(best.models) == 1:
+        return ""
+    low, high = min(sizes), max(sizes)
+    measured = count(low, "model") if low == high else f"{span(low, high)} models"
+    return f"Without each domain, {measured} were chosen and measured; on all, {len(best.models)}."
+
+
+def _why(evaluation: Evaluation) -> str:
+    """Say why another way with a higher number is not recommended."""
+    from oodzoo.evaluation.result import TITLES
+
+    best = evaluation.recommended
+    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
+    first = max(averages, key=averages.__getitem__)
+    if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
+        return ""
+    if first in evaluation.beyond_limits:
+        reason = "it exceeds the limits"
+    elif not best.estimates:
+        reason = "three domains are too few to compare the ways to combine models: a pool is taken"
+    elif first in evaluation.tied:
+        reason = "the difference is within a standard error between the domains"
+    else:
+        reason = "the choice is made without the test domains, where it is not better"
+    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."
+
+
+def _is_free(advice: Advice) -> bool:
+    """Whether advice on less time per image costs nothing that is shown."""
+    return advice.kind == "budget" and advice.gain is not None and advice.gain > -0.05
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
@@ -71,8 +116,12 @@ def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
     place = f"1 of {count(len(ranking.rows), 'model')}"
     if first.rank_interval is not None:
         place += f"; 90 % interval {span(*first.rank_interval)}"
-    models = [first.model] if run.predictor is None else run.predictor.models
-    return sentence, [(metric, expect), ("cost", _cost(models, ranking)), ("rank", place)]
+    pairs = [(metric, expect), ("cost", _cost([first.model], ranking)), ("rank", place)]
+    made = run.predictor
+    if made is not None and set(made.models) != {first.model}:
+        what = f"{made.choice} of {_cost(made.models, ranking)}; its {metric} was not measured"
+        pairs.append(("predictor", what))
+    return sentence, pairs
 
 
 def _cost(models: Sequence[str], ranking: Ranking | None) -> str:
@@ -115,13 +164,29 @@ def next_steps(run: Run, out: Path, zoo: Sequence[ModelSpec], *, texts: bool) ->
     return steps
 
 
-def aligned(pairs: Pairs) -> list[str]:
-    """Pairs as lines of two columns.
+def aligned(pairs: Pairs, width: int | None = None) -> list[str]:
+    """Pairs as lines of two columns; with `width`, the second one is wrapped.
 
     Examples
     --------
     >>> aligned([("a", "1"), ("long", "2")])
     ['  a     1', '  long  2']
+    >>> aligned([("a", "one two")], 8)
+    ['  a  one', '     two']
     """
-    width = max((len(name) for name, _ in pairs), default=0)
-    return [f"  {name:<{width}}  {text}" for name, text in pairs]
+    longest = max((len(name) for name, _ in pairs), default=0)
+    lines = []
+    for name, text in pairs:
+        start = f"  {name:<{longest}}  "
+        if width is None:
+            lines.append(start + text)
+            continue
+        lines += wrap(
+            text,
+            width,
+            initial_indent=start,
+            subsequent_indent=" " * len(start),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return lines

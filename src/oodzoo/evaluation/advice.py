@@ -9,6 +9,9 @@ from oodzoo.evaluation.fewer_domains import FewerDomains
 from oodzoo.evaluation.learning_curve import NOISE, LearningCurve, is_enough
 from oodzoo.evaluation.rows import Gain
 
+SAME = "the same"
+"""A difference that is not shown, in words."""
+
 KINDS = ("more_images", "more_domains", "target_images", "fine_tuning", "budget")
 """What advice is about, in the order in which it is given."""
 
@@ -84,13 +87,22 @@ def on_tuning(gain: Gain | None, title: str = "") -> Advice:
             "Fine-tuning the top model may help: oodzoo evaluate STORE --tune --data DATA measures "
             "by how much.",
         )
-    text = f"Fine-tuning the top model gives {points(gain.average)} than {title}"
+    than = "as" if points(gain.average) == SAME else "than"
+    text = f"Fine-tuning the top model gives {points(gain.average)} {than} {title}"
     if gain.average > gain.error:
-        text += ": oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA"
+        text += ": oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA "
+        text += "--out NEW"
     return Advice("fine_tuning", f"{text}.", gain.average)
 
 
-def on_budget(max_ms: float, name: str, average: float, recommended: float, times: float) -> Advice:
+def on_budget(
+    max_ms: float,
+    name: str,
+    average: float,
+    recommended: float,
+    times: float,
+    metric: str = "accuracy",
+) -> Advice:
     """Say what is recommended with less time per image.
 
     Parameters
@@ -103,11 +115,16 @@ def on_budget(max_ms: float, name: str, average: float, recommended: float, time
         Its main metric in percent, and that of what is recommended without the limit.
     times : float
         How many times as fast it is.
+    metric : str
+        Name of the main metric.
     """
     gain = average - recommended
+    difference = points(gain)
+    if difference == SAME:
+        difference += f" {metric.replace('_', ' ')}"
     text = (
         f"With at most {max_ms:g} ms per image (--max-ms {max_ms:g}): {name}, {average:.1f} %, "
-        f"{points(gain)}, {times:.{0 if times >= 10 else 1}f} times as fast."
+        f"{difference}, {times:.{0 if times >= 10 else 1}f} times as fast."
     )
     return Advice("budget", text, gain)
 
@@ -118,10 +135,10 @@ def points(gain: float) -> str:
     Examples
     --------
     >>> points(-10.32), points(0.5), points(0.01)
-    ('10.3 points less', '0.5 points more', 'no more')
+    ('10.3 points less', '0.5 points more', 'the same')
     """
     if abs(gain) < 0.05:
-        return "no more"
+        return SAME
     return f"{abs(gain):.1f} points {'more' if gain > 0 else 'less'}"
 
 

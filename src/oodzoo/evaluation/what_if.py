@@ -95,7 +95,10 @@ class WhatIf:
                 for test, fold in folds.items()
             }
             name = described(each.choice, each.models)
-            found.append(advice.on_budget(max_ms, name, mean_of(metrics), best.average, now / time))
+            average, times = mean_of(metrics), now / time
+            found.append(
+                advice.on_budget(max_ms, name, average, best.average, times, result.metric)
+            )
         return found
 
 
