@@ -132,3 +132,10 @@ def test_names_do_not_break_in_tables(
     assert name in out
     assert all(str(number) in out for number in range(300_000, 600_001, 100_000))
     assert max(map(len, out.splitlines())) <= columns
+
+
+def test_a_column_with_a_dot_that_is_left_out_has_one(capsys: Captured) -> None:
+    terminal = Terminal()
+    terminal._results.width = 40
+    terminal.table(["model", "trans."], [["net" * 12, "12345"]], least=["trans."])
+    assert capsys.readouterr().out.splitlines()[-1] == "Not shown at this width: trans."

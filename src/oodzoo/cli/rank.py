@@ -219,7 +219,8 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     )
     terminal.lines(
         _wrapped(
-            f"rank: with its 90 % interval. {metric.short}: {metric.name} to expect on an unseen "
+            f"rank: by {ranking.score}, with its 90 % interval. {metric.short}: {metric.name} to "
+            "expect on an unseen "
             "domain, with the 90 % interval for a new one. ms: milliseconds per image."
         )
     )

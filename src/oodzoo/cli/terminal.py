@@ -138,7 +138,7 @@ class Terminal:
         for line in fitted.lines:
             self._results.print(line, markup=False, soft_wrap=True)
         if fitted.dropped:
-            self.line(f"Not shown at this width: {', '.join(fitted.dropped)}.")
+            self.line(f"Not shown at this width: {', '.join(fitted.dropped).removesuffix('.')}.")
 
     def _print_table(self, part: Part, title: str | None) -> None:
         from rich import box
