@@ -82,6 +82,12 @@ def test_images_are_consumed_lazily(predictor: oodzoo.Predictor) -> None:
     assert asked <= 64 * 5
 
 
+def test_print_has_the_measured_accuracy(predictor: oodzoo.Predictor) -> None:
+    accuracy = predictor.provenance.accuracy
+    end = ")" if accuracy is None else f"): accuracy {accuracy:.1f} % on left-out domains"
+    assert str(predictor).endswith(end)
+
+
 def test_repr(predictor: oodzoo.Predictor) -> None:
     names = ", ".join(model.name for model in predictor.models)
     choice, d = predictor.provenance.choice, len(predictor.columns)

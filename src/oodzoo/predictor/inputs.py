@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from oodzoo.errors import InputError
-from oodzoo.predictor.images import FeatureChunk, ImageLike
+from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
 
 KEPT_BYTES = 2**30
 """Size of the features that are kept while a predictor adapts to the images it classifies."""
@@ -26,10 +27,17 @@ def keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iter
         yield chunk
 
 
+def listed_folder(images: Inputs, noun: str) -> Inputs:
+    """List the images of a folder; anything else as it is."""
+    if noun == "image" and isinstance(images, str | os.PathLike) and Path(images).is_dir():
+        return image_files([images])
+    return images
+
+
 def require_list(images: Inputs, noun: str) -> None:
     """Reject a single path or text."""
     if isinstance(images, str | os.PathLike):
-        folder = ", or list a folder with oodzoo.predictor.images.image_files"
+        folder = ", or give a folder that exists"
         raise InputError(
             f"{noun}s must be a list, got {os.fspath(images)!r}; put it in a list"
             + (folder if noun == "image" else "")

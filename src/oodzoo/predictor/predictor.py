@@ -36,7 +36,7 @@ from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, iter_features
-from oodzoo.predictor.inputs import Inputs, keep_first, require_list
+from oodzoo.predictor.inputs import Inputs, keep_first, listed_folder, require_list
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
@@ -124,6 +124,12 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         outputs = self.task.count_outputs(len(self.classes_))
         return f"Predictor({self.provenance.choice}: {outputs} from {features} of {names})"
 
+    def __str__(self) -> str:
+        accuracy = self.provenance.accuracy
+        metric = self.task.metric.replace("_", " ")
+        measured = "" if accuracy is None else f": {metric} {accuracy:.1f} % on left-out domains"
+        return f"{self!r}{measured}"
+
     def _repr_html_(self) -> str:
         return predictor_as_html(self._parts())
 
@@ -181,6 +187,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
+        images = listed_folder(images, self._noun)
         finish = Finish(self.head.kind, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
             yield from self._predict_chunks(self._chunks(images), finish)
@@ -206,6 +213,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         InputError
             If fewer than 20 images can be read, or if the predictor is not a pool.
         """
+        images = listed_folder(images, self._noun)
         require_list(images, self._noun)
         return self._adapted(self._chunks(images))
 
@@ -276,7 +284,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         ----------
         images : iterable or mapping
             Paths, Pillow images or uint8 arrays (height, width, 3), in a list, an array or a
-            column of a table. Features as a dict {model: array (n, d)}, or as an array if the
+            column of a table; or the path of a folder of images, which are sorted by path. Features as a dict {model: array (n, d)}, or as an array if the
             predictor has features of one model. With encoders, a list, an array or a table of
             their inputs. Strings, if the models are text encoders of a zoo.
 
@@ -420,6 +428,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         return cast("tuple[PredictorModel, ...]", self.models)
 
     def _predictions(self, images: Inputs, coverage: float | None = None) -> Iterator[Prediction]:
+        images = listed_folder(images, self._noun)
         require_list(images, self._noun)
         for found in self.stream(images, coverage=coverage):
             if isinstance(found, Unreadable):
