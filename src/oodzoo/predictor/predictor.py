@@ -285,7 +285,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         images : iterable or mapping
             Paths, Pillow images or uint8 arrays (height, width, 3), in a list, an array or a
             column of a table; or the path of a folder of images, which are sorted by path.
-            Features as a dict {model: array (n, d)}, or as an array if the predictor has features of one model. With encoders, a list, an array or a table of
+            Features as a dict {model: array (n, d)}, or as an array if the predictor has
+            features of one model. With encoders, a list, an array or a table of
             their inputs. Strings, if the models are text encoders of a zoo.
 
         Raises
