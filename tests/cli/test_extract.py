@@ -68,7 +68,7 @@ def test_extracting_again_says_that_nothing_is_missing(
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (["--zoo", "nowhere.toml"], "cannot read the zoo file 'nowhere.toml'"),
+        (["--zoo", "nowhere.toml"], "no such zoo file: 'nowhere.toml'; did you mean zoo.toml"),
         (["--zoo", "timmy/resnet50"], "is not a zoo"),
         (["--batch-size", "many"], "--batch-size must be a number or auto, got 'many'"),
         (["--dtype", "float64"], "unknown dtype 'float64'; expected one of"),
