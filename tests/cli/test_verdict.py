@@ -13,7 +13,7 @@ from tests.report.example import example_run
 from oodzoo.cli.verdict import WIDTH, aligned, next_steps, verdict
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.advice import on_budget
-from oodzoo.evaluation.result import TITLES
+from oodzoo.evaluation.recommended import TITLES
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.zoo import ModelSpec
 

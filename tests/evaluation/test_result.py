@@ -13,7 +13,7 @@ from tests.evaluation.test_rows import row
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.result import Recommended, described
+from oodzoo.evaluation.recommended import Recommended, described
 from oodzoo.task import Kind, Task
 
 

@@ -83,7 +83,7 @@ def show_document(
 def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     """Read what was decided about the models of a store, as options of :func:`oodzoo.fit`."""
     from oodzoo._io import read_json, structured
-    from oodzoo.evaluation.result import Recommended
+    from oodzoo.evaluation.recommended import Recommended
     from oodzoo.selection.select import SelectionSummary
 
     what = f"the result {str(path)!r}"

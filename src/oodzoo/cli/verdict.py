@@ -35,7 +35,7 @@ def verdict(run: Run) -> list[str]:
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     from oodzoo.evaluation.diagnosis import failing_class
-    from oodzoo.evaluation.result import achieves, compared, described
+    from oodzoo.evaluation.recommended import achieves, compared, described
     from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
 
@@ -79,7 +79,7 @@ def _other_sizes(evaluation: Evaluation) -> str:
 
 def _why(evaluation: Evaluation) -> str:
     """Say why another way with a higher number is not recommended."""
-    from oodzoo.evaluation.result import TITLES
+    from oodzoo.evaluation.recommended import TITLES
 
     best = evaluation.recommended
     averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from oodzoo.combination.decision import Decision
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.metrics import MEASURES
-from oodzoo.evaluation.result import Evaluation, Recommended
+from oodzoo.evaluation.recommended import Recommended
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import Aggregation, Cell, Row, mean_of
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource

@@ -12,7 +12,8 @@ from oodzoo.combination.verdict import is_better
 from oodzoo.evaluation.choice import Predicted
 from oodzoo.evaluation.fine_tuning import TunedFold
 from oodzoo.evaluation.folds import interval_of
-from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended, estimate_of
+from oodzoo.evaluation.recommended import FINE_TUNED, Recommended
+from oodzoo.evaluation.result import Evaluation, estimate_of
 from oodzoo.evaluation.rows import Gain, Row, Tuning
 from oodzoo.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
 from oodzoo.features.source import FeatureSource

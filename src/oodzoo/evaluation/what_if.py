@@ -14,7 +14,8 @@ from oodzoo.evaluation.fewer_domains import FewerDomains, with_fewer_domains
 from oodzoo.evaluation.folds import Fold
 from oodzoo.evaluation.judge import Judge
 from oodzoo.evaluation.learning_curve import LearningCurve, learning_curve, parts_of
-from oodzoo.evaluation.result import TITLES, Evaluation, described
+from oodzoo.evaluation.recommended import TITLES, described
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import mean_of
 from oodzoo.evaluation.settings import Settings
 from oodzoo.evaluation.work import CurveTask, FewerTask, FoldTask, Task

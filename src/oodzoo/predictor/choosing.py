@@ -12,7 +12,8 @@ from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import Heads, predict_with_heads
 from oodzoo.errors import InputError
-from oodzoo.evaluation.result import FINE_TUNED, Evaluation, Recommended
+from oodzoo.evaluation.recommended import FINE_TUNED, Recommended
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.events import Listeners
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, with_models

@@ -15,7 +15,8 @@ from oodzoo.combination.work import compute_heads
 from oodzoo.engine.choice import array_device, open_engine, require_engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.protocol import evaluate
-from oodzoo.evaluation.result import Evaluation, Recommended
+from oodzoo.evaluation.recommended import Recommended
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import (

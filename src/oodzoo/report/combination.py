@@ -11,7 +11,8 @@ from statistics import fmean
 from typing import Any
 
 from oodzoo._text import count, duration
-from oodzoo.evaluation.result import FINE_TUNED, TITLES, Evaluation
+from oodzoo.evaluation.recommended import FINE_TUNED, TITLES
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import Row
 from oodzoo.report.blocks import Column, Figure, Key, Section, Table
 from oodzoo.report.chart import (

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import TITLES, Evaluation, Recommended, described
+from oodzoo.evaluation.recommended import TITLES, Recommended, described
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.blocks import Headline, Tile

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.result import FINE_TUNED, TITLES, Evaluation
+from oodzoo.evaluation.recommended import FINE_TUNED, TITLES
+from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
 from oodzoo.report.blocks import Column, Figure, Table

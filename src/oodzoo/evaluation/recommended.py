@@ -1,0 +1,121 @@
+"""What is recommended, and the words for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from oodzoo._text import count, short_name
+from oodzoo.combination.verdict import CHOICES
+from oodzoo.task import Kind
+
+FINE_TUNED = "fine_tuned"
+TITLES = {name: name.capitalize() for name in CHOICES} | {FINE_TUNED: "Fine-tuned"}
+"""What can be recommended, as it is called in texts."""
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The recommended way to combine the models, and its accuracy on unseen domains.
+
+    For other tasks than classification, the main metric takes the place of the accuracy.
+
+    Attributes
+    ----------
+    choice : str
+        "single", "pool", "ensemble" or "selection": decided on all domains. "fine_tuned" if that
+        is better on the test domains by more than a standard error between them.
+    models : tuple of str
+        The models that it uses, those of a pool in the order of their shares.
+    average : float
+        Accuracy in percent, mean over the test domains. For each of them, the choice was made on
+        the other domains only.
+    interval : tuple of float, optional
+        90 % interval for a single new domain.
+    domains : dict of str to float
+        Accuracy on each test domain.
+    choices : dict of str to str
+        What was chosen for each test domain.
+    estimates : dict of str to float
+        What decided: accuracy of each way on left-out domains, in percent. It is a comparison; the
+        accuracy to expect is `average`.
+    candidates : tuple of str
+        The models that it was chosen from; empty if an earlier version wrote it.
+    max_models, max_ms : int and float, optional
+        The limits within which it was chosen.
+    """
+
+    choice: str
+    models: tuple[str, ...]
+    average: float
+    interval: tuple[float, float] | None
+    domains: dict[str, float]
+    choices: dict[str, str]
+    estimates: dict[str, float]
+    candidates: tuple[str, ...] = ()
+    max_models: int | None = None
+    max_ms: float | None = None
+
+    def __post_init__(self) -> None:
+        for choice in (self.choice, *self.choices.values()):
+            if choice not in TITLES:
+                raise ValueError(f"a choice must be one of {', '.join(TITLES)}, got {choice!r}")
+        if self.choices.keys() != self.domains.keys():
+            raise ValueError("the choices and the accuracies must be of the same domains")
+
+    @property
+    def brief(self) -> str:
+        """The choice and its metric, in a few words."""
+        models = f"{self.choice} of {count(len(self.models), 'model')}"
+        if self.choice == "single" or len(self.models) == 1:
+            models = f"{self.choice} {short_name(self.models[0])}"
+        return f"{models}, {self.average:.1f} %"
+
+    def __repr__(self) -> str:
+        return f"Recommended({self.brief})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Convert to a JSON document."""
+        document: dict[str, Any] = msgspec.to_builtins(self)
+        return document
+
+
+def limits_as_options(best: Recommended) -> str:
+    """The limits of a recommendation as they are given on the command line."""
+    options = {"--max-models": best.max_models, "--max-ms": best.max_ms}
+    return ", ".join(f"{name} {value:g}" for name, value in options.items() if value is not None)
+
+
+def described(choice: str, models: Sequence[str]) -> str:
+    """Name a way to combine models."""
+    if choice == FINE_TUNED:
+        return f"{models[0]}, fine-tuned"
+    if choice == "single" or len(models) == 1:
+        return models[0]
+    number = count(len(models), "model")
+    return {
+        "pool": f"a pool of heads of {number}",
+        "ensemble": f"all features of {number}",
+        "selection": f"the features selected from {number}",
+        "named": f"all features of {number}",
+    }[choice]
+
+
+def achieves(task: Kind, value: float) -> str:
+    """What the main metric says, in words."""
+    return {
+        "classification": f"classifies {value:.1f} % of the images of unseen domains correctly",
+        "regression": f"explains {value:.1f} % of the variance in unseen domains",
+        "multilabel": f"has an average precision of {value:.1f} % in unseen domains",
+    }[task]
+
+
+def compared(value: float, other: float) -> str:
+    """How a percentage compares with another one, in words."""
+    difference = round(value, 1) - round(other, 1)  # as both are shown
+    if abs(difference) < 0.05:
+        return "equal to"
+    return f"{abs(difference):.1f} points {'above' if difference > 0 else 'below'}"
