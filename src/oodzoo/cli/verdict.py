@@ -93,7 +93,7 @@ def _why(evaluation: Evaluation) -> str:
     elif first in evaluation.tied:
         reason = "the difference is within a standard error between the domains"
     else:
-        reason = "the choice is made without the test domains, where it is not better"
+        reason = "it is not better on the left-out training domains, which decide"
     return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."
 
 
