@@ -20,7 +20,7 @@ SPHINX := $(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees
 help:  ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-demo: $(VENV)/core  ## run everything on the embedded data: set-up, then about a minute
+demo: $(VENV)/core  ## run everything on the embedded data: set-up, then less than a minute
 	$(BIN)/oodzoo demo --out oodzoo-demo
 
 test: $(VENV)/dev  ## run the tests and doctests

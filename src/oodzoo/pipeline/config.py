@@ -32,6 +32,8 @@ class RunConfig:
         Where models run, heads are trained and test domains are judged.
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
+    testbed : bool
+        Compare the scores on these models, with `baselines` only.
     race : bool
         Drop models early, see :func:`oodzoo.racing.race`.
     budget : float or str, optional
@@ -51,6 +53,7 @@ class RunConfig:
     engine: str = "local"
     address: str | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
+    testbed: bool = True
     race: bool = False
     budget: float | str | None = None
 

@@ -233,9 +233,10 @@ def _compute(
         valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         artifact=folder / "model",
     )
-    if config.baselines and not source.task.is_classification:
+    compares_scores = config.baselines and config.testbed
+    if compares_scores and not source.task.is_classification:
         stages.skip("testbed", f"it compares accuracies, and the task is {source.task.kind}")
-    elif config.baselines and len(source.models) > 2:
+    elif compares_scores and len(source.models) > 2:
         bed_options: dict[str, Any] = {
             "protocol": "unseen" if len(source.domains) > 2 else "all",
             "name": PurePosixPath(dataset.short_name).stem,
@@ -246,7 +247,7 @@ def _compute(
             [content, list(scores.names()), bed_options],
             lambda listener: testbed.run(source, **bed_options, device=device, listener=listener),
         )
-    elif config.baselines:
+    elif compares_scores:
         stages.skip("testbed", "it needs at least three models")
 
 
