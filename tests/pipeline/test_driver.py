@@ -337,9 +337,10 @@ def test_a_domain_that_cannot_be_read_is_left_out(
     heard = Heard()
     with pytest.warns(UserWarning, match="'broken': no samples; skipped"):
         run = oodzoo.run(
-            folder, zoo[:2], tmp_path / "run", config=config(baselines=False), listener=heard
+            folder, zoo[:3], tmp_path / "run", config=config(testbed=False), listener=heard
         )
     assert run.evaluation is None
+    assert run.testbed is None
     assert run.data
     assert run.data.skipped == 2
     [skipped] = [facts for _, facts in heard.of("end") if facts["status"] == "skipped"]
