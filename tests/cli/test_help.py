@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -38,6 +39,21 @@ def test_flags_are_flags(run: Run) -> None:
     assert "bool" not in out.lower()
     assert "--baselines / --no-baselines" in out
     assert "-v, --verbose" in out
+
+
+def test_values_are_named_by_what_they_are(run: Run) -> None:
+    root: Any = typer.main.get_command(app)
+    for name, each in root.commands.items():
+        if not hasattr(each, "commands"):
+            out = run(name, "--help").out
+            assert not re.search(r"<\w+|\b(TEXT|INTEGER|FLOAT)\b|[{(](?:[A-Z]+|auto)[)}]", out), (
+                name
+            )
+    out = run("fit", "--help").out
+    for expected in ("fit [OPTIONS] STORE\n", "--max-models N ", "--max-ms MS ", "--zoo ZOO "):
+        assert expected in out
+    assert "[default: auto; with --top-k" in " ".join(out.split())
+    assert "predict [OPTIONS] MODEL [INPUT...]" in run("predict", "--help").out
 
 
 def test_summaries_of_commands_are_whole(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

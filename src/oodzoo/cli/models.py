@@ -15,7 +15,7 @@ from oodzoo.cli.zoo import select_zoo, show_models
 @command("models", example="oodzoo models modern --name '*vit*' --max-parameters 100M")
 def models(
     terminal: Terminal,
-    zoo: Annotated[str, typer.Argument(metavar="[ZOO]", help=ZOO_HELP)] = "demo",
+    zoo: Annotated[str, typer.Argument(metavar="ZOO", help=ZOO_HELP)] = "demo",
     name: Annotated[
         str | None, typer.Option(help="Only models whose name matches, e.g. '*vit*'.")
     ] = None,
