@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 
 # control characters, line separators, and characters that change the direction of text
@@ -65,6 +66,32 @@ def one_line(error: BaseException, limit: int = 200) -> str:
     """Format an error as one line of limited length: its message, or its class if it has none."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[str]:
+    """Lines of at most this width, if no word is longer; a number stays with its percent sign.
+
+    Parameters
+    ----------
+    text : str
+    width : int
+    first, rest : str
+        What the first line and the others begin with.
+
+    Examples
+    --------
+    >>> wrapped("an accuracy of 96 % or more", 17)
+    ['an accuracy of', '96 % or more']
+    """
+    lines = textwrap.wrap(
+        re.sub(r"(?<=\d) (?=%)", "\N{NO-BREAK SPACE}", text),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return [re.sub(r"(?<=\d)\N{NO-BREAK SPACE}(?=%)", " ", line) for line in lines]
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -13,7 +13,8 @@ from tests.evaluation.data import task_zoo, zoo
 from tests.striped import tiny_network, write_stripes
 
 import oodzoo
-from oodzoo.cli.evaluate import tune_device
+from oodzoo.cli.evaluate import show_evaluation, show_main_rows, tune_device
+from oodzoo.cli.terminal import Terminal
 from oodzoo.features.importing import import_features
 
 Run = Callable[..., Any]
@@ -51,21 +52,39 @@ def test_json(run: Run, tmp_path: Path) -> None:
     assert len(document["ablation"]) == 2
 
 
-def test_tables_fit_80_columns(run: Run, tmp_path: Path) -> None:
+def test_tables_name_every_domain(run: Run, tmp_path: Path) -> None:
     features, y, domains = zoo(n_domains=4)
-    named = np.char.add(domains, " has a very long name of its own")
-    store = stored(tmp_path, features, y, named)
+    names = [f"{domain} has a very long name of its own" for domain in np.unique(domains)]
+    store = stored(tmp_path, features, y, np.char.add(domains, names[0][2:]))
     options = ("--trials", "2", "--peers", "sfda,knn")
     code, out, _ = run("evaluate", store, *options)
     assert code == 0
     lines = out.splitlines()
-    end = next(at for at, line in enumerate(lines) if line.startswith("Recommended:"))
-    table = [line for line in lines[:end] if "%" not in line or line.startswith("accuracy")]
-    assert all(len(line.rstrip()) <= 80 for line in table)
+    assert all(name in lines[0] for name in names)
     for name in ("Single", "Pool", "Ensemble", "F. Selection", "F. Ratio", "random features",
                  "oracle", "paper selection", "best by sfda", "best by knn"):  # fmt: skip
         assert any(line.startswith(name) for line in lines)
     assert "Standard error of the average of F. Selection over 2 trials" in out
+
+
+def test_tables_fit_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    features, y, domains = zoo(n_domains=6)
+    named = np.char.add(domains, "_of_a_hospital")
+    evaluation = oodzoo.evaluate(features, y, named, baselines=False)
+    terminal = Terminal()
+    terminal._results.width = 60
+    show_evaluation(terminal, evaluation)
+    tables = capsys.readouterr().out.partition("Recommended:")[0]
+    assert max(map(len, tables.splitlines())) <= 60
+    assert all(tables.count(domain) == 1 for domain in evaluation.domains)
+    show_main_rows(terminal, evaluation)
+    out = capsys.readouterr().out
+    hardest = min(evaluation.recommended.domains, key=evaluation.recommended.domains.__getitem__)
+    assert hardest in out.splitlines()[0]
+    missing = [domain for domain in evaluation.domains if domain not in out.splitlines()[0]]
+    assert missing
+    shown = " ".join(out.split()).partition("Not shown at this width: ")[2]
+    assert all(domain in shown for domain in missing)
 
 
 def test_target_images(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,11 @@ from tests.conftest import Run
 from tests.evaluation.data import task_zoo
 from tests.ranking.data import saved, simulate_models
 
+import oodzoo
+from oodzoo.cli.rank import show_ranking
+from oodzoo.cli.terminal import Terminal
 from oodzoo.features.importing import import_features
+from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
 from oodzoo.task import Kind
 
@@ -36,6 +40,19 @@ def test_the_table_explains_its_columns(run: Run, store: Path) -> None:
     assert [line.split()[2] for line in shown.splitlines()[2:4]] == ["a", "b"]
     assert "Pareto-optimal" in shown
     assert max(map(len, shown.splitlines())) <= 88
+
+
+def test_only_columns_that_are_shown_are_explained(
+    capsys: pytest.CaptureFixture[str], store: Path
+) -> None:
+    terminal, ranking = Terminal(), oodzoo.rank(FeatureStore(store))
+    for width, explained in ((100, True), (40, False)):
+        terminal._results.width = width
+        show_ranking(terminal, ranking)
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= width
+        assert [text in out for text in ("evid.: ", "d, M, ms: ")] == [explained] * 2
+        assert "acc.: " in out
 
 
 def test_another_score_orders_the_rows(run: Run, store: Path) -> None:

@@ -45,6 +45,14 @@ def test_without_them_the_table_is_divided() -> None:
     assert fitted.dropped == []
 
 
+def test_names_of_several_words_stay_whole_in_a_divided_table() -> None:
+    rows = [["best by discriminability", *"1234"]]
+    fitted = fit_table(["accuracy %", *(f"domain{n}" for n in range(4))], rows, left=1, width=41)
+    assert [len(part.columns) for part in fitted.parts] == [3, 3]
+    widths = [column_widths(part, 41)[0] for part in fitted.parts]
+    assert widths == [len("best by discriminability")] * 2
+
+
 def test_a_name_that_takes_the_width_has_a_line_of_its_own() -> None:
     fitted = fit(30, "d")
     assert fitted.parts == []

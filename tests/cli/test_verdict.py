@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from tests.report.example import example_run
 
-from oodzoo.cli.verdict import WIDTH, aligned, next_steps, verdict
+from oodzoo.cli.terminal import WIDTH
+from oodzoo.cli.verdict import aligned, next_steps, verdict
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.advice import on_budget
 from oodzoo.evaluation.recommended import TITLES
@@ -29,13 +30,13 @@ def names(lines: list[str]) -> list[str]:
 
 def text_of(run: Run) -> str:
     """The verdict with two spaces before each name, and otherwise without line breaks."""
-    lines = verdict(run)
+    lines = verdict(run, WIDTH)
     return " ".join(line if line[2:3].strip() else line.strip() for line in lines)
 
 
 def test_what_was_measured(run: Run) -> None:
     assert run.evaluation is not None
-    lines = verdict(run)
+    lines = verdict(run, WIDTH)
     best = run.evaluation.recommended
     assert lines[0].startswith("Result: ")
     assert max(len(line) for line in lines if not line.startswith("  ")) <= WIDTH
@@ -64,7 +65,7 @@ def test_a_class_that_fails_is_named(run: Run) -> None:
     )
     failing = replace(run, evaluation=replace(run.evaluation, diagnosis={"web": found}))
     wanted = ["hardest", "class", "kiwi,", "0", "%", "recognised"]
-    assert any(line.split() == wanted for line in verdict(failing))
+    assert any(line.split() == wanted for line in verdict(failing, WIDTH))
     without = replace(run, evaluation=replace(run.evaluation, diagnosis={}))
     assert "hardest class" not in text_of(without)
 
@@ -109,7 +110,7 @@ def test_the_cost_of_the_predictor_is_not_that_of_the_first_model(run: Run) -> N
     assert run.ranking is not None
     models = tuple(row.model for row in run.ranking.rows[:2])
     made = replace(run, evaluation=None, predictor=PredictorSummary("model", models, "", "pool"))
-    lines = verdict(made)
+    lines = verdict(made, WIDTH)
     assert names(lines)[-4:] == ["accuracy", "cost", "rank", "predictor"]
     assert "  cost       1 model" in text_of(made)
     assert "pool of 2 models" in text_of(made)
@@ -117,7 +118,7 @@ def test_the_cost_of_the_predictor_is_not_that_of_the_first_model(run: Run) -> N
 
 def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:
     assert run.ranking is not None
-    lines = verdict(replace(run, evaluation=None))
+    lines = verdict(replace(run, evaluation=None), WIDTH)
     first = run.ranking.rows[0]
     assert lines[0].startswith(f"Result: {first.model} leads the ranking.")
     assert names(lines) == ["accuracy", "cost", "rank"]
@@ -125,7 +126,7 @@ def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:
 
 
 def test_without_a_ranking_there_is_no_verdict(run: Run) -> None:
-    assert verdict(replace(run, evaluation=None, ranking=None)) == []
+    assert verdict(replace(run, evaluation=None, ranking=None), WIDTH) == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,9 +44,7 @@ if TYPE_CHECKING:
     from oodzoo.evaluation import Evaluation, Row
     from oodzoo.tuning.settings import TuneSettings
 
-_WIDTH = 80
 _MOST_OUTPUTS = 20
-_NARROWEST_COLUMN = len("100.0")
 
 
 @command("evaluate", example="oodzoo evaluate features/ --top-k 1,3,5,7", interrupted=MODELS_CACHED)
@@ -256,11 +253,9 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         for name, row in sorted(evaluation.baselines.items(), key=_baseline_order)
     }
     metric = f"{evaluation.metric.replace('_', ' ')} %"
-    first = max(map(len, [metric, *rows, *baselines]))
-    domains, names = _columns(evaluation.domains, first)
-    ratios = evaluation.feature_ratio
+    domains, ratios = evaluation.domains, evaluation.feature_ratio
     terminal.table(
-        [metric, "average", *names],
+        [metric, "average", *domains],
         [
             *(_cells(name, row, domains) for name, row in rows.items()),
             ["F. Ratio", _percent(ratios), *(f"{100 * ratios[d]:.1f}" for d in domains)],
@@ -320,9 +315,10 @@ def _main_rows(evaluation: Evaluation) -> dict[str, Row]:
 def show_main_rows(terminal: Terminal, evaluation: Evaluation) -> None:
     """Print what each way to combine the models reaches, and the results among published ones."""
     rows, metric = _main_rows(evaluation), f"{evaluation.metric.replace('_', ' ')} %"
-    domains, names = _columns(evaluation.domains, max(map(len, [metric, *rows])))
-    cells = [_cells(name, row, domains) for name, row in rows.items()]
-    terminal.table([metric, "average", *names], cells)
+    cells = [_cells(name, row, evaluation.domains) for name, row in rows.items()]
+    best = evaluation.recommended.domains
+    hardest_last = sorted(best, key=best.__getitem__, reverse=True)
+    terminal.table([metric, "average", *evaluation.domains], cells, least=hardest_last)
     show_published(terminal, evaluation)
 
 
@@ -337,7 +333,7 @@ def show_published(terminal: Terminal, evaluation: Evaluation) -> None:
         left=2,
     )
     for text in (table.caveat, table.cost):
-        terminal.lines(fill(text, _WIDTH, break_on_hyphens=False))
+        terminal.paragraph(text)
 
 
 def _other_measures(evaluation: Evaluation) -> str:
@@ -420,13 +416,3 @@ def _baseline_order(baseline: tuple[str, Row]) -> tuple[bool, bool, str]:
     """Random features and the oracle first, then by name."""
     name, _ = baseline
     return name != "random_features", name != "oracle", name
-
-
-def _columns(domains: Sequence[str], first: int) -> tuple[list[str], list[str]]:
-    """The domains that fit next to a first column of this width, and their shortened names."""
-    room = _WIDTH - first - len("average") - 2
-    shown = list(domains)[: room // (_NARROWEST_COLUMN + 1)]
-    widest = room // len(shown) - 1
-    while sum(min(len(d), widest + 1) + 1 for d in shown) <= room and widest < room:
-        widest += 1
-    return shown, [d if len(d) <= widest else d[: widest - 1] + "…" for d in shown]

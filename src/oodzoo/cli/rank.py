@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,21 +166,23 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     if ranking.score == ranking.metric:  # the column of percentages has it
         numbers, cells = numbers[1:], [row[:3] + row[4:] for row in cells]
     least = ("d", "M", "trans.", "stab.", "evid.", "discr.", "ms")
-    terminal.table(["rank", "", "model", *numbers, ""], cells, left=3, least=least)
-    interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval. "
+    dropped = terminal.table(["rank", "", "model", *numbers, ""], cells, left=3, least=least)
+    interval = "" if ranking.rows[0].rank_interval is None else "rank: with its 90 % interval."
     per_domain = ranking.rows[0].folds[0].score is not None
     repeated = "; for the first model the choice is repeated for each one" if per_domain else ""
     expected = (
         f"{metric.short}: {metric.name} to expect on an unseen domain, with the 90 % interval for "
         f"a new domain{repeated}."
     )
-    explained = "\n".join(_EXPLAINED[name] for name in terms if name in _EXPLAINED)
-    terminal.lines(
-        f"{interval}{explained}\n"
-        f"{_wrapped(expected)}{_wrapped(metric.means)}"
-        "d, M, ms: features, million parameters, milliseconds per image.\n"
-        "*: Pareto-optimal, no other model is at least as accurate and cheaper."
-    )
+    explained = [
+        f"{name}: {text}." for name, text in _EXPLAINED.items() if name in {*terms} - {*dropped}
+    ]
+    costs = {name: text for name, text in _COSTS.items() if name not in dropped}
+    if costs:
+        explained.append(f"{', '.join(costs)}: {', '.join(costs.values())}.")
+    marked = "*: Pareto-optimal, no other model is at least as accurate and cheaper."
+    for text in (interval, expected, metric.means, *explained, marked):
+        terminal.paragraph(text)
     if ranking.domains_proposed is not None:
         terminal.line(
             f"Domains: proposed by {ranking.domains_proposed}, not given; oodzoo domains shows how "
@@ -217,28 +218,25 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
         [[*row[:3], *row[4:6], row[-2]] for row in rows],
         left=3,
     )
-    terminal.lines(
-        _wrapped(
-            f"rank: by {ranking.score}, with its 90 % interval. {metric.short}: {metric.name} to "
-            "expect on an unseen "
-            "domain, with the 90 % interval for a new one. ms: milliseconds per image."
-        )
+    terminal.paragraph(
+        f"rank: by {ranking.score}, with its 90 % interval. {metric.short}: {metric.name} to "
+        "expect on an unseen domain, with the 90 % interval for a new one. ms: milliseconds per "
+        "image."
     )
     if (more := len(ranking.rows) - _TOP) > 0:
         terminal.line(f"… {more} more: oodzoo rank {store}")
     _warn_of_skipped(terminal, ranking)
 
 
-def _wrapped(text: str) -> str:
-    return "".join(f"{line}\n" for line in textwrap.wrap(text, 80))
-
-
 _EXPLAINED = {
-    "evid.": "evid.: evidence of all domains (LogME).",
-    "trans.": "trans.: label variance of a domain that another one predicts, in percent.",
-    "agree": "agree: agreement with the other models on the target, in percent.",
-    "discr.": "discr., stab.: discriminability and stability.",
+    "evid.": "evidence of all domains (LogME)",
+    "trans.": "label variance of a domain that another one predicts, in percent",
+    "agree": "agreement with the other models on the target, in percent",
+    "discr.": "discriminability",
+    "stab.": "stability",
 }
+
+_COSTS = {"d": "features", "M": "million parameters", "ms": "milliseconds per image"}
 
 
 def _terms(ranking: Ranking) -> list[str]:

@@ -63,7 +63,7 @@ def run_and_show(
             dataset, zoo, out, target=target, config=config, listener=listener, command=typed
         )
     terminal.line("")
-    for line in verdict(result):
+    for line in verdict(result, terminal.prose_width):
         terminal.line(line)
     terminal.say("Next:")
     texts = dataset.modality == "text"

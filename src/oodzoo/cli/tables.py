@@ -71,7 +71,7 @@ def fit_table(
             return Fitted([Part(names, cells, n_text)], [], dropped)
     names = [printable(column) for column in columns]
     cells = [[printable(str(cell)) for cell in row] for row in rows]
-    parts = _split(names, cells, left, width)
+    parts = _split(names, cells, left, width, whole=True) or _split(names, cells, left, width)
     return Fitted(parts, [] if parts else _folded(names, cells, left, width), [])
 
 
@@ -112,13 +112,18 @@ def column_widths(part: Part, width: int) -> list[int]:
     return widths
 
 
-def _split(columns: list[str], rows: list[list[str]], left: int, width: int) -> list[Part]:
-    """Several tables, each with the first columns; none if another column does not fit there."""
+def _split(
+    columns: list[str], rows: list[list[str]], left: int, width: int, *, whole: bool = False
+) -> list[Part]:
+    """Several tables, each with the first columns; none if another column does not fit there.
+
+    With `whole`, text is not broken, not even between words.
+    """
     parts: list[Part] = []
     rest = list(range(left, len(columns)))
     while rest:
         chosen = list(range(left))
-        while rest and _fits(columns, rows, left, [*chosen, rest[0]], width):
+        while rest and _fits(columns, rows, 0 if whole else left, [*chosen, rest[0]], width):
             chosen.append(rest.pop(0))
         if len(chosen) == left:
             return []

@@ -10,12 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Self
 
-from oodzoo._text import count, printable
+from oodzoo._text import count, printable, wrapped
 from oodzoo.cli.progress import progress_bars, progress_lines
 from oodzoo.cli.tables import Part, column_widths, fit_table
 from oodzoo.events import Progress
 
 Document = dict[str, Any]
+
+WIDTH = 80
+"""Longest lines of prose."""
 
 _MOST_OF_A_KIND = 20
 _QUOTED = re.compile(r"""(?<!\w)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)""")
@@ -107,11 +110,17 @@ class Terminal:
     def line(self, text: str) -> None:
         """Write a line of the result, without `--json` only."""
         if not self.json:
-            self._results.print(printable(text), markup=False)
+            for line in wrapped(printable(text), self._results.width) or [""]:
+                self._results.print(line, markup=False, soft_wrap=True)
 
-    def lines(self, text: str) -> None:
-        """Write several lines of the result, without `--json` only."""
-        for line in text.splitlines():
+    @property
+    def prose_width(self) -> int:
+        """Width of the lines of a paragraph."""
+        return min(WIDTH, self._results.width)
+
+    def paragraph(self, text: str) -> None:
+        """Write prose of the result in lines that are easy to read, without `--json` only."""
+        for line in wrapped(printable(text), self.prose_width):
             self.line(line)
 
     def table(
@@ -122,14 +131,14 @@ class Terminal:
         title: str | None = None,
         left: int = 1,
         least: Sequence[str] = (),
-    ) -> None:
+    ) -> list[str]:
         """Write a table, without `--json` only; the first `left` columns are left-aligned text.
 
         On a terminal that is too narrow, the columns `least` are left out, the first one first; see
-        :func:`~oodzoo.cli.tables.fit_table`.
+        :func:`~oodzoo.cli.tables.fit_table`. Returns the columns that were left out.
         """
         if self.json:
-            return
+            return []
         fitted = fit_table(columns, rows, left=left, width=self._results.width, least=least)
         for number, part in enumerate(fitted.parts):
             self._print_table(part, None if number else title)
@@ -139,6 +148,7 @@ class Terminal:
             self._results.print(line, markup=False, soft_wrap=True)
         if fitted.dropped:
             self.line(f"Not shown at this width: {', '.join(fitted.dropped).removesuffix('.')}.")
+        return fitted.dropped
 
     def _print_table(self, part: Part, title: str | None) -> None:
         from rich import box

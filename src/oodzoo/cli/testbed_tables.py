@@ -26,9 +26,9 @@ def show_paper(terminal: Terminal, tables: Mapping[str, Comparison]) -> None:
             n = len(next(iter(comparison.beds.values())).models)
             which = "with a classifier head" if suffix else "all"
             _show_taus(terminal, comparison, kind, f"{title}, {n} models ({which})")
-    terminal.lines(
-        "Below each value: its 90 % interval, from resampling the models.\n"
-        "~: statistically tied with the best of the row (weighted tau only), corrected\n"
+    terminal.paragraph(
+        "Below each value: its 90 % interval, from resampling the models. "
+        "~: statistically tied with the best of the row (weighted tau only), corrected "
         "for the number of scores."
     )
     _show_published(terminal)
@@ -56,10 +56,10 @@ def _show_published(terminal: Terminal) -> None:
         title="Accuracy on unseen domains, %",
         left=2,
     )
-    terminal.lines(
-        "DomainBed, SWAD: a ResNet-50, trained as a whole. ZooD: a head of the top model\n"
-        "(Single), of all features of the top models (Ensemble), of selected ones\n"
-        "(F. Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top\n"
+    terminal.paragraph(
+        "DomainBed, SWAD: a ResNet-50, trained as a whole. ZooD: a head of the top model "
+        "(Single), of all features of the top models (Ensemble), of selected ones "
+        "(F. Selection; F. Ratio: % of the features that it keeps); Fine-tuned: the top "
         "model, trained as a whole."
     )
     terminal.table(
@@ -70,8 +70,8 @@ def _show_published(terminal: Terminal) -> None:
         ],
         title="GPU hours for 35 models",
     )
-    terminal.lines(
-        "ZooD: ranking the models. fine-tuning: training a head of each in DomainBed's\n"
+    terminal.paragraph(
+        "ZooD: ranking the models. fine-tuning: training a head of each in DomainBed's "
         "search (10 draws of hyper-parameters, 5 for DomainNet; 3 trials)."
     )
 
@@ -155,12 +155,12 @@ def show_bed(terminal: Terminal, bed: TestBed) -> None:
         title=f"{bed.name}: {count(len(bed.models), 'model')}, protocol {protocol}",
         least=("models", "averaged", "same", "tau"),
     )
-    terminal.lines(
-        "regret: points of accuracy lost on the test domain by using the top model.\n"
-        "w. tau, tau: rank correlations with the accuracy of heads on the test domain.\n"
-        "All three are computed on each test domain and averaged.\n"
-        "90 %: interval of w. tau from resampling models. ~: statistically tied with the\n"
-        "best, corrected for the number of scores.\n"
+    terminal.paragraph(
+        "regret: points of accuracy lost on the test domain by using the top model. "
+        "w. tau, tau: rank correlations with the accuracy of heads on the test domain. "
+        "All three are computed on each test domain and averaged. "
+        "90 %: interval of w. tau from resampling models. ~: statistically tied with the "
+        "best, corrected for the number of scores. "
         "averaged: w. tau of scores and accuracies averaged over test domains first."
     )
     if uneven:
@@ -242,9 +242,9 @@ def show_comparison(terminal: Terminal, comparison: Comparison) -> None:
         list(zip(*(column[1:] for column in left), strict=True)),
         title=f"Mean and worst over {sets}",
     )
-    terminal.lines(
-        "regret, w. tau: mean over the data sets that have the score, then the worst one.\n"
-        "90 %: interval of the mean w. tau. ~: statistically tied with the best,\n"
+    terminal.paragraph(
+        "regret, w. tau: mean over the data sets that have the score, then the worst one. "
+        "90 %: interval of the mean w. tau. ~: statistically tied with the best, "
         "corrected for the number of scores. averaged: w. tau in the paper's form, mean."
     )
     columns = [

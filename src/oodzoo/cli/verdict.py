@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
-from oodzoo._text import count
+from oodzoo._text import count, wrapped
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.advice import Advice
@@ -18,10 +17,8 @@ if TYPE_CHECKING:
 
 Pairs = list[tuple[str, str]]
 
-WIDTH = 80
 
-
-def verdict(run: Run) -> list[str]:
+def verdict(run: Run, width: int) -> list[str]:
     """The result of a run: a sentence, and three numbers with what they mean."""
     if run.evaluation is not None:
         sentence, numbers = _measured(run, run.evaluation)
@@ -29,8 +26,7 @@ def verdict(run: Run) -> list[str]:
         sentence, numbers = _expected(run, run.ranking)
     else:
         return []
-    lines = wrap(f"Result: {sentence}", WIDTH, break_long_words=False, break_on_hyphens=False)
-    return [*lines, *aligned(numbers, WIDTH)]
+    return [*wrapped(f"Result: {sentence}", width), *aligned(numbers, width)]
 
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
@@ -181,12 +177,5 @@ def aligned(pairs: Pairs, width: int | None = None) -> list[str]:
         if width is None:
             lines.append(start + text)
             continue
-        lines += wrap(
-            text,
-            width,
-            initial_indent=start,
-            subsequent_indent=" " * len(start),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        lines += wrapped(text, width, first=start, rest=" " * len(start))
     return lines
