@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,8 +77,8 @@ class Made:
     n_features: int
     target: str | None = None
     adapted: int | None = None
-    heads: Heads | None = None
-    """Predictions of the heads of all models, of a pool."""
+    heads: Mapping[str | None, Heads] | None = None
+    """Predictions of the heads of all models for each test domain, and for none; of a pool."""
     selected_from: tuple[str, ...] = ()
     """Models that features can be selected from again without a domain; empty if they cannot."""
 
@@ -235,17 +235,17 @@ def _pool(
     scores: dict[str, float],
     device: str | None,
 ) -> Made:
-    heads = predict_with_heads(source, device=device)[None]
+    heads = predict_with_heads(source, device=device)
     width = len(Columns.all_of(source, source.models))
     if images is None:
-        final = fit_pool(source, heads, limits, device=device)
+        final = fit_pool(source, heads[None], limits, device=device)
         return Made("pool", final, scores, width, heads=heads)
     if images.n < MIN_IMAGES:
         raise InputError(
             f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
             "are needed to adapt to them; give more, or leave the target out"
         )
-    final = fit_pool_for_target(source, heads, images, limits, device=device)
+    final = fit_pool_for_target(source, heads[None], images, limits, device=device)
     return Made("pool", final, scores, width, images.name, images.n, heads)
 
 
