@@ -43,6 +43,8 @@ class Options:
         What an evaluation recommends.
     selection : SelectionSummary, optional
         Features that were selected before.
+    narrowed : bool
+        Whether there are fewer models, or narrower limits, than the evaluation chose within.
     """
 
     choose: str
@@ -53,6 +55,7 @@ class Options:
     limits: Limits
     recommended: Recommended | None = None
     selection: SelectionSummary | None = None
+    narrowed: bool = False
 
     @property
     def needs_evaluation(self) -> bool:
@@ -81,6 +84,8 @@ class Made:
     """Predictions of the heads of all models for each test domain, and for none; of a pool."""
     selected_from: tuple[str, ...] = ()
     """Models that features can be selected from again without a domain; empty if they cannot."""
+    as_evaluated: bool = True
+    """Whether it is what the evaluation recommends, and not what is left of it."""
 
 
 def parse_options(
@@ -142,6 +147,7 @@ def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource
     """Take the models and limits that an evaluation chose from, unless narrower ones are given.
 
     The accuracy that it measured is that of a choice among these models, within these limits.
+    Within narrower ones, another pool or selection may be fitted, which was not measured.
     """
     found = options.recommended
     if found is None:
@@ -149,11 +155,13 @@ def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource
     models = [model for model in source.models if model in found.candidates]
     if models and len(models) < len(source.models):
         source = with_models(source, models)
+    evaluated = Limits(found.max_models, found.max_ms)
     limits = Limits(
-        _least(options.limits.max_models, found.max_models),
-        _least(options.limits.max_ms, found.max_ms),
+        _least(options.limits.max_models, evaluated.max_models),
+        _least(options.limits.max_ms, evaluated.max_ms),
     )
-    return source, replace(options, limits=limits)
+    narrowed = limits != evaluated or not set(found.candidates) <= set(source.models)
+    return source, replace(options, limits=limits, narrowed=narrowed)
 
 
 def _least(one: Any, other: Any) -> Any:
@@ -198,7 +206,18 @@ def make(
             chosen = recommended.models if images is None else order[:n]
         made = _of_columns(source, choice, order, chosen, options, scores, device)
     used = made.final.columns.models
-    if recommended is not None and images is None and set(used) != set(recommended.models):
+    if recommended is None or images is not None:
+        return made
+    other = set(used) != set(recommended.models)
+    if options.narrowed and (other or choice == "selection"):
+        warnings.warn(
+            f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, chosen from "
+            f"more models or within wider limits; the accuracy of this one, of {', '.join(used)}, "
+            "was not measured: evaluate with the same models and limits",
+            stacklevel=3,
+        )
+        return replace(made, as_evaluated=False)
+    if other:
         warnings.warn(
             f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, but on this "
             f"machine it is of {', '.join(used)}",
