@@ -166,6 +166,7 @@ def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Data) -
     [
         ({"choose": "pool"}, "choose='pool' and recommended exclude each other"),
         ({"selection": True}, "recommended and selection both say what to fit"),
+        ({"method": "paper"}, "method='paper' is not what an evaluation measures"),
         ({"other": "domains"}, "the evaluation is of the domains d0, d1, d2, e, the features"),
         ({"other": "models"}, "the evaluation recommends 'x', but there are only features of"),
     ],
@@ -188,6 +189,11 @@ def test_what_cannot_be_fitted(
     given = {name: value for name, value in options.items() if name != "other"}
     with pytest.raises(InputError, match=words):
         oodzoo.fit(*data, recommended=best, **given)
+
+
+def test_the_accuracy_of_a_selection_is_not_promised_for_another_method(data: Data) -> None:
+    with pytest.raises(InputError, match="add choose='selection'"):
+        oodzoo.fit(*data, method="paper")
 
 
 def test_a_selection_of_other_features_is_refused(data: Data) -> None:

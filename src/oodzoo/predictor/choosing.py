@@ -114,6 +114,11 @@ def parse_options(
     if choose is None:
         choose = "auto" if top_k is None and models is None else "ensemble"
     require_choice(choose)
+    if choose == "auto" and method != "consistent" and selection is None:
+        raise InputError(
+            f"method={method!r} is not what an evaluation measures; leave it out, or add "
+            "choose='selection' (--choose selection)"
+        )
     if isinstance(recommended, Evaluation):
         recommended = recommended.recommended
     if isinstance(selection, Selection):
