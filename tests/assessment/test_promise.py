@@ -42,6 +42,7 @@ def test_a_domain_is_outside_only_if_its_interval_is() -> None:
         ({"dawn": (84, 92), "dusk": (85, 90)}, True, "the 2 new domains are within this interval."),
         ({"dawn": (84, 92), "day": (0, 1)}, True, "the new domain is within this interval."),
         ({"day": (84, 92)}, None, "cannot be compared with it: it was trained on domains"),
+        ({}, None, "cannot be compared with it: what was measured on its domains has no interval"),
         ({"a": (1, 2), "b": (1, 2)}, False, "'a', 'b' are below this interval."),
     ],
 )

@@ -25,7 +25,8 @@ class Promise:
     verdicts : dict of str to str
         For each domain of the test: "within", "below" or "above" the interval, or "trained on" if
         the predictor was trained on a domain of this name. A domain is outside only if the
-        interval of what was measured on it is. Empty without an interval.
+        interval of what was measured on it is. One without such an interval has no verdict, and
+        none has without that of the promise.
     """
 
     value: float
@@ -50,11 +51,11 @@ class Promise:
             f"When it was fitted, it reached {number(self.value, 1)} % on left-out domains{about}."
         )
         if self.agrees is None:
-            reason = (
-                "it was trained on domains of these names"
-                if self.verdicts
-                else "that has no interval"
-            )
+            reason = "that has no interval"
+            if self.verdicts:
+                reason = "it was trained on domains of these names"
+            elif self.interval is not None:
+                reason = "what was measured on its domains has no interval"
             return f"{promised} This test cannot be compared with it: {reason}."
         new, many = self.new, len(self.new)
         if self.agrees:
