@@ -103,7 +103,7 @@ class Judge:
         if settings.with_target:
             self._log(f"test domain {test!r}: heads for its unlabelled images")
             cells[WITH_TARGET] = cell_with_target(
-                source, test, self._heads[test], choice, settings.limits, self._device
+                source, test, self._heads[test], choice, rows, settings.limits, self._device
             )
         return Fold(
             cells,
