@@ -90,7 +90,8 @@ def measure_left_out(
     limits : Limits, optional
         Of a pool.
     reselect : bool
-        Whether to select the columns of a selection again without each domain.
+        Whether to select the columns of a selection again without each domain. Otherwise, as for
+        the models of other choices, the labels of the domain helped to choose them.
     device : str, optional
     """
     kind = source.task.kind
