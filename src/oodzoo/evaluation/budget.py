@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -137,7 +137,7 @@ def limited_fold(
 
     costs = [source.facts(model).milliseconds for model in source.models]
     known = {name: [list(way.models), cells[name].accuracy] for name, way in ways.items()}
-    key = [test, list(order), limits.max_models, limits.max_ms, costs, known, compare]
+    key: list[Any] = [test, list(order), limits.max_models, limits.max_ms, costs, known, compare]
     if texts := class_texts(source):
         key.append(texts)
     arrays = source.cached("budgets", source.models, compute, settings=json.dumps(key))
