@@ -130,6 +130,23 @@ def measure_left_out(
     return LeftOut(sets, confidence_curve(confident, labels))
 
 
+def caveat(choice: str, *, adapted: bool = False) -> str:
+    """What was different from use when it was measured, as the end of a sentence; or nothing.
+
+    Examples
+    --------
+    >>> caveat("single")
+    ', with the model that all domains chose, which is optimistic'
+    >>> caveat("pool"), caveat("pool", adapted=True)
+    ('', ', measured without adapting')
+    """
+    models = {"single": "the model", "ensemble": "the models"}.get(choice)
+    chosen = (
+        "" if models is None else f", with {models} that all domains chose, which is optimistic"
+    )
+    return chosen + (", measured without adapting" if adapted else "")
+
+
 def _known(outputs: Outputs | None) -> Outputs:
     if outputs is None:
         raise ValueError("the heads have no predictions for a test domain")
