@@ -55,6 +55,21 @@ def test_the_text_says_whether_they_agree(
     assert words in found.text
 
 
+def test_a_tenth_of_many_domains_may_be_outside() -> None:
+    """The interval is one of 90 % for a single domain."""
+    within = {f"d{at}": (84.0, 92.0) for at in range(9)}
+    found = promised(**within, dusk=(60.0, 70.0))
+    assert found.verdicts["dusk"] == "below"
+    assert found.agrees is True
+    assert found.text.endswith(
+        "This test agrees: of the 10 new domains, as many as one in ten may be outside; 'dusk' is "
+        "below this interval."
+    )
+    assert promised(**within, dusk=(60.0, 70.0), dawn=(60.0, 70.0)).agrees is False
+    few = {name: within[name] for name in ("d0", "d1")}
+    assert promised(**few, dusk=(60.0, 70.0)).agrees is False
+
+
 def test_without_an_interval_nothing_is_compared() -> None:
     found = promise_of(replace(PROVENANCE, accuracy_interval=None), {"dawn": (1.0, 2.0)}, [])
     assert found is not None
