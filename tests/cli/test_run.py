@@ -167,6 +167,15 @@ def test_a_wrong_number_is_one_line(run: Run, digits: Path, tmp_path: Path) -> N
     assert not out.exists()
 
 
+def test_a_mistyped_class_is_a_warning(run: Run, photos: Path, tmp_path: Path) -> None:
+    (photos / "day" / "dog").rename(photos / "day" / "Dog")
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes.txt").touch()
+    stopped = run("run", photos, "--zoo", "demo", "--out", tmp_path / "taken")
+    assert "warning: names of classes look alike: 'Dog' and 'dog'" in stopped.err
+    assert "contains 'notes.txt'" in stopped.err
+
+
 @pytest.mark.parametrize("option", ["--log-file", "--tensorboard"])
 def test_other_files_in_the_folder_of_the_run_are_rejected_first(
     run: Run, digits: Path, tmp_path: Path, option: str

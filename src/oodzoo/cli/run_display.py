@@ -54,7 +54,7 @@ def run_and_show(
     else:
         terminal.line(counted(dataset))
     read_images(terminal, dataset, dataset.name)
-    for issue in dataset.leaks():
+    for issue in [*dataset.similar_classes(), *dataset.leaks()]:
         terminal.warn(str(issue))
     with ExitStack() as bars:
         listener = [_Shown(terminal, bars, out, len(zoo)), *others]

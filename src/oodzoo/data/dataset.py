@@ -12,6 +12,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from oodzoo._text import count
+from oodzoo.data.class_names import similar_classes
 from oodzoo.data.contents import ImageFiles
 from oodzoo.data.files import ImageFile, read_bytes
 from oodzoo.data.inspection import inspect_images
@@ -258,6 +259,10 @@ class ImageDomains(ImageFiles):
     def quick_check(self) -> list[Issue]:
         """List the problems that show without opening an image."""
         return list(self.summary(quick=True).issues)
+
+    def similar_classes(self) -> list[Issue]:
+        """List classes whose names look alike: a typing mistake makes two classes of one."""
+        return list(similar_classes(self.counts())) if self.task.is_classification else []
 
     def leaks(self, unlabelled: Sequence[UnlabelledImages] = ()) -> list[Issue]:
         """List identical images and groups that occur in several domains.

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from oodzoo._html import html_table
 from oodzoo._packages import optional_package
 from oodzoo._text import count, text_table
+from oodzoo.data.class_names import similar_classes
 from oodzoo.data.files import ImageFile
 from oodzoo.data.inspection import Inspection
 from oodzoo.data.issues import (
@@ -305,6 +306,7 @@ def _issues_of_labels(
     if task.kind == "multilabel":
         yield from missing_labels(counts)
     else:
+        yield from similar_classes(counts)
         yield from missing_classes(counts)
     yield from different_mixtures(several, by_chance, task)
 
