@@ -90,6 +90,18 @@ def test_why_a_higher_row_is_not_recommended(run: Run) -> None:
     assert "but the difference is within a standard error" in text_of(tied)
 
 
+def test_the_choice_is_part_of_the_number(run: Run) -> None:
+    evaluation = run.evaluation
+    assert evaluation is not None
+    pool, domains = evaluation.pool.average, evaluation.recommended.domains
+    other = dict.fromkeys(domains, "pool") | {next(iter(domains)): "single"}
+    said = f"Pool in every domain has {pool:.1f} %."
+    assert said in text_of(changed(run, choice="pool", choices=other, average=pool - 1))
+    assert said not in text_of(changed(run, choice="pool", choices=other, average=pool))
+    everywhere = dict.fromkeys(domains, "pool")
+    assert said not in text_of(changed(run, choice="pool", choices=everywhere, average=pool - 1))
+
+
 def test_a_pool_of_one_is_no_gain_over_itself(run: Run) -> None:
     one = changed(run, choice="pool", models=("model_000_imagenet",))
     assert "the top model alone" not in text_of(one)

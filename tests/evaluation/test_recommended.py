@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from oodzoo.evaluation.recommended import Recommended, compared, described, limits_as_options
+from oodzoo.evaluation.recommended import (
+    Recommended,
+    chosen_otherwise,
+    compared,
+    described,
+    limits_as_options,
+)
 
 
 def recommended(**changes: Any) -> Recommended:
@@ -51,3 +57,11 @@ def test_unknown_choices_are_rejected() -> None:
         recommended(choice="best")
     with pytest.raises(ValueError, match="of the same domains"):
         recommended(choices={"sketch": "pool"})
+
+
+def test_many_domains_with_another_choice_are_counted() -> None:
+    names = [f"d{at}" for at in range(9)]
+    choices = dict.fromkeys(names, "single") | {"d0": "pool"}
+    best = recommended(domains=dict.fromkeys(names, 88.0), choices=choices)
+    assert chosen_otherwise(best, 90.0).startswith("For 8 of 9 domains, another way was chosen")
+    assert chosen_otherwise(best, 88.04) == ""  # shown as the same number

@@ -40,7 +40,8 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
         "measured on each domain without using it."
     )
-    sentence = " ".join(filter(None, (sentence, _other_sizes(evaluation), _why(evaluation))))
+    more = (_other_sizes(evaluation), evaluation.chosen_otherwise, _why(evaluation))
+    sentence = " ".join(filter(None, (sentence, *more)))
     expect = f"{best.average:.1f} %"
     if best.interval is not None:
         expect += f" (90 % interval {span(*best.interval)} %)"

@@ -104,6 +104,42 @@ def described(choice: str, models: Sequence[str]) -> str:
     }[choice]
 
 
+def chosen_otherwise(best: Recommended, same_everywhere: float) -> str:
+    """Say why the metric is not that of the recommended way in every domain; empty if it is.
+
+    Parameters
+    ----------
+    best : Recommended
+    same_everywhere : float
+        Average metric of the recommended way, if it is taken for every test domain.
+
+    Examples
+    --------
+    >>> choices = {"photo": "pool", "sketch": "ensemble"}
+    >>> domains = {"photo": 90.0, "sketch": 50.0}
+    >>> best = Recommended("pool", ("a", "b"), 70.0, None, domains, choices, {})
+    >>> print(*chosen_otherwise(best, 72.5).split(", and "), sep="\\n")
+    For sketch, another way was chosen without it
+    the choice is part of what is measured; Pool in every domain has 72.5 %.
+    """
+    others = [domain for domain, choice in best.choices.items() if choice != best.choice]
+    if not others or f"{same_everywhere:.1f}" == f"{best.average:.1f}":
+        return ""
+    few = len(others) <= _MOST_DOMAINS
+    where = (
+        " and ".join(others) if few else f"{len(others)} of {count(len(best.choices), 'domain')}"
+    )
+    return (
+        f"For {where}, another way was chosen without {'it' if len(others) == 1 else 'them'}, and "
+        f"the choice is part of what is measured; {TITLES[best.choice]} in every domain has "
+        f"{same_everywhere:.1f} %."
+    )
+
+
+_MOST_DOMAINS = 2
+"""More domains are counted, not named."""
+
+
 def achieves(task: Kind, value: float) -> str:
     """What the main metric says, in words."""
     return {

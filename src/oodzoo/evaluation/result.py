@@ -24,6 +24,7 @@ from oodzoo.evaluation.recommended import (
     TITLES,
     Recommended,
     achieves,
+    chosen_otherwise,
     compared,
     described,
     limits_as_options,
@@ -301,6 +302,13 @@ class Evaluation:
             "domain: look whether the numbers mean the same there (oodzoo data)."
         )
 
+    @property
+    def chosen_otherwise(self) -> str:
+        """Why the measured number is not that of the recommended way alone; empty if it is."""
+        best = self.recommended
+        row = self.rows.get(best.choice)
+        return "" if row is None else chosen_otherwise(best, row.average)
+
     def findings(self) -> list[str]:
         """Summarise the results, one sentence per line."""
         best = self.recommended
@@ -314,7 +322,13 @@ class Evaluation:
             f"Recommended: {described(best.choice, best.models)}. Chosen in the same way without "
             f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
         )
-        lines = [main, *([self.caution] if self.caution else [])]
+        lines = [main]
+        if oracle := self.oracle:
+            lines.append(
+                f"That is {compared(best.average, oracle.average)} the best single model on each "
+                f"test domain ({oracle.average:.1f} %), which is unknown in advance."
+            )
+        lines += filter(None, (self.chosen_otherwise, self.caution))
         if beyond := [TITLES[name] for name in self.beyond_limits if name in TITLES]:
             one = len(beyond) == 1
             lines.append(
@@ -324,11 +338,6 @@ class Evaluation:
             )
         if weak := weak_points(self.diagnosis):
             lines.append(weak)
-        if oracle := self.oracle:
-            lines.append(
-                f"That is {compared(best.average, oracle.average)} the best single model on each "
-                f"test domain ({oracle.average:.1f} %), which is unknown in advance."
-            )
         lines += self._of_fine_tuning()
         if pool := self.with_target.get("pool"):
             lines.append(

@@ -100,9 +100,10 @@ def _compared(evaluation: Evaluation) -> str:
         for name, title in TITLES.items()
         if name in evaluation.rows and name != best.choice
     ]
+    otherwise = f"{evaluation.chosen_otherwise} " if evaluation.chosen_otherwise else ""
     text = (
         f"The {metric} is measured on each domain in turn, with everything chosen and trained "
-        f"without it. For comparison: {', '.join(others)}"
+        f"without it. {otherwise}For comparison: {', '.join(others)}"
     )
     if oracle := evaluation.oracle:
         text += (
