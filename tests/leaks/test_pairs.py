@@ -47,8 +47,8 @@ def test_pairs_are_sorted_by_evidence_and_similarity() -> None:
     assert [p.similarity for p in pairs.worst] == [1.0, 0.6, 0.3, 0.95, 0.9]
     assert pairs.counts == {"identical": 1, "same pixels": 2, "probable": 9}
     assert len(pairs) == 12
-    expected = "12 pairs of near-duplicate images (1 identical, 2 same pixels, 9 probable)"
-    assert str(pairs) == expected
+    evidence = "1 identical, 2 with nearly the same pixels, 9 probable"
+    assert str(pairs) == f"12 pairs of near-duplicate images ({evidence})"
 
 
 def test_only_the_worst_are_listed() -> None:

@@ -154,6 +154,13 @@ def test_commands_can_be_copied(view: Callable[..., Any]) -> None:
     assert copied == "oodzoo test model/ LABELLED/ --out test.html"
 
 
+def test_commands_are_whole_on_a_phone(view: Callable[..., Any]) -> None:
+    page = view("27", 390)
+    cut = "all => all.filter(pre => pre.scrollWidth > pre.clientWidth).map(pre => pre.textContent)"
+    assert page.locator("pre").count() > 3
+    assert page.locator("pre").evaluate_all(cut) == []
+
+
 def test_a_domain_is_chosen_by_keyboard(view: Callable[..., Any]) -> None:
     shown = view()
     options = shown.locator("#mistakes .option")

@@ -21,7 +21,7 @@ def test_settings_as_text() -> None:
     assert isinstance(shown, Facts)
     assert shown.pairs == [
         ("baselines", "yes"),
-        ("batch_size", "automatic"),
+        ("batch_size", "not set"),
         ("deep.fast", "no"),
         ("deep.top_k", "1, 3"),
     ]

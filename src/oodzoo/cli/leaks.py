@@ -9,7 +9,7 @@ from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from oodzoo.data.dataset import ImageDomains
-    from oodzoo.leaks.pairs import NearDuplicates, Pair, Pairs
+    from oodzoo.leaks.pairs import NearDuplicates, Pairs
 
 _SHOWN = 8
 
@@ -62,11 +62,6 @@ def show_problems(terminal: Terminal, found: NearDuplicates, where: str = "") ->
     terminal.line(found.extent)
 
 
-def _evidence(pair: Pair) -> str:
-    """Thumbnails are compared, so that pixels are nearly the same at best."""
-    return "nearly the same pixels" if pair.evidence == "same pixels" else pair.evidence
-
-
 def _show_pairs(terminal: Terminal, pairs: Pairs, title: str) -> None:
     worst = pairs.worst[:_SHOWN]
     if not worst:
@@ -75,7 +70,7 @@ def _show_pairs(terminal: Terminal, pairs: Pairs, title: str) -> None:
     rows = [
         [
             *(cell for image in zip(pair.paths, pair.domains, strict=True) for cell in image),
-            _evidence(pair) + (", labels differ" if pair.labels_differ else ""),
+            pair.evidence_in_words + (", labels differ" if pair.labels_differ else ""),
             f"{pair.similarity:.2f}",
         ]
         for pair in worst

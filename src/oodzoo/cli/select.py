@@ -120,7 +120,7 @@ def _number(top_k: str | None, method: str) -> TopK | None:
 def kept_features(summary: SelectionSummary) -> str:
     """How many features were kept."""
     share = f"({100 * summary.ratio:.1f} %)"
-    return f"Kept {summary.n_selected} of {count(summary.n_features, 'feature')} {share}"
+    return f"Kept {summary.n_selected:,} of {count(summary.n_features, 'feature')} {share}"
 
 
 def show_selection(terminal: Terminal, summary: SelectionSummary) -> None:

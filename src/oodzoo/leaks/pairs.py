@@ -54,6 +54,11 @@ class Pair:
         return "same pixels" if same else "probable"
 
     @property
+    def evidence_in_words(self) -> str:
+        """The evidence; thumbnails are compared, so that pixels are nearly the same at best."""
+        return "nearly the same pixels" if self.evidence == "same pixels" else self.evidence
+
+    @property
     def keys(self) -> tuple[str, str]:
         """Names of the two images that no others have: a path occurs once in a domain."""
         first, second = (": ".join(pair) for pair in zip(self.domains, self.paths, strict=True))
@@ -89,7 +94,10 @@ class Pairs:
 
     def __str__(self) -> str:
         """The number of pairs and their evidence."""
-        parts = ", ".join(f"{self.counts[k]:,} {k}" for k in _EVIDENCE if k in self.counts)
+        words = {"same pixels": "with nearly the same pixels"}
+        parts = ", ".join(
+            f"{self.counts[k]:,} {words.get(k, k)}" for k in _EVIDENCE if k in self.counts
+        )
         counted = f"{count(len(self), 'pair')} of near-duplicate images"
         return f"{counted} ({parts})" if parts else counted
 

@@ -60,7 +60,7 @@ def _thumbnails(
 def _caption(pair: Pair) -> str:
     domains = " and ".join(dict.fromkeys(pair.domains))
     labels = f", labels {pair.labels[0]} and {pair.labels[1]}" if pair.labels_differ else ""
-    return f"{domains}: {pair.evidence}{labels}"
+    return f"{domains}: {pair.evidence_in_words}{labels}"
 
 
 def _table(leaks: NearDuplicates) -> Table:

@@ -33,11 +33,12 @@ def learning_curve_figure(curve: LearningCurve) -> Figure:
     description = f"{metric.title} on test domains by {per}, {points}."
     return Figure(
         title=title,
-        text=f"{curve.text} Measured with heads of {curve.model}, trained on parts of the images.",
+        text=f"{curve.text} Measured with heads of {curve.model}, trained on parts of the images "
+        "of all training domains together.",
         chart=_chart(curve, per, f"{metric.title} by {per}", description),
         legend=[
             Key("expected", "circle", "average over the test domains"),
-            Key("stroke", "line", "one test domain"),
+            Key("stroke", "level", "one test domain"),
         ],
         table=Table("learning-curve", f"{metric.title} by {per}", columns, rows),
     )
@@ -64,7 +65,8 @@ def _chart(curve: LearningCurve, per: str, title: str, description: str) -> Char
         for value, label in up.ticks(6):
             drawing.line(left, up(value), right, up(value), "grid")
             drawing.text(left - 8, up(value) + 4, label, "tick", end="end")
-        drawing.text((left + right) / 2, 270, per, "head", end="middle")
+        label = per if per.startswith("training") else f"training {per}"
+        drawing.text((left + right) / 2, 270, label, "head", end="middle")
         points = [
             (across(x), up(point.average)) for x, point in zip(numbers, curve.points, strict=True)
         ]

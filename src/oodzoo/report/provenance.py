@@ -34,7 +34,7 @@ def _pairs(part: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
 
 def _text(value: Any) -> str:
     if value is None:
-        return "automatic"
+        return "not set"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list | tuple):

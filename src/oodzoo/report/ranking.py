@@ -95,7 +95,7 @@ def _terms_explained(ranking: Ranking) -> str:
     if ranking.score == "unseen":
         lead += (
             " The score combines both. It compares these models: their mean score is 0. The less "
-            "pairs of domains agree on the order of the models, the less transfer counts."
+            "the pairs of domains agree on the order of the models, the less transfer counts."
         )
     return lead
 
