@@ -64,3 +64,16 @@ def test_short_work_says_nothing() -> None:
     with progress_lines(said.append, "Ranking") as advance:
         advance(1, 2)
     assert said == []
+
+
+def test_the_time_left_is_whole_next_to_a_long_name() -> None:
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80)
+    with progress_bars(console, "{task.fields[speed]}") as bars:
+        task = bars.add_task("mobilenet_v1_025_128_imagenet", total=1400, speed="1,062 images/s")
+        bars.update(task, completed=256)
+        bars.tasks[0].start_time = bars.get_time() - 600
+        bars.refresh()
+    assert " s left" in out.getvalue()
+    assert "256/1400" in out.getvalue()
+    assert "…" not in out.getvalue()

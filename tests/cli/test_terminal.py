@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
+from rich.console import Console
 
-from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.terminal import Terminal, paragraph_on
 
 Captured = pytest.CaptureFixture[str]
 
@@ -139,3 +141,14 @@ def test_a_column_with_a_dot_that_is_left_out_has_one(capsys: Captured) -> None:
     terminal._results.width = 40
     terminal.table(["model", "trans."], [["net" * 12, "12345"]], least=["trans."])
     assert capsys.readouterr().out.splitlines()[-1] == "Not shown at this width: trans."
+
+
+def test_messages_break_between_words_on_a_terminal_only() -> None:
+    text = "two words of a message, and 'a/long/path/that/is/wider/than/the/line.png'"
+    narrow = Console(file=io.StringIO(), force_terminal=True, width=20)
+    assert paragraph_on(narrow, text) == [
+        *("two words of a", "message, and"),
+        "'a/long/path/that/is/wider/than/the/line.png'",
+    ]
+    assert paragraph_on(Console(file=io.StringIO(), width=20), text) == [text]
+    assert paragraph_on(narrow, "a\x1b[31mb") == ["a\\x1b[31mb"]

@@ -24,7 +24,7 @@ from typer.core import TyperCommand
 import oodzoo
 from oodzoo._text import did_you_mean, duration, printable
 from oodzoo.cli.help import PlainCommand, PlainGroup
-from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.terminal import Terminal, paragraph_on
 from oodzoo.errors import InputError
 from oodzoo.remote.location import url_of_path
 
@@ -179,12 +179,15 @@ def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
 
 
 def _print_error(message: str, code: int, *, json: bool) -> None:
-    """Print an error in one line: text, or JSON with the exit code."""
+    """Print an error in one line, which a terminal breaks: text, or JSON with the exit code."""
+    from rich.console import Console
+
     text = " ".join(message.splitlines())
-    line = f"oodzoo: {printable(text)}"
     if json:
-        line = json_text.dumps({"error": text, "code": code})
-    print(line, file=sys.stderr)
+        lines = [json_text.dumps({"error": text, "code": code})]
+    else:
+        lines = paragraph_on(Console(stderr=True), f"oodzoo: {text}")
+    print(*lines, sep="\n", file=sys.stderr)
 
 
 def _wants_json() -> bool:

@@ -43,7 +43,7 @@ from oodzoo.cli.options import (
     prompts_of,
 )
 from oodzoo.cli.reading import read_images
-from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.terminal import WIDTH, Terminal
 from oodzoo.cli.zoo import YesOption, announce_download, select_zoo, show_models
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener, Progress
@@ -268,7 +268,8 @@ def extraction_progress(terminal: Terminal) -> Iterator[Listener]:
         with terminal.progress("Extracting") as advance:
             yield _Lines(terminal, advance)
         return
-    with terminal.bars("{task.fields[speed]}") as bars:
+    columns = ["{task.fields[speed]}"] if terminal.messages.width >= WIDTH else []
+    with terminal.bars(*columns) as bars:
         yield _Bars(terminal, bars)
 
 

@@ -58,9 +58,9 @@ def progress_bars(console: Any, *columns: str) -> Any:
     return Bars(
         "{task.description}",
         BarColumn(bar_width=None, table_column=Column(ratio=1, max_width=40)),
-        MofNCompleteColumn(),
+        MofNCompleteColumn(table_column=Column(no_wrap=True)),
         *columns,
-        Left(),
+        Left(table_column=Column(no_wrap=True)),  # the bar gets shorter instead
         console=console,
         transient=True,
     )

@@ -24,6 +24,12 @@ _MOST_OF_A_KIND = 20
 _QUOTED = re.compile(r"""(?<!\w)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)""")
 
 
+def paragraph_on(console: Any, text: str) -> list[str]:
+    """A text as lines that break between words on a terminal; one line elsewhere."""
+    one = printable(text)
+    return wrapped(one, console.width) if console.is_terminal else [one]
+
+
 class Terminal:
     """Where a command writes.
 
@@ -98,7 +104,8 @@ class Terminal:
         self.messages.print(printable(message), style=style, markup=False, soft_wrap=True)
 
     def _write_warning(self, message: str) -> None:
-        self._write(f"warning: {message}", style="yellow")
+        for line in paragraph_on(self.messages, f"warning: {message}"):
+            self._write(line, style="yellow")
 
     def document(self, document: Document) -> None:
         """Write the result as one JSON document, with `--json` only."""
