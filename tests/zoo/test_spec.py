@@ -187,12 +187,13 @@ def test_the_embedded_zoo() -> None:
             "the source 'timm/resnet50' takes no geometry",
         ),
         ({"source": '"net.onnx"'}, "the source 'net.onnx' is not <kind>/<name>"),
+        ({"source": '"nets/a.onnx"'}, "; for this file, write onnx/nets/a.onnx"),
         ({"source": '"onnx/"'}, "the source 'onnx/' is not <kind>/<name>"),
         (
             {"source": '"keras/resnet50"'},
             "with a kind of hf, onnx, open_clip, sentence-transformers, timm, ",
         ),
-        ({"source": '"ONNX/net.onnx"'}, "is not <kind>/<name>"),
+        ({"source": '"ONNX/net.onnx"'}, "; for this file, write onnx/net.onnx"),
         ({"name": '"a/b"'}, "the name 'a/b' cannot be the name of a folder"),
         ({"name": '"a\\\\b"'}, "cannot be the name of a folder"),
         ({"name": '".."'}, "cannot be the name of a folder"),
@@ -324,3 +325,12 @@ def test_similar_zoos_and_zoo_files_are_suggested(tmp_path: Path) -> None:
     (tmp_path / "zoo.toml").touch()
     hint = f"did you mean {tmp_path / 'zoo.toml'}?"
     assert complaint(str(tmp_path / "zo.toml")).endswith(hint)
+
+
+def test_a_model_or_a_folder_in_place_of_a_zoo(tmp_path: Path) -> None:
+    net = tmp_path / "net.onnx"
+    net.write_bytes(b"\x08\xa5")
+    assert complaint(str(net)).endswith(f"is a model, not a zoo file; write onnx/{net}")
+    assert complaint(str(tmp_path)).endswith(f"did you mean onnx/{tmp_path}/*.onnx?")
+    (tmp_path / "zoo.toml").touch()
+    assert complaint(str(tmp_path)).endswith(f"did you mean {tmp_path / 'zoo.toml'}?")

@@ -19,6 +19,7 @@ from oodzoo.zoo.sources import load_from_source, source_kinds
 from oodzoo.zoo.spec import (
     ModelSpec,
     check_spec,
+    onnx_source,
     portable_source,
     read_zoo_file,
     require_unique_names,
@@ -81,6 +82,8 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     text = os.fspath(zoo).strip()
     if text in zoo_names():
         return named_zoo(text)
+    if text.lower().endswith(".onnx") and Path(text).is_file():
+        raise InputError(f"{text!r} is a model, not a zoo file; write {onnx_source(text)}")
     if text.endswith(".toml") or Path(text).is_file():
         if not Path(text).exists() and (near := did_you_mean(text, _zoo_files(Path(text)))):
             raise InputError(f"no such zoo file: {text!r}; {near}")
@@ -90,6 +93,8 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
         return specs
     if text.partition("/")[0] in source_kinds() or is_pattern(text.partition(",")[0]):
         return _load_list(part.strip() for part in text.split(",") if part.strip())
+    if text and (inside := _zoos_in(Path(text))):
+        raise InputError(f"{text!r} is a folder, not a zoo; did you mean {' or '.join(inside)}?")
     near = did_you_mean(text, [*zoo_names(), *_zoo_files(Path(text))])
     if near:
         raise InputError(f"{text!r} is not a zoo; {near}")
@@ -103,6 +108,15 @@ def _zoo_files(path: Path) -> list[str]:
     """The zoo files beside a path, as they would be given."""
     try:
         return [str(path.with_name(each.name)) for each in path.parent.glob("*.toml")]
+    except (OSError, ValueError):
+        return []
+
+
+def _zoos_in(folder: Path) -> list[str]:
+    """What could be given in place of a folder: its zoo files, or a pattern of its models."""
+    try:
+        files = sorted(str(each) for each in folder.glob("*.toml"))[:3]
+        return files or ([onnx_source(f"{folder}/*.onnx")] if any(folder.glob("*.onnx")) else [])
     except (OSError, ValueError):
         return []
 

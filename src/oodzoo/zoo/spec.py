@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,6 +24,7 @@ __all__ = [
     "ModelSpec",
     "check_spec",
     "local_path",
+    "onnx_source",
     "portable_source",
     "read_geometry",
     "read_zoo_file",
@@ -121,6 +123,11 @@ def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
         raise InputError(
             f"{context}: the source {spec.source!r} is not <kind>/<name> with a kind of "
             + ", ".join(source_kinds())
+            + (
+                f"; for this file, write {onnx_source(spec.source)}"
+                if _is_onnx(spec.source)
+                else ""
+            )
         )
     source = get_source(spec.kind)
     for key, taken in (
@@ -139,6 +146,21 @@ def check_spec(spec: ModelSpec, context: str) -> ModelSpec:
     if spec.std is not None and min(spec.std) <= 0:
         raise InputError(f"{context}: std must be positive, got {list(spec.std)}")
     return spec
+
+
+def _is_onnx(source: str) -> bool:
+    return source.lower().endswith(".onnx")
+
+
+def onnx_source(path: str) -> str:
+    """The source of an ONNX file.
+
+    Examples
+    --------
+    >>> onnx_source("nets/a.onnx"), onnx_source("./a.onnx"), onnx_source("ONNX/a.onnx")
+    ('onnx/nets/a.onnx', 'onnx/a.onnx', 'onnx/a.onnx')
+    """
+    return "onnx/" + re.sub(r"^(\./|onnx/)", "", path, flags=re.IGNORECASE)
 
 
 def read_geometry(table: dict[str, Any], context: str) -> Geometry:
