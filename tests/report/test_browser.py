@@ -340,5 +340,11 @@ def test_on_paper(view: Callable[..., Any], tmp_path: Path) -> None:
     assert folded.is_hidden()
     folded.evaluate("figure => { figure.querySelector('details').open = true; }")
     assert folded.is_visible()
+    options = shown.locator(".option")
+    assert options.count() >= len(DOMAINS)
+    assert all(option.is_visible() for option in options.all())
+    assert shown.locator(".choose").is_hidden()
+    shown.set_viewport_size({"width": 718, "height": 1000})  # a page without its margins
+    assert shown.evaluate("document.documentElement.scrollWidth") == 718
     shown.pdf(path=tmp_path / "page.pdf", format="A4")
     assert (tmp_path / "page.pdf").stat().st_size > 20_000

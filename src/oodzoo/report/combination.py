@@ -206,7 +206,8 @@ def _comparison_figure(evaluation: Evaluation) -> Figure:
         if lane.method.kind != "baseline"
     )
     summary = f"Average over test domains: {shown}."
-    text = " ".join(evaluation.findings())
+    advice = {each.text for each in evaluation.advice}  # has a section of its own
+    text = " ".join(line for line in evaluation.findings() if line not in advice)
     if any(lane.error is not None for lane in averages):
         text += " Horizontal lines are standard errors over trials."
     values = [lane.value for lanes in groups.values() for lane in lanes]
