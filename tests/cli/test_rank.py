@@ -10,9 +10,10 @@ import pytest
 from tests.conftest import Run
 from tests.evaluation.data import task_zoo
 from tests.ranking.data import saved, simulate_models
+from tests.report.example import example_run
 
 import oodzoo
-from oodzoo.cli.rank import show_ranking
+from oodzoo.cli.rank import show_ranking, show_top
 from oodzoo.cli.terminal import Terminal
 from oodzoo.features.importing import import_features
 from oodzoo.store.feature_store import FeatureStore
@@ -177,3 +178,20 @@ def test_a_target_needs_classes(run: Run, tmp_path: Path) -> None:
     store = _store_of(tmp_path, "regression")
     complaint = run("rank", store, "--target", tmp_path).complaint
     assert "--target needs classes, but the task is 'regression'; leave it out" in complaint
+
+
+@pytest.mark.parametrize("target", [False, True])
+def test_the_accuracy_is_that_on_the_target_if_there_is_one(
+    capsys: pytest.CaptureFixture[str], target: bool
+) -> None:
+    ranking = example_run(target=target).ranking
+    assert ranking is not None
+    show_ranking(Terminal(), ranking)
+    whole = " ".join(capsys.readouterr().out.split())
+    show_top(Terminal(), ranking, Path("job/store"))
+    top = " ".join(capsys.readouterr().out.split())
+    for text in (whole, top):
+        assert ("to expect on the target, with the 90 % interval" in text) == target
+        assert ("to expect on an unseen domain" in text) == (not target)
+        assert ("interval for a new domain" in text) == (not target)
+    assert top.endswith("oodzoo rank job/store" + (" --target NAME" if target else ""))

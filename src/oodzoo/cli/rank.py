@@ -158,6 +158,7 @@ def _front(ranking: Ranking) -> Ranking:
 
 def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     """Show a ranking in 80 columns."""
+    from oodzoo.report.expected import interval_words, where
     from oodzoo.task.words import WORDS
 
     terms, metric = _terms(ranking), WORDS[ranking.task].metric
@@ -171,8 +172,8 @@ def show_ranking(terminal: Terminal, ranking: Ranking) -> None:
     per_domain = ranking.rows[0].folds[0].score is not None
     repeated = "; for the first model the choice is repeated for each one" if per_domain else ""
     expected = (
-        f"{metric.short}: {metric.name} to expect on an unseen domain, with the 90 % interval for "
-        f"a new domain{repeated}."
+        f"{metric.short}: {metric.name} to expect {where(ranking)}, with the "
+        f"{interval_words(ranking)}{repeated}."
     )
     explained = [
         f"{name}: {text}." for name, text in _EXPLAINED.items() if name in {*terms} - {*dropped}
@@ -209,6 +210,8 @@ def _warn_of_skipped(terminal: Terminal, ranking: Ranking) -> None:
 
 def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     """Show the first models of a ranking, and how to see the others."""
+    from oodzoo.report.expected import interval_words, where
+    from oodzoo.report.terms import has_target
     from oodzoo.task.words import WORDS
 
     metric = WORDS[ranking.task].metric
@@ -220,11 +223,11 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     )
     terminal.paragraph(
         f"rank: by {ranking.score}, with its 90 % interval. {metric.short}: {metric.name} to "
-        "expect on an unseen domain, with the 90 % interval for a new one. ms: milliseconds per "
-        "image."
+        f"expect {where(ranking)}, with the {interval_words(ranking)}. ms: milliseconds per image."
     )
     if (more := len(ranking.rows) - _TOP) > 0:
-        terminal.line(f"… {more} more: oodzoo rank {store}")
+        target = " --target NAME" if has_target(ranking) else ""
+        terminal.line(f"… {more} more: oodzoo rank {store}{target}")
     _warn_of_skipped(terminal, ranking)
 
 
