@@ -14,7 +14,7 @@ from oodzoo.cli.terminal import WIDTH
 from oodzoo.cli.verdict import aligned, next_steps, verdict
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.advice import on_budget
-from oodzoo.evaluation.recommended import TITLES
+from oodzoo.evaluation.not_recommended import why_not_the_highest
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.zoo import ModelSpec
 
@@ -77,17 +77,10 @@ def changed(run: Run, **facts: Any) -> Run:
     return replace(run, evaluation=replace(run.evaluation, recommended=best))
 
 
-def test_why_a_higher_row_is_not_recommended(run: Run) -> None:
-    evaluation = run.evaluation
-    assert evaluation is not None
-    first = max(TITLES.keys() & evaluation.rows.keys(), key=lambda name: evaluation[name].average)
-    assert "but" not in text_of(changed(run, choice=first, average=100.0))
-    other = next(name for name in ("pool", "single") if name != first)
-    low = changed(run, choice=other, average=1.0, estimates={})
-    assert f"{TITLES[first]} has {evaluation[first].average:.1f} %, but three" in text_of(low)
-    same = dict(evaluation[first].measure(evaluation.metric))
-    tied = changed(run, choice=other, average=1.0, domains=same, estimates={"pool": 1.0})
-    assert "but the difference is within a standard error" in text_of(tied)
+def test_a_higher_row_is_explained(run: Run) -> None:
+    low = changed(run, choice="single", average=1.0, estimates={})
+    assert low.evaluation is not None
+    assert why_not_the_highest(low.evaluation) in text_of(low)
 
 
 def test_the_choice_is_part_of_the_number(run: Run) -> None:
@@ -100,6 +93,15 @@ def test_the_choice_is_part_of_the_number(run: Run) -> None:
     assert said not in text_of(changed(run, choice="pool", choices=other, average=pool))
     everywhere = dict.fromkeys(domains, "pool")
     assert said not in text_of(changed(run, choice="pool", choices=everywhere, average=pool - 1))
+
+
+def test_what_to_expect_on_the_target(run: Run) -> None:
+    assert "  target " not in text_of(run)
+    aimed = example_run(target=True)
+    assert aimed.ranking is not None
+    first = aimed.ranking.rows[0]
+    said = f"{first.expected_accuracy:.1f} % to expect of {first.model} alone (90 % interval "
+    assert said in text_of(aimed)
 
 
 def test_a_pool_of_one_is_no_gain_over_itself(run: Run) -> None:

@@ -133,7 +133,7 @@ def test_ways_that_are_tied_are_named_in_order(run: Run) -> None:
     evaluation = of(run)
     pool = evaluation.pool
     tied = headline(replace(run, evaluation=replace(evaluation, single=pool, ensemble=pool)))
-    assert tied.remarks[1].endswith("the best first: Single and Ensemble.")
+    assert "the best first: Single and Ensemble." in tied.remarks[1]
     worse = evaluation_row(dict.fromkeys(DOMAINS, 1.0), ["?"])
     clear = replace(evaluation, single=worse, ensemble=worse, selection=worse)
     shown = headline(replace(run, evaluation=clear))
@@ -261,3 +261,19 @@ def test_the_commands_are_those_of_the_predictor(run: Run) -> None:
     text = Reader(page(replace(run, predictor=made))).text
     assert "What to do now" in text
     assert "oodzoo export model/ model.onnx" in text
+
+
+def test_a_higher_number_is_explained(run: Run) -> None:
+    evaluation = of(run)
+    best = replace(evaluation.recommended, choice="single", average=1.0, estimates={})
+    shown = headline(replace(run, evaluation=replace(evaluation, recommended=best)))
+    assert "but three domains are too few" in shown.remarks[1]
+
+
+def test_what_to_expect_on_the_target() -> None:
+    aimed = example_run(target=True)
+    assert aimed.ranking is not None
+    first = aimed.ranking.rows[0]
+    said = f"On the target, expect {first.expected_accuracy:.1f} % of {first.model} alone"
+    assert any(remark.startswith(said) for remark in headline(aimed).remarks)
+    assert not any("On the target" in remark for remark in headline(example_run()).remarks)

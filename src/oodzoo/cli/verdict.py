@@ -31,6 +31,7 @@ def verdict(run: Run, width: int) -> list[str]:
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     from oodzoo.evaluation.diagnosis import failing_class
+    from oodzoo.evaluation.not_recommended import why_not_the_highest
     from oodzoo.evaluation.recommended import achieves, compared, described
     from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
@@ -40,7 +41,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
         f"{described(best.choice, best.models)} {achieves(evaluation.task, best.average)}, "
         "measured on each domain without using it."
     )
-    more = (_other_sizes(evaluation), evaluation.chosen_otherwise, _why(evaluation))
+    more = (_other_sizes(evaluation), evaluation.chosen_otherwise, why_not_the_highest(evaluation))
     sentence = " ".join(filter(None, (sentence, *more)))
     expect = f"{best.average:.1f} %"
     if best.interval is not None:
@@ -57,8 +58,21 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     if failing := failing_class(evaluation.diagnosis):
         pairs.append(("hardest class", f"{failing[0]}, {failing[1]:.0f} % recognised"))
     pairs += [("cost", _cost(best.models, run.ranking)), ("compared", gain)]
+    pairs += [("target", text) for text in _on_the_target(run.ranking)]
     pairs += [("faster", each.text) for each in evaluation.advice if _is_free(each)][:1]
     return sentence, pairs
+
+
+def _on_the_target(ranking: Ranking | None) -> list[str]:
+    """What to expect of the top model on the target; nothing without a target."""
+    from oodzoo.report.numbers import span
+    from oodzoo.report.terms import has_target
+
+    if ranking is None or not has_target(ranking):
+        return []
+    first = ranking.rows[0]
+    interval = f"90 % interval {span(*first.accuracy_interval)} %"
+    return [f"{first.expected_accuracy:.1f} % to expect of {first.model} alone ({interval})"]
 
 
 def _other_sizes(evaluation: Evaluation) -> str:
@@ -72,26 +86,6 @@ def _other_sizes(evaluation: Evaluation) -> str:
     low, high = min(sizes), max(sizes)
     measured = count(low, "model") if low == high else f"{span(low, high)} models"
     return f"Without each domain, {measured} were chosen and measured; on all, {len(best.models)}."
-
-
-def _why(evaluation: Evaluation) -> str:
-    """Say why another way with a higher number is not recommended."""
-    from oodzoo.evaluation.recommended import TITLES
-
-    best = evaluation.recommended
-    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
-    first = max(averages, key=averages.__getitem__)
-    if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
-        return ""
-    if first in evaluation.beyond_limits:
-        reason = "it exceeds the limits"
-    elif not best.estimates:
-        reason = "three domains are too few to compare the ways to combine models: a pool is taken"
-    elif first in evaluation.tied:
-        reason = "the difference is within a standard error between the domains"
-    else:
-        reason = "it is not better on the left-out training domains, which decide"
-    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."
 
 
 def _is_free(advice: Advice) -> bool:

@@ -6,12 +6,14 @@ from dataclasses import replace
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
+from oodzoo.evaluation.not_recommended import why_not_the_highest
 from oodzoo.evaluation.recommended import TITLES, Recommended, described
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.blocks import Headline, Tile
 from oodzoo.report.data import dimensions
+from oodzoo.report.expected import interval_text
 from oodzoo.report.leaks import remark
 from oodzoo.report.measured import expected, expected_meaning, meaning, measured
 from oodzoo.report.numbers import listed, number, significant, span
@@ -45,7 +47,7 @@ def headline(run: Run) -> Headline:
 
 def _of_evaluation(run: Run, evaluation: Evaluation) -> Headline:
     best = evaluation.recommended
-    remarks = [*_what_it_is(run, best), _compared(evaluation)]
+    remarks = [*_what_it_is(run, best), *_on_the_target(run.ranking), _compared(evaluation)]
     if evaluation.caution:
         remarks.append(evaluation.caution)
     stated = any(advice.kind == "target_images" for advice in evaluation.advice)
@@ -113,7 +115,16 @@ def _compared(evaluation: Evaluation) -> str:
     if tied := [TITLES[name] for name in evaluation.tied]:
         names = listed(tied, len(tied))
         text += f". Statistically tied with what is recommended, the best first: {names}"
-    return f"{text}."
+    return " ".join(filter(None, (f"{text}.", why_not_the_highest(evaluation))))
+
+
+def _on_the_target(ranking: Ranking | None) -> list[str]:
+    """What to expect on the target, which was not measured; nothing without a target."""
+    if ranking is None or not has_target(ranking):
+        return []
+    first = ranking.rows[0]
+    text = f"On the target, expect {number(first.expected_accuracy, 1)} % of {first.model} alone"
+    return [f"{text} ({interval_text(ranking, first)}), estimated without labels."]
 
 
 def _recommended_tiles(run: Run, evaluation: Evaluation) -> list[Tile]:
