@@ -9,6 +9,8 @@ import pytest
 import typer.main
 from tests.conftest import Run
 
+from oodzoo import record
+from oodzoo._io import write_json
 from oodzoo.cli import app
 from oodzoo.cli.config import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
@@ -110,3 +112,15 @@ def test_only_the_start_of_a_run_writes_the_file(tmp_path: Path) -> None:
     written = read_config(tmp_path / CONFIG_FILE, list(OPTIONS.values()))
     assert written["data"] == "a data folder"
     assert written["seed"] == 0
+
+
+def test_a_run_that_is_refused_leaves_the_file_of_an_earlier_one(tmp_path: Path) -> None:
+    write_json(tmp_path / "run.json", record.Run("oodzoo run").to_dict())
+    (tmp_path / CONFIG_FILE).write_text('data = "earlier"\n')
+    listener = WritesConfig(tmp_path, OPTIONS, parsed(*BASE))
+    listener.start("run")
+    listener.start("extraction")
+    listener.end("extraction", status="failed")
+    assert (tmp_path / CONFIG_FILE).read_text() == 'data = "earlier"\n'
+    listener.end("extraction", status="reused")
+    assert read_config(tmp_path / CONFIG_FILE, list(OPTIONS.values()))["data"] == "a data folder"

@@ -80,18 +80,34 @@ def load_options(
 
 
 class WritesConfig(Listener):
-    """Writes the options of a run into its folder when it starts, so that it can be repeated."""
+    """Writes the options of a run into its folder, so that it can be repeated.
+
+    That is when it starts. If the folder has an earlier run, it is when the first stage ends: a run
+    of other data is refused before, and the options of the earlier run stay with its results.
+    """
 
     def __init__(self, out: Path, options: Mapping[str, Option], given: Mapping[str, Any]) -> None:
         self._out = out
         self._options = list(options.values())
         self._values = {option.key: _plain(given.get(name)) for name, option in options.items()}
+        self._written = False
 
     def start(self, stage: str, **facts: Any) -> None:
+        from oodzoo.record import is_run
+
+        if stage == "run" and not is_run(self._out):
+            self._write()
+
+    def end(self, stage: str, **facts: Any) -> None:
+        if facts.get("status") in ("done", "reused"):
+            self._write()
+
+    def _write(self) -> None:
         from oodzoo.pipeline.config_file import CONFIG_FILE, write_config
 
-        if stage == "run":
+        if not self._written:
             write_config(self._out / CONFIG_FILE, self._options, self._values)
+            self._written = True
 
 
 def _plain(value: Any) -> Value | None:
