@@ -132,6 +132,48 @@ def test_one_of_several_numbers_of_models(data: Data) -> None:
         assert used == [row.model for row in ranking.rows[: len(used)]]
 
 
+def test_features_are_selected_from_the_best_models(data: Data) -> None:
+    for top_k in (1, 2, "auto"):
+        expected = oodzoo.select_features(ArraySource(*data), top_k=top_k)
+        fitted = oodzoo.fit(*data, choose="selection", top_k=top_k)
+        assert fitted.provenance.n_features == expected.n_features
+        assert fitted.columns.to_dict() == {
+            model: text for model, text in expected.columns.to_dict().items() if text
+        }
+
+
+def test_the_best_of_named_models(data: Data) -> None:
+    names = ["poor", "fair", "good"]
+    ranked = [row.model for row in oodzoo.rank({m: data[0][m] for m in names}, *data[1:]).rows]
+    assert ranked != names
+    for choose in (None, "ensemble"):
+        fitted = oodzoo.fit(*data, models=names, choose=choose, top_k=1)
+        assert [model.name for model in fitted.models] == ranked[:1]
+        everything = oodzoo.fit(*data, models=names, choose=choose)
+        assert [model.name for model in everything.models] == names
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "bogus"}, "the method must be one of consistent, paper, got 'bogus'"),
+        ({"method": "paper"}, r"add choose='selection' \(--choose selection\)"),
+        ({"method": "paper", "choose": "pool"}, "and choose='pool'; add"),
+        ({"top_k": 2, "choose": "pool"}, r"limit the models of a pool with max_models"),
+        ({"top_k": 2, "choose": "single"}, "and choose='single'; leave it out"),
+    ],
+)
+def test_options_that_nothing_would_use(data: Data, options: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        oodzoo.fit(*data, **options)
+
+
+@pytest.mark.parametrize("choose", ["auto", "ensemble", "selection"])
+def test_more_models_than_there_are(data: Data, choose: str) -> None:
+    with pytest.warns(UserWarning, match="only 4 models available, fewer than 99; using all"):
+        oodzoo.fit(*data, choose=choose, top_k=99)
+
+
 def test_constraints_on_models(data: Data) -> None:
     source = Costly(*data, TIMES, {"poor": 7, "best": 7, "fair": 9, "good": 7})
     allowed = {"poor", "best", "good"}

@@ -81,7 +81,7 @@ def test_copies_predict_the_same(saved: Path, unseen: list[Path], copied: Copy) 
 
 @pytest.fixture(scope="module")
 def pool(store: oodzoo.FeatureStore) -> oodzoo.Predictor:
-    return oodzoo.fit(store, choose="pool", top_k=2)
+    return oodzoo.fit(store, choose="pool", max_models=2)
 
 
 @pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)

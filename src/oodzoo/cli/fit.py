@@ -65,7 +65,8 @@ def fit(
     models: Annotated[
         str | None,
         typer.Option(
-            help="Use only these models, separated by commas; without --choose, all their features."
+            help="Use only these models, separated by commas; without --choose and --top-k, all "
+            "their features."
         ),
     ] = None,
     score: ScoreOption = "unseen",
@@ -117,7 +118,8 @@ def fit(
         if select is not None:
             raise InputError("--from says what to fit; leave out --select and --no-select")
         asked = _decided(decided, opened, asked)
-    if target is not None and models is not None and choose in (None, "ensemble"):
+    named = models is not None and choose in (None, "ensemble") and top_k is None
+    if target is not None and named:
         raise InputError(
             "--target is only used to rank the models and to fit a pool; leave it out with "
             "--models, or add --choose pool"

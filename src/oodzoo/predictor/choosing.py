@@ -22,7 +22,12 @@ from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.ranking.constraints import Limits
 from oodzoo.ranking.ranker import rank
 from oodzoo.ranking.top_k import TOP_K, TopK, one_top_k, parse_top_k
-from oodzoo.selection.select import Selection, SelectionSummary, select_features
+from oodzoo.selection.select import (
+    Selection,
+    SelectionSummary,
+    require_method,
+    select_features,
+)
 
 
 @dataclass(frozen=True)
@@ -32,8 +37,8 @@ class Options:
     Attributes
     ----------
     choose : {"auto", "single", "pool", "ensemble", "selection"}
-    top_k : int, sequence of int or "auto"
-        Number of models of an ensemble.
+    top_k : int, sequence of int or "auto", optional
+        Number of models of an ensemble, or to select features from; None if it was not given.
     named : bool
         Whether all features of the models that were named are used.
     method, threshold
@@ -48,7 +53,7 @@ class Options:
     """
 
     choose: str
-    top_k: TopK
+    top_k: TopK | None
     named: bool
     method: str
     threshold: float | None
@@ -56,6 +61,11 @@ class Options:
     recommended: Recommended | None = None
     selection: SelectionSummary | None = None
     narrowed: bool = False
+
+    @property
+    def number(self) -> TopK:
+        """The number of models of an ensemble."""
+        return TOP_K if self.top_k is None else self.top_k
 
     @property
     def needs_evaluation(self) -> bool:
@@ -101,8 +111,7 @@ def parse_options(
     """Check what was asked for."""
     if top_k is not None:
         parse_top_k(top_k)
-    if threshold is not None and method != "paper":
-        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    require_method(method, threshold)
     decided = "recommended" if recommended is not None else "selection"
     if recommended is not None and selection is not None:
         raise InputError("recommended and selection both say what to fit; leave one out")
@@ -110,23 +119,25 @@ def parse_options(
         if choose not in (None, "auto"):
             raise InputError(f"choose={choose!r} and {decided} exclude each other; leave one out")
         choose = "auto"
-    named = models is not None and choose in (None, "ensemble")
+    named = models is not None and choose in (None, "ensemble") and top_k is None
     if choose is None:
         choose = "auto" if top_k is None and models is None else "ensemble"
     require_choice(choose)
-    if choose == "auto" and method != "consistent" and selection is None:
+    if method == "paper" and choose != "selection" and selection is None:
         raise InputError(
-            f"method={method!r} is not what an evaluation measures; leave it out, or add "
-            "choose='selection' (--choose selection)"
+            f"the method {method!r} is of features that are selected, and choose={choose!r}; add "
+            "choose='selection' (--choose selection), or leave the method out"
+        )
+    if top_k is not None and choose in ("single", "pool"):
+        raise InputError(
+            f"top_k is the number of models of an ensemble, and choose={choose!r}; leave it out, "
+            "or limit the models of a pool with max_models (--max-models)"
         )
     if isinstance(recommended, Evaluation):
         recommended = recommended.recommended
     if isinstance(selection, Selection):
         selection = selection.summary()
-    number: TopK = TOP_K if top_k is None else top_k
-    if models is not None and named and top_k is None:
-        number = len(models)
-    return Options(choose, number, named, method, threshold, limits, recommended, selection)
+    return Options(choose, top_k, named, method, threshold, limits, recommended, selection)
 
 
 def require_decided_here(source: FeatureSource, recommended: Recommended) -> None:
@@ -286,8 +297,9 @@ def _of_columns(
     if choice == "selection":
         return _selected(source, order, chosen, options, scores, device)
     if chosen is None:
-        n = 1 if choice == "single" else one_top_k(options.top_k, source, order)
-        chosen = order[:n]
+        if not options.named:
+            order = order[: 1 if choice == "single" else _number(options, source, order)]
+        chosen = order
     columns = Columns.all_of(source, chosen)
     _require_within(source, columns, choice, options.limits)
     named = "named" if options.named and choice == "ensemble" else choice
@@ -303,11 +315,12 @@ def _selected(
     device: str | None,
 ) -> Made:
     pool: Sequence[str] = source.models
-    if chosen is None and (options.limits != Limits() or options.method == "paper"):
+    best = options.method == "paper" or options.top_k is not None
+    if chosen is None and (best or options.limits != Limits()):
         times = {model: source.facts(model).milliseconds for model in order}
         pool = options.limits.best(order, times)
-        if options.method == "paper":
-            pool = pool[: one_top_k(options.top_k, source, pool)]
+        if best:
+            pool = pool[: _number(options, source, pool)]
     columns = select_features(
         source, pool, method=options.method, threshold=options.threshold, device=device
     ).columns
@@ -322,6 +335,16 @@ def _selected(
     return Made(
         "selection", fit_columns(source, columns), scores, width, selected_from=tuple(again)
     )
+
+
+def _number(options: Options, source: FeatureSource, order: Sequence[str]) -> int:
+    """How many models to take; warn if that is more than there are."""
+    if isinstance(options.top_k, int) and options.top_k > len(order):
+        warnings.warn(
+            f"only {count(len(order), 'model')} available, fewer than {options.top_k}; using all",
+            stacklevel=5,
+        )
+    return one_top_k(options.number, source, order)
 
 
 def _require_within(source: FeatureSource, columns: Columns, choice: str, limits: Limits) -> None:

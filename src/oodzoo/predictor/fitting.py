@@ -42,7 +42,7 @@ from oodzoo.predictor.models import PredictorModel, find_model
 from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import Constraints, Limits, apply
-from oodzoo.ranking.top_k import TopK
+from oodzoo.ranking.top_k import TOP_K, TopK
 from oodzoo.selection.select import Selection, SelectionSummary
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.task import require_kind
@@ -99,13 +99,15 @@ def fit(
         How to combine the models. "auto", the default, is what :func:`oodzoo.evaluate` recommends;
         the evaluation is part of the fit, unless the store has its results. "single" is the
         top-ranked model; "pool" a pool of heads; "ensemble" all features of the `top_k` best
-        models; "selection" the features selected from all models.
+        models; "selection" the features selected from all models, or from the `top_k` best.
     top_k : int, sequence of int or "auto", optional
-        Number of models of an ensemble, 3 if None. Of several numbers, and of 1, 3, 5 and 7 for
-        "auto", the one that is best on left-out domains. If it is given and `choose` is not, an
-        ensemble is fitted. With `choose="auto"` it is as in :func:`oodzoo.evaluate`.
+        Number of models of an ensemble, 3 if None, or to select features from. Of several numbers,
+        and of 1, 3, 5 and 7 for "auto", the one that is best on left-out domains. If it is given
+        and `choose` is not, an ensemble is fitted. With `choose="auto"` it is as in
+        :func:`oodzoo.evaluate`.
     models : sequence of str, optional
-        Use only these models. If `choose` is not given, all their features are used.
+        Use only these models. If neither `choose` nor `top_k` is given, all their features are
+        used.
     score : str, default "unseen"
         The score to rank by, as in :func:`oodzoo.rank`.
     target : str or mapping, optional
@@ -116,7 +118,8 @@ def fit(
     max_parameters, licence : optional
         Use only models that meet these constraints, see :func:`oodzoo.rank`.
     method : {"consistent", "paper"}
-        How features are selected, see :func:`oodzoo.select_features`.
+        How features are selected, see :func:`oodzoo.select_features`; "paper" needs
+        `choose="selection"`.
     threshold : float, optional
         Inclusion probability above which a feature is kept; method "paper" only.
     select : bool, optional
@@ -194,9 +197,7 @@ def fit(
         if options.needs_evaluation and len(source.domains) > 2:
             found = evaluate(
                 source,
-                top_k=min(options.top_k, len(source.models))
-                if isinstance(options.top_k, int)
-                else options.top_k,
+                top_k=min(TOP_K, len(source.models)) if options.top_k is None else options.top_k,
                 score=score,
                 baselines=False,
                 max_models=max_models,

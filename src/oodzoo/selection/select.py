@@ -261,10 +261,7 @@ def select_features(
     progress : callable, optional
         Called with the numbers of steps done and in total.
     """
-    if method not in METHODS:
-        raise InputError(f"the method must be one of {', '.join(METHODS)}, got {method!r}")
-    if threshold is not None and method != "paper":
-        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
+    require_method(method, threshold)
     limits = Limits(max_models, max_ms)
     require_score(score)
     if isinstance(features, Mapping):
@@ -286,6 +283,14 @@ def select_features(
             source, models, chosen, 0.5 if threshold is None else threshold, device
         )
     return _by_contribution(source, models, chosen, device, progress)
+
+
+def require_method(method: str, threshold: float | None) -> None:
+    """Raise an InputError for an unknown method, or a threshold of one that has none."""
+    if method not in METHODS:
+        raise InputError(f"the method must be one of {', '.join(METHODS)}, got {method!r}")
+    if threshold is not None and method != "paper":
+        raise InputError(f"threshold={threshold} only applies to the method 'paper'")
 
 
 def _best(
