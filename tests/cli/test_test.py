@@ -67,6 +67,40 @@ def test_a_folder_gets_test_html(run: Run, saved: Path, labelled: Path, tmp_path
     assert "test.html" in text
 
 
+def test_calibration_and_the_number_of_all_mistakes_are_shown(
+    run: Run, saved: Path, labelled: Path, tmp_path: Path
+) -> None:
+    wrong = tmp_path / "wrong"
+    for name, other in (("0", "1"), ("1", "2"), ("2", "0")):  # nearly all are mistakes
+        shutil.copytree(labelled / name, wrong / other)
+        for path in (labelled / name).iterdir():
+            shutil.copy(path, wrong / other / f"again-{path.name}")
+    result = oodzoo.test(saved, wrong)
+    mistakes = result.images - round(result.images * result.accuracy / 100)
+    assert mistakes > len(result.mistakes)
+    done = run("test", saved, wrong)
+    assert f"… {mistakes - 10} more mistakes" in done.out
+    error = f"{result.reliability.error:.1f} points off (expected calibration error)."
+    assert error in done.out
+
+
+def test_each_of_several_numbers_is_shown(run: Run, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    X, domains = rng.normal(size=(60, 3)), np.arange(60) % 3
+    Y = np.stack([X[:, 0], 100 * X[:, 1] + rng.normal(size=60)], axis=1)
+    predictor = oodzoo.fit({"m": X}, Y, domains, task="regression", choose="single")
+    folder = predictor.save(tmp_path / "model")
+    names = predictor.classes_.astype(str)
+    data = tmp_path / "data.npz"
+    np.savez(data, m=X, labels=Y, domains=domains.astype(str), label_names=names)
+    done = run("test", folder, data)
+    lines = done.out.splitlines()
+    at = lines.index(next(line for line in lines if line.startswith("Each number")))
+    shown = [line.split()[0] for line in lines[at + 3 : at + 5]]
+    assert shown == names.tolist()
+    assert "more errors" not in done.out
+
+
 def test_numbers_and_labels_are_shown(run: Run, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X, domains = rng.normal(size=(60, 3)), np.arange(60) % 3

@@ -25,8 +25,8 @@ class Promise:
     verdicts : dict of str to str
         For each domain of the test: "within", "below" or "above" the interval, or "trained on" if
         the predictor was trained on a domain of this name. A domain is outside only if the
-        interval of what was measured on it is. One without such an interval has no verdict, and
-        none has without that of the promise.
+        interval of what was measured on it is, without images of unknown classes. One without
+        such an interval has no verdict, and none has without that of the promise.
     """
 
     value: float

@@ -237,7 +237,17 @@ class TestResult:
 
     def findings(self) -> list[str]:
         """Summarise the result, one sentence per line."""
-        return [self._headline(), *([self.promise.text] if self.promise else []), *self.remarks()]
+        lines = [self._headline(), *([self.promise.text] if self.promise else [])]
+        if isinstance(self.diagnosis, ClassDiagnosis):
+            lines.append(self._calibration(self.diagnosis))
+        return [*lines, *self.remarks()]
+
+    def _calibration(self, found: ClassDiagnosis) -> str:
+        sure, error = found.reliability.confidence, found.reliability.error
+        return (
+            f"Its confidence is {number(sure, 1)} % on average, {number(error, 1)} points off "
+            "(expected calibration error)."
+        )
 
     def _headline(self) -> str:
         words, noun = WORDS[self.task], count(self.images, self.noun)
@@ -296,7 +306,8 @@ class TestResult:
         return (
             f"{n} {'are of classes' if several else 'are of a class'} that the predictor does not "
             f"know and count as wrong: {names}. Without them, the accuracy is "
-            f"{number(self.known_accuracy, 1)} %."
+            f"{number(self.known_accuracy, 1)} %"
+            f"{', which is what is compared with left-out domains' if self.promise else ''}."
         )
 
     def _flagged(self) -> str:

@@ -162,6 +162,16 @@ def _result(
     overall = part(np.arange(len(rows)))
     n_known = len(truth.names) - len(truth.unknown)
     usual = y < n_known if kind == "classification" and truth.unknown else None
+    # left-out domains had known classes only, so only these can be compared with them
+    intervals = {}
+    for name, each in parts.items():
+        found = each.interval
+        if usual is not None:
+            mine = usual & (domains == name)
+            guess = _guess(kind, values[mine])
+            found = metric_interval(kind, guess, y[mine]) if mine.any() else None
+        if found is not None:
+            intervals[name] = found
     trained_on = tuple(name for name in parts if name in provenance.domains)
     files = samples.files
     return TestResult(
@@ -183,11 +193,7 @@ def _result(
         is_training_data=_is_training_data(predictor, data, options, samples),
         issues=tuple(map(str, samples.issues)),
         adapted=adapt,
-        promise=promise_of(
-            provenance,
-            {name: each.interval for name, each in parts.items() if each.interval is not None},
-            trained_on,
-        ),
+        promise=promise_of(provenance, intervals, trained_on),
         files={path: files[path] for path in _shown(overall, parts) if path in files},
     )
 

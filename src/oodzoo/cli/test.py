@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from oodzoo.assessment import TestResult
 
 _MOST = 10
-"""Rows of a table; `--json` and the page have all."""
+"""Rows of a table."""
 
 
 @command(
@@ -126,11 +126,11 @@ def _show(terminal: Terminal, result: TestResult) -> None:
     terminal.line("")
     for line in result.findings():
         terminal.line(line)
-    for title, columns, rows, left, more in _tables(result):
+    for title, columns, rows, left, (n, what) in _tables(result):
         terminal.line("")
         terminal.table(columns, rows[:_MOST], title=title, left=left)
-        if len(rows) > _MOST:
-            terminal.line(f"… {len(rows) - _MOST:,} more {more}")
+        if n > _MOST:
+            terminal.line(f"… {n - _MOST:,} more {what}")
     if steps := next_steps(result):
         terminal.line("")
         terminal.line("What to do next:")
@@ -139,8 +139,14 @@ def _show(terminal: Terminal, result: TestResult) -> None:
     terminal.line("")
 
 
-_Table = tuple[str, list[str], list[list[Any]], int, str]
-"""Title, columns, rows, number of columns of text, and what the rows are."""
+_Table = tuple[str, list[str], list[list[Any]], int, tuple[int, str]]
+"""Title, columns, rows, number of columns of text, and how many of what there are (0: of no use).
+
+Of mistakes, the rows are only the most confident ones.
+"""
+
+_FEW = (0, "")
+"""Of a table that has no more rows, or as many as there are samples."""
 
 
 def _tables(result: TestResult) -> list[_Table]:
@@ -164,15 +170,25 @@ def _tables(result: TestResult) -> list[_Table]:
         wrong = [[m.path, m.label, m.predicted, number(m.confidence)] for m in found.mistakes]
         tables: list[_Table] = [
             ("Classes, the weakest first",
-             ["class", noun, "recall %", "precision %"], rows, 1, "classes"),
+             ["class", noun, "recall %", "precision %"], rows, 1, (len(rows), "classes")),
             ("Most frequent confusions",
-             ["true class", "predicted", noun, "% of class"], pairs, 2, "confusions"),
+             ["true class", "predicted", noun, "% of class"], pairs, 2, (len(pairs), "confusions")),
             ("Most confident mistakes", [result.noun, "true", "predicted", "sure %"],
-             wrong, 3, "mistakes"),
+             wrong, 3, (sum(images for *_, images in found.confusions), "mistakes")),
         ]  # fmt: skip
         return tables if found.mistakes else tables[:1]
     if isinstance(found, NumberDiagnosis):
         tables = []
+        if len(found.per_output) > 1:
+            figures = [
+                [name, number(each.explained_variance, 1), significant(each.absolute_error),
+                 significant(each.bias)]
+                for name, each in found.per_output.items()
+            ]  # fmt: skip
+            tables.append(
+                ("Each number", ["number", "explained variance %", "absolute error", "bias"],
+                 figures, 1, (len(figures), "numbers"))
+            )  # fmt: skip
         for name, each in found.per_output.items():
             ranges = [
                 [span(r.low, r.high, digits=2), r.images, significant(r.absolute_error),
@@ -181,13 +197,13 @@ def _tables(result: TestResult) -> list[_Table]:
             ]  # fmt: skip
             tables.append(
                 (f"{name}: error by true value", ["true value", noun, "absolute error", "bias"],
-                 ranges, 1, "ranges")
+                 ranges, 1, _FEW)
             )  # fmt: skip
             errors = [
                 [e.path, significant(e.label), significant(e.predicted)] for e in each.largest
             ]
             tables.append(
-                (f"{name}: largest errors", [result.noun, "true", "predicted"], errors, 1, "errors")
+                (f"{name}: largest errors", [result.noun, "true", "predicted"], errors, 1, _FEW)
             )
         return tables
     labels = [
@@ -203,7 +219,7 @@ def _tables(result: TestResult) -> list[_Table]:
     ]
     return [
         ("Labels, the weakest first", ["label", noun, "AP %", "recall %", "precision %"],
-         labels, 1, "labels"),
+         labels, 1, (len(labels), "labels")),
         ("Most confident mistakes", [result.noun, "truth", "sure of the opposite %"],
-         mistakes, 2, "mistakes"),
+         mistakes, 2, _FEW),
     ]  # fmt: skip
