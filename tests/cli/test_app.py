@@ -93,6 +93,13 @@ def test_wrong_use_is_one_line(run: Run, arguments: list[str], words: str) -> No
         (["-v", "rank"], "no such option '-v'; write it after the command"),
         (["help"], "did you mean oodzoo --help?"),
         (["fit", "x"], "missing option '--out' (see "),
+        (
+            ["predict", "x", "--top", "y"],
+            "invalid value for '--top': it must be a whole number (see",
+        ),
+        (["rank", "x", "--max-ms", "y"], "invalid value for '--max-ms': it must be a number (see"),
+        (["rank", "x", "y", "z"], "oodzoo: too many arguments: y z (see"),
+        (["rank", "x", "--score"], "requires an argument (see oodzoo rank --help)"),
     ],
 )
 def test_similar_names_are_suggested(run: Run, arguments: list[str], words: str) -> None:

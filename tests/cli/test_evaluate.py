@@ -141,7 +141,7 @@ def test_search_space(run: Run, tmp_path: Path) -> None:
         for name in ("DomainNet", "default")
     )
     assert domainnet["calibration_error"] != other["calibration_error"]
-    code, _, err = run("evaluate", store, "--search-space", "PACS")
+    code, _, err = run("evaluate", store, "--protocol", "domainbed", "--search-space", "PACS")
     assert code == 2
     assert "unknown search space 'PACS'; expected one of default, DomainNet" in err
 
@@ -256,6 +256,14 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
         "is not the data of the store"
         in run("evaluate", store, *options, "--data", other).complaint
     )
+
+
+@pytest.mark.parametrize("option", [("--steps", 9), ("--draws", 1), ("--search-space", "default")])
+def test_options_of_the_search_need_its_protocol(
+    run: Run, tmp_path: Path, option: tuple[str, Any]
+) -> None:
+    complaint = run("evaluate", stored(tmp_path, *zoo(n=6)), *option).complaint
+    assert f"{option[0]} is only used with --protocol domainbed; leave it out" in complaint
 
 
 @pytest.mark.parametrize(

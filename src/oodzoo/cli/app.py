@@ -246,7 +246,7 @@ def _run() -> int:
         if not hasattr(error, "format_message"):
             raise
         context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "oodzoo"
+        path = context.command_path if context is not None else _command_given()
         if type(error).__name__ != "NoArgsIsHelpError":
             if message := _usage(error, context):
                 _print_error(f"{message} (see {path} --help)", INPUT_ERROR, json=_wants_json())
@@ -267,7 +267,24 @@ def _usage(error: Any, context: Any) -> str:
     if found := re.match(r"No such option:? '?(-[^ ']+)'?", message):
         name = found.group(1)
         return _no_such("option", name, _meant_option(name, context))
+    for pattern, plain in _PLAINER.items():
+        message = re.sub(pattern, plain, message)
     return message[:1].lower() + message[1:].removesuffix(".")
+
+
+_PLAINER = {
+    r"(Input should be|'[^']*' is not) a valid integer.*": "it must be a whole number",
+    r"(Input should be|'[^']*' is not) a valid (number|float).*": "it must be a number",
+    r"Got unexpected extra argument(s|\(s\))? \((.*)\)": r"too many arguments: \2",
+}
+"""Messages of the parser, of any version, in plainer words."""
+
+
+def _command_given() -> str:
+    """The command with its name, for an error that does not know it."""
+    words = sys.argv[1:2]
+    names = {*(each.name for each in app.registered_commands), "store"}
+    return " ".join(["oodzoo", *(word for word in words if word in names)])
 
 
 _AS_COMMANDS = ("help", "version")

@@ -62,13 +62,20 @@ def evaluate(
         ),
     ] = None,
     draws: Annotated[
-        int, typer.Option(help="domainbed only: number of hyper-parameter draws.")
-    ] = 10,
-    steps: Annotated[int, typer.Option(help="domainbed only: number of training steps.")] = 5001,
+        int | None,
+        typer.Option(help="domainbed only: number of hyper-parameter draws.", show_default="10"),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="domainbed only: number of training steps.", show_default="5001"),
+    ] = None,
     search_space: Annotated[
-        str,
-        typer.Option(help="domainbed only: distribution of the draws, default or DomainNet."),
-    ] = "default",
+        str | None,
+        typer.Option(
+            help="domainbed only: distribution of the draws, default or DomainNet.",
+            show_default="default",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     baselines: Annotated[
         bool,
@@ -167,6 +174,7 @@ def evaluate(
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
     _require_used(tune, data, root, columns)
+    search = _search(protocol, draws=draws, steps=steps, search_space=search_space)
     tuning = _tuning(
         tune,
         steps=tune_steps,
@@ -184,9 +192,7 @@ def evaluate(
             protocol=protocol,  # type: ignore[arg-type]
             score=score,
             trials=trials,
-            draws=draws,
-            steps=steps,
-            search_space=search_space,  # type: ignore[arg-type]
+            **search,
             seed=seed,
             baselines=compared,
             with_target=with_target,
@@ -231,6 +237,15 @@ def _require_used(tune: bool, data: str | None, root: str | None, columns: str |
     ):
         if value is not None and needed is not None:
             raise InputError(f"{option} {value!r} is only used with {needed}; leave it out")
+
+
+def _search(protocol: str, **given: Any) -> dict[str, Any]:
+    """The options of DomainBed's search that are given; another protocol has none."""
+    search = {name: value for name, value in given.items() if value is not None}
+    if protocol == "fast" and search:
+        option = next(iter(search)).replace("_", "-")
+        raise InputError(f"--{option} is only used with --protocol domainbed; leave it out")
+    return search
 
 
 def _tuning(tune: bool, **given: Any) -> TuneSettings | bool:

@@ -10,6 +10,7 @@ import typer
 
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
+from oodzoo.remote.location import url_of_path
 
 if TYPE_CHECKING:
     from oodzoo.store.feature_store import FeatureStore
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
 
 def _json_file(path: Path | None) -> Path | None:
     """Reject a file that cannot be written before anything is computed."""
-    if path is None:
-        return None
+    if path is None or url_of_path(str(path)) is not None:  # a URL is refused with all others
+        return path
     if path.suffix.lower() != ".json":
         raise typer.BadParameter(f"{str(path)!r} must end in .json")
-    if path.is_dir() or not path.parent.is_dir():
-        what = "is a folder" if path.is_dir() else f"is in no folder: {str(path.parent)!r}"
-        raise typer.BadParameter(f"{str(path)!r} {what}")
+    if path.is_dir():
+        raise typer.BadParameter(f"{str(path)!r} is a folder")
+    if not (nearest := next(each for each in path.parents if each.exists())).is_dir():
+        raise typer.BadParameter(f"{str(path)!r} is in no folder: {str(nearest)!r} is a file")
     from oodzoo.store.places import MANIFEST
 
     if any((folder / MANIFEST).is_file() for folder in path.resolve().parents):
@@ -75,6 +77,7 @@ def show_document(
     whole = {**document, "store": made_of, "options": dict(options)}
     if out is not None:
         with explaining_disk_errors(out):
+            out.parent.mkdir(parents=True, exist_ok=True)
             write_json(out, whole)
         terminal.say(f"Result: {out}")
     terminal.document(whole)
