@@ -137,6 +137,8 @@ def backend(device: str | None = None) -> Backend:
         resolved = torch.empty(0, dtype=torch.float64, device=device).device
     except (RuntimeError, AssertionError, TypeError) as error:
         reason = str(error).strip().splitlines()[0]
+        if reason.startswith("Expected one of"):  # a list of all kinds that PyTorch has names for
+            raise InputError(f"unknown device {device!r}; expected cpu, cuda or cuda:1") from error
         raise InputError(f"device {device!r} cannot be used for float64 ({reason})") from error
     return Backend(torch_namespace, resolved)
 

@@ -461,6 +461,19 @@ def interrupt(
 needs_signals = pytest.mark.skipif(os.name == "nt", reason="no SIGINT to another process")
 
 
+@pytest.mark.parametrize("json", [False, True])
+def test_interrupted_before_the_command_starts(
+    run: Run, monkeypatch: pytest.MonkeyPatch, json: bool
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("oodzoo.cli.help.PlainCommand.parse_args", interrupt)
+    done = run("rank", "store", *(["--json"] if json else []))
+    said = '{"error": "interrupted", "code": 130}\n' if json else "oodzoo: interrupted\n"
+    assert (done.code, done.out, done.err) == (130, "", said)
+
+
 @needs_signals
 def test_interrupted_data(interrupt: Callable[..., str], photos: Path) -> None:
     assert interrupt("photos/day", 1, "data", photos) == "oodzoo: interrupted\n"

@@ -101,7 +101,7 @@ def command(
             except KeyboardInterrupt:
                 text = "; ".join(filter(None, ("interrupted", interrupted)))
                 _print_error(text, INTERRUPTED, json=json)
-                raise typer.Exit(INTERRUPTED) from None
+                raise typer.Exit(_Said(INTERRUPTED)) from None
             except Exception as error:
                 raise typer.Exit(_report_error(error, debug, json=json)) from None
 
@@ -111,6 +111,13 @@ def command(
         return body
 
     return register
+
+
+class _Said(int):
+    """The exit code of an error that a command has printed.
+
+    typer turns Ctrl-C before a command starts into 130 as well, and prints nothing.
+    """
 
 
 _COMMON = (("json", Json), ("verbose", Verbose), ("quiet", Quiet), ("debug", Debug))
@@ -236,7 +243,10 @@ def _replace_closed_streams() -> None:
 
 def _run() -> int:
     try:
-        return int(app(standalone_mode=False) or OK)
+        code = app(standalone_mode=False) or OK
+        if code == INTERRUPTED and not isinstance(code, _Said):
+            raise KeyboardInterrupt
+        return int(code)
     except KeyboardInterrupt:  # before or after the command itself
         _print_error("interrupted", INTERRUPTED, json=_wants_json())
         return INTERRUPTED
