@@ -208,7 +208,7 @@ def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Data) -
     [
         ({"choose": "pool"}, "choose='pool' and recommended exclude each other"),
         ({"selection": True}, "recommended and selection both say what to fit"),
-        ({"method": "paper"}, "method='paper' is not what an evaluation measures"),
+        ({"method": "paper"}, "the method 'paper' is of features that are selected"),
         ({"other": "domains"}, "the evaluation is of the domains d0, d1, d2, e, the features"),
         ({"other": "models"}, "the evaluation recommends 'x', but there are only features of"),
     ],
