@@ -207,6 +207,7 @@ class FaultyProxy(_Running):
         self._target = urlsplit(target).netloc
         self._rules: list[_Rule] = []
         self._lock = threading.Lock()
+        self._conditional = threading.Lock()
         self._over = threading.Event()
         self.requests: list[Request] = []
         proxy = self
@@ -305,7 +306,19 @@ class FaultyProxy(_Running):
     def forward(
         self, method: str, path: str, headers: Message, body: bytes | None
     ) -> tuple[int, str, list[tuple[str, str]], bytes]:
-        """Send a request on, its Host as received: the signature is of it."""
+        """Send a request on, its Host as received: the signature is of it.
+
+        Of the requests with a condition, one at a time: S3 decides and writes at once, but the
+        server looks first and writes then.
+        """
+        if "if-none-match" in headers or "if-match" in headers:
+            with self._conditional:
+                return self._forward(method, path, headers, body)
+        return self._forward(method, path, headers, body)
+
+    def _forward(
+        self, method: str, path: str, headers: Message, body: bytes | None
+    ) -> tuple[int, str, list[tuple[str, str]], bytes]:
         connection = HTTPConnection(self._target, timeout=120)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)

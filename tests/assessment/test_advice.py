@@ -60,6 +60,8 @@ def test_each_problem_has_its_step(good: oodzoo.TestResult) -> None:
     assert "'Cat': did you mean cat?" in step.text
     assert "--adapt" in next_steps(replace(good, promise=below))[0].text
     assert "--adapt" not in next_steps(replace(good, promise=below, adapted=True))[0].text
+    (alike,) = next_steps(replace(good, overall=replace(good.overall, interval=None)))
+    assert alike.text.startswith("There is no interval: one image, or images that all count alike")
 
 
 def test_confusions_mistakes_and_confidence_are_named(good: oodzoo.TestResult) -> None:

@@ -54,6 +54,17 @@ def test_other_intervals_contain_the_truth_nine_times_of_ten(kind: str) -> None:
     assert 0.84 < np.mean([i is not None and i[0] <= truth <= i[1] for i in found]) < 0.96
 
 
+@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+def test_samples_that_all_contribute_the_same_have_no_interval(kind: str) -> None:
+    """Not one of no width, which any promise would be above or below."""
+    rng = np.random.default_rng(0)
+    scores, same = rng.random((8, 1)), np.zeros((8, 1))
+    assert metric_interval(kind, scores, same) is None  # type: ignore[arg-type]
+    varied = np.repeat([[0.0], [1.0]], 4, axis=0)
+    assert metric_interval(kind, varied, varied) is None  # type: ignore[arg-type]
+    assert metric_interval(kind, scores, varied) is not None  # type: ignore[arg-type]
+
+
 def test_one_sample_says_nothing() -> None:
     one = np.array([[1.0]])
     assert metric_interval("multilabel", one, one) is None

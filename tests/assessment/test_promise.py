@@ -42,6 +42,7 @@ def test_a_domain_is_outside_only_if_its_interval_is() -> None:
         ({"dawn": (84, 92), "dusk": (85, 90)}, True, "the 2 new domains are within this interval."),
         ({"dawn": (84, 92), "day": (0, 1)}, True, "the new domain is within this interval."),
         ({"day": (84, 92)}, None, "cannot be compared with it: it was trained on domains"),
+        ({}, None, "cannot be compared with it: what was measured on its domains has no interval"),
         ({"a": (1, 2), "b": (1, 2)}, False, "'a', 'b' are below this interval."),
     ],
 )
@@ -52,6 +53,21 @@ def test_the_text_says_whether_they_agree(
     assert found.agrees is agrees
     assert found.text.startswith("When it was fitted, it reached 90.0 % on left-out domains, 80–95")
     assert words in found.text
+
+
+def test_a_tenth_of_many_domains_may_be_outside() -> None:
+    """The interval is one of 90 % for a single domain."""
+    within = {f"d{at}": (84.0, 92.0) for at in range(9)}
+    found = promised(**within, dusk=(60.0, 70.0))
+    assert found.verdicts["dusk"] == "below"
+    assert found.agrees is True
+    assert found.text.endswith(
+        "This test agrees: of the 10 new domains, as many as one in ten may be outside; 'dusk' is "
+        "below this interval."
+    )
+    assert promised(**within, dusk=(60.0, 70.0), dawn=(60.0, 70.0)).agrees is False
+    few = {name: within[name] for name in ("d0", "d1")}
+    assert promised(**few, dusk=(60.0, 70.0)).agrees is False
 
 
 def test_without_an_interval_nothing_is_compared() -> None:

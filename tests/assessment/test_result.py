@@ -59,3 +59,9 @@ def test_a_value_of_no_domain_is_no_training_domain(result: oodzoo.TestResult) -
     assert result.trained_on == ()
     assert not result.is_training_data
     assert not any("trained on" in line for line in result.remarks())
+
+
+def test_images_with_several_unknown_labels_are_not_added_up(result: oodzoo.TestResult) -> None:
+    several = replace(result, task="multilabel", unknown={"ant": 2, "emu": 1})
+    assert "left out here, with the number of images: 'ant' (2), 'emu' (1)." in several._unknown()
+    assert "3 images" not in several._unknown()

@@ -61,7 +61,8 @@ def test_what_was_measured_says_what_to_do_if_it_helps() -> None:
     assert helps.gain == pytest.approx(6.1)
     assert "82.0 %, 6.1 points more: if you have some, use oodzoo fit STORE --target" in helps.text
     assert hurts.text.endswith("the pool reaches 75.0 %, 0.9 points less.")
-    good, poor = on_tuning(Gain("pool", 3.0, 1.0, 5.0), "Pool"), on_tuning(Gain("pool", 1, 2, 1))
+    good = on_tuning(Gain("pool", 3.0, 1.0, 5.0), "Pool", recommended=True)
+    poor = on_tuning(Gain("pool", 1, 2, 1))
     assert "gives 3.0 points more than Pool: oodzoo fit STORE --choose single" in good.text
     assert "oodzoo" not in poor.text
     assert on_tuning(Gain("pool", 0, 1, 0), "Pool").text.endswith("gives the same as Pool.")

@@ -85,6 +85,20 @@ def test_it_is_kept_in_a_store_and_names_the_images(tmp_path: Path) -> None:
     assert Evaluation.from_dict(first.to_dict()).diagnosis == first.diagnosis
 
 
+def test_images_that_have_moved_have_their_new_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = stored(tmp_path, *zoo(n=18))
+    options: dict[str, Any] = {"top_k": 2, "baselines": False}
+    first = oodzoo.evaluate(source, **options)
+    before = source.store.paths
+    monkeypatch.setattr(source.store, "paths", lambda d: [f"moved/{path}" for path in before(d)])
+    again = oodzoo.evaluate(source, **options)
+    for test, found in first.diagnosis.items():
+        moved = [f"moved/{each.path}" for each in found.mistakes]
+        assert [each.path for each in again.diagnosis[test].mistakes] == moved
+
+
 def test_several_trials_show_the_first_one() -> None:
     result = oodzoo.evaluate(*zoo(n=18), top_k=2, baselines=False, trials=2)
     for test, found in result.diagnosis.items():

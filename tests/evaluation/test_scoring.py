@@ -57,6 +57,19 @@ def test_images_of_the_test_domain_help_where_domains_are_shifted() -> None:
     assert result.with_target["pool"].average > result.pool.average + 10
 
 
+def test_pools_with_and_without_target_images_are_scored_on_the_same_rows() -> None:
+    few = {"draws": 1, "steps": 2, "trials": 2}
+    result = oodzoo.evaluate(
+        *zoo(n=25, n_domains=3), top_k=1, baselines=False, with_target=True, protocol="domainbed",
+        **few,  # type: ignore[arg-type]
+    )  # fmt: skip
+    for row in (result.pool, result.with_target["pool"]):
+        for cell in row.cells.values():
+            assert len(cell.measures) == 2
+            for each in cell.measures:
+                assert each[0] / 5 == pytest.approx(round(each[0] / 5))  # of 20 of 25 samples
+
+
 @pytest.mark.parametrize("groups", [None, [f"g{row // 3}" for row in range(48)]])
 def test_the_variance_of_a_metric_is_that_of_its_contributions(groups: list[str] | None) -> None:
     features, y, domains = task_zoo("regression", n=12)

@@ -15,6 +15,7 @@ from oodzoo.evaluation import Evaluation
 from oodzoo.evaluation.fine_tuning import TunedFold
 from oodzoo.evaluation.rows import TunedFacts
 from oodzoo.evaluation.tuned_row import with_fine_tuned
+from oodzoo.evaluation.what_if import _of_options
 from oodzoo.features.source import ArraySource
 
 FACTS = TunedFacts("average 0.5", 3e-5, 50.0, 30.0, "cuda")
@@ -72,6 +73,20 @@ def test_a_gain_that_is_due_to_the_head(data: tuple[Evaluation, ArraySource]) ->
     assert result.recommended == before.recommended
     (line,) = [line for line in result.findings() if line.startswith("Fine-tuning gains")]
     assert "; equal to the linear head that it starts from): it is not recommended." in line
+    (advice,) = [each for each in _of_options(result, source) if each.kind == "fine_tuning"]
+    assert "oodzoo" not in advice.text  # nor is it advised
+
+
+def test_the_limits_of_the_evaluation_stay(data: tuple[Evaluation, ArraySource]) -> None:
+    before, source = data
+    limited = replace(before, recommended=replace(before.recommended, max_models=1))
+    result = with_fine_tuned(
+        limited, source, folds(source, dict.fromkeys(before.domains, 1.0)), "best"
+    )
+    best = result.recommended
+    assert (best.choice, best.max_models) == ("fine_tuned", 1)
+    assert best.candidates == before.recommended.candidates
+    assert result.beyond_limits == limited.beyond_limits != ()
 
 
 def test_a_gain_in_one_domain_only_is_not_enough(data: tuple[Evaluation, ArraySource]) -> None:

@@ -76,6 +76,27 @@ def test_what_is_fitted_is_chosen_from_the_models_and_within_the_limits_of_the_e
     assert Evaluation.from_dict(document).recommended.candidates == ()
 
 
+def test_what_was_not_evaluated_states_no_accuracy(data: Data, evaluation: Evaluation) -> None:
+    """A pool within narrower limits, or of fewer models, is another one than was measured."""
+    features, y, domains = data
+    pool = oodzoo.fit(*data, choose="pool")
+    names = tuple(model.name for model in pool.models)
+    assert len(names) > 1
+    best = dataclasses.replace(evaluation.recommended, choice="pool", models=names)
+    with pytest.warns(UserWarning, match=r"more models or within wider limits.*not measured"):
+        limited = oodzoo.fit(*data, recommended=best, max_models=1)
+    assert len(limited.models) == 1
+    assert limited.provenance.accuracy is None
+    assert limited.provenance.accuracy_interval is None
+    assert limited.provenance.accuracy_by_domain == {}
+    few = {name: features[name] for name in features if name != "best"}
+    alone = dataclasses.replace(best, models=("good",))
+    with pytest.warns(UserWarning, match="was not measured"):
+        assert oodzoo.fit(few, y, domains, recommended=alone).provenance.accuracy is None
+    wide = oodzoo.fit(*data, recommended=best, max_models=len(names))  # which changes nothing
+    assert wide.provenance.accuracy == best.average
+
+
 def test_features_that_were_selected_are_fitted(data: Data) -> None:
     source = ArraySource(*data)
     selection = oodzoo.select_features(source, top_k=2)
@@ -145,6 +166,7 @@ def test_a_limit_of_time_is_for_one_model_and_for_several_together(data: Data) -
     [
         ({"choose": "pool"}, "choose='pool' and recommended exclude each other"),
         ({"selection": True}, "recommended and selection both say what to fit"),
+        ({"method": "paper"}, "method='paper' is not what an evaluation measures"),
         ({"other": "domains"}, "the evaluation is of the domains d0, d1, d2, e, the features"),
         ({"other": "models"}, "the evaluation recommends 'x', but there are only features of"),
     ],
@@ -167,6 +189,11 @@ def test_what_cannot_be_fitted(
     given = {name: value for name, value in options.items() if name != "other"}
     with pytest.raises(InputError, match=words):
         oodzoo.fit(*data, recommended=best, **given)
+
+
+def test_the_accuracy_of_a_selection_is_not_promised_for_another_method(data: Data) -> None:
+    with pytest.raises(InputError, match="add choose='selection'"):
+        oodzoo.fit(*data, method="paper")
 
 
 def test_a_selection_of_other_features_is_refused(data: Data) -> None:

@@ -48,6 +48,16 @@ def test_what_was_measured_is_shown(parts: PredictorParts) -> None:
     assert "0.50" in html
 
 
+def test_what_is_optimistic_or_not_adapted_is_said(parts: PredictorParts) -> None:
+    assert "optimistic" not in predictor_as_html(parts)  # the models were named
+    chosen = replace(parts, provenance=replace(parts.provenance, choice="ensemble"))
+    assert "with the models that all domains chose, which is optimistic." in predictor_as_html(
+        chosen
+    )
+    target = replace(parts, provenance=replace(parts.provenance, choice="pool", adapted=20))
+    assert "classes on average, measured without adapting." in predictor_as_html(target)
+
+
 def test_repr_is_short_whatever_the_names(parts: PredictorParts) -> None:
     predictor = oodzoo.Predictor(**vars(parts))
     assert len(repr(predictor)) < 400

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import softmax
+from tests.evaluation.data import zoo
 
 import oodzoo
-from oodzoo.combination.heads import left_out_pools, predict_with_heads
+from oodzoo.combination.heads import choose_pool, left_out_pools, predict_with_heads
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, StoreSource
@@ -60,14 +61,37 @@ def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
 
 def test_a_pool_is_measured_as_the_other_domains_choose_it(store: oodzoo.FeatureStore) -> None:
     source = StoreSource(store)
-    heads = predict_with_heads(source)[None]
+    heads = predict_with_heads(source)
     columns = Columns.all_of(source, source.models)
     found = measure_left_out(source, "pool", columns, 1.0, heads=heads)
-    outputs = dict(zip(source.domains, left_out_pools(heads), strict=True))
+    outputs = dict(zip(source.domains, left_out_pools(heads[None]), strict=True))
+    probabilities = {domain: np.exp(each) for domain, each in outputs.items()}
+    without = {}
+    for domain in source.domains:
+        test = choose_pool(heads[domain]).test
+        assert test is not None
+        without[domain] = probabilities | {domain: np.exp(test)}
     labels = {domain: source.labels(domain) for domain in source.domains}
-    expected = measure_class_sets({d: np.exp(p) for d, p in outputs.items()}, labels)
     assert found is not None
-    assert found.sets == expected
+    assert found.sets == measure_class_sets(probabilities, labels, without=without)
+
+
+@pytest.mark.parametrize("max_models", [None, 1])
+def test_the_accuracy_of_a_pool_is_that_of_the_evaluation(max_models: int | None) -> None:
+    """Not even the regularisation of the heads was chosen with the labels of the domain."""
+    data = zoo(n=18, n_classes=4, seed=3)
+    row = oodzoo.evaluate(*data, baselines=False, max_models=max_models).pool
+    found = oodzoo.fit(*data, choose="pool", max_models=max_models).left_out
+    assert found is not None
+    every = found.at_confidence(0)
+    assert every.accuracy == pytest.approx(row.average)
+    assert every.worst == pytest.approx(min(row.measure("accuracy").values()))
+
+
+def test_two_domains_have_a_record_of_a_pool() -> None:
+    found = oodzoo.fit(*_features(2), choose="pool").left_out
+    assert found is not None
+    assert list(found.sets[0].coverage) == ["0", "1"]
 
 
 def test_labels_of_a_domain_do_not_choose_its_own_sets() -> None:

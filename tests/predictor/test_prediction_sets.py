@@ -1,12 +1,15 @@
-"""Prediction sets: thresholds against a literal twin, coverage on exchangeable data."""
+"""Prediction sets: thresholds against their definition, coverage on exchangeable data."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.oracles import prediction_sets as oracle
 
 from oodzoo.errors import InputError
 from oodzoo.predictor.prediction_sets import (
@@ -25,49 +28,60 @@ from oodzoo.predictor.prediction_sets import (
 Floats = NDArray[np.float64]
 
 
-# --- literal twin -------------------------------------------------------------------------------
-
-
-def literal_quantile(scores: list[Floats], level: float) -> float:
-    """The smallest score with at least this share of the weights, one more sample at infinity."""
-    weighted = [(s, 1 / (len(scores) * len(d))) for d in scores for s in d.tolist()]
-    total = 1 + max(weight for _, weight in weighted)
-    for candidate in sorted(s for s, _ in weighted):
-        if sum(w for s, w in weighted if s <= candidate) / total >= level - 1e-12:
-            return float(candidate)
-    return float("inf")
-
-
-def literal_threshold(scores: list[Floats], level: float) -> float:
-    """Raise the level until the left-out domains are covered on average.
-
-    The coverage changes just above the shares of the weights up to each score.
-    """
-    if len(scores) == 1:
-        return literal_quantile(scores, level)
-    parts = [scores[:at] + scores[at + 1 :] for at in range(len(scores))]
-    levels = {level, 1.0}
-    for others in parts:
-        weighted = [(s, 1 / (len(others) * len(d))) for d in others for s in d.tolist()]
-        total = 1 + max(weight for _, weight in weighted)
-        levels |= {sum(w for s, w in weighted if s <= x) / total + 1e-8 for x, _ in weighted}
-    for raised in sorted(each for each in levels if each >= level):
-        shares = []
-        for left_out, others in zip(scores, parts, strict=True):
-            limit = literal_quantile(others, raised)
-            shares.append(sum(s <= limit for s in left_out.tolist()) / len(left_out))
-        if sum(shares) / len(shares) >= level:
-            return literal_quantile(scores, raised)
-    raise AssertionError("everything is covered at the level 1")
+# --- against the definition ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("sizes", [(7,), (5, 5), (4, 9, 6), (3, 8, 5, 10)])
-@pytest.mark.parametrize("level", [0.5, 0.8, 0.9])
-def test_thresholds_are_those_of_the_literal_twin(sizes: tuple[int, ...], level: float) -> None:
+@pytest.mark.parametrize("level", ["0.5", "0.8", "0.9"])
+def test_thresholds_are_those_of_the_definition(sizes: tuple[int, ...], level: str) -> None:
     rng = np.random.default_rng(len(sizes))
     for _ in range(5):
         scores = [rng.normal(rng.normal(), 1, n).round(1) for n in sizes]
-        assert threshold(scores, level) == literal_threshold(scores, level)
+        assert threshold(scores, float(level)) == oracle.threshold(scores, level)
+
+
+ODD = (
+    "one sample",
+    "two domains",
+    "many classes",
+    "equal probabilities",
+    "tied probabilities",
+    "unknown class",
+)
+
+
+def _odd(kind: str) -> tuple[dict[str, Floats], dict[str, NDArray[np.int64]]]:
+    """Probabilities and classes of domains that are in some way unusual."""
+    rng = np.random.default_rng(0)
+    sizes = {"one sample": (1, 9, 12), "two domains": (8, 11)}.get(kind, (9, 12, 7))
+    n_classes = 40 if kind == "many classes" else 3
+    probabilities, labels = {}, {}
+    for at, n in enumerate(sizes):
+        name, y = f"d{at}", rng.integers(0, n_classes, n)
+        p = rng.dirichlet(np.ones(n_classes), n)
+        if kind == "equal probabilities":
+            p = np.full((n, n_classes), 1 / n_classes)
+        if kind == "tied probabilities":
+            p = np.eye(n_classes)[p.argmax(axis=1)] / 2 + 0.5 / n_classes
+        if kind == "unknown class" and at == 0:  # of which no other domain has samples
+            y[:] = 2
+            p[:, 2] = 0
+            p /= p.sum(axis=1, keepdims=True)
+        probabilities[name], labels[name] = p, y
+    return probabilities, labels
+
+
+@pytest.mark.parametrize("level", ["0.8", "0.9", "0.95"])
+@pytest.mark.parametrize("kind", ODD)
+def test_sets_of_unusual_domains_are_those_of_the_definition(kind: str, level: str) -> None:
+    probabilities, labels = _odd(kind)
+    (found,) = measure_class_sets(probabilities, labels, [float(level)])
+    coverage, size = oracle.measured(probabilities, labels, level)
+    assert found.coverage == pytest.approx(coverage)
+    assert found.size == pytest.approx(size)
+    scores = [-p[np.arange(len(p)), labels[name]] for name, p in probabilities.items()]
+    score = oracle.threshold(scores, level)
+    assert found.thresholds == (0.0 if score == np.inf else -score,)
 
 
 # --- properties ---------------------------------------------------------------------------------
@@ -93,7 +107,7 @@ def test_shifted_domains_are_covered_where_one_quantile_of_all_is_not_enough() -
     for _ in range(200):
         scores = [rng.normal(rng.normal(0, 2), 1, 40) for _ in range(3)]
         *others, new = scores
-        pooled.append(np.mean(new <= literal_quantile(others, 0.8)))
+        pooled.append(np.mean(new <= oracle.quantile(others, Fraction("0.8"))))
         raised.append(np.mean(new <= threshold(others, 0.8)))
     assert np.mean(pooled) < 0.76
     assert np.mean(raised) >= 0.8

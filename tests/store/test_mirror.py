@@ -266,7 +266,8 @@ def test_shards_are_fetched_several_at_a_time(s3: Bucket, tmp_path: Path) -> Non
     images = [image for domain in store.domains for image in store.images(domain)]
     s3.proxy.slow(r"GET .*\.npy", seconds=0.1)
     store.gather("m1", images, "features")
-    assert len(s3.proxy.asked(r"GET .*features.*\.npy")) == 20
+    asked = {each.line for each in s3.proxy.asked(r"GET .*features.*\.npy")}
+    assert len(asked) == 20  # a slow answer is asked for twice
     assert s3.proxy.most_at_once(r"GET .*\.npy") > 4
 
 

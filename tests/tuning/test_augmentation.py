@@ -114,6 +114,7 @@ def test_parameters_of_an_image_depend_on_its_position() -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 def test_on_cuda_without_waiting() -> None:
     images = make_images()
     on_device = images.cuda()

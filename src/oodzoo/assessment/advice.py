@@ -31,16 +31,25 @@ def next_steps(result: TestResult) -> list[NextStep]:
     steps = [*_about_data(result), *_about_domains(result)]
     if isinstance(result.diagnosis, ClassDiagnosis):
         steps += _about_classes(result, result.diagnosis)
-    low, high = result.interval or (0.0, 100.0)
-    if high - low > WIDE:
-        steps.append(
-            NextStep(
-                f"Test more {result.noun}s",
-                f"The 90 % interval is {number(high - low)} points wide; four times as many "
-                f"{result.noun}s halve it.",
-            )
+    return [*steps, *_about_number(result)]
+
+
+def _about_number(result: TestResult) -> list[NextStep]:
+    noun = result.noun
+    if result.interval is None:
+        text = (
+            f"There is no interval: one {noun}, or {noun}s that all count alike, do not tell how "
+            "much others would differ."
         )
-    return steps
+        return [NextStep(f"Test more {noun}s", text)]
+    low, high = result.interval
+    if high - low <= WIDE:
+        return []
+    text = (
+        f"The 90 % interval is {number(high - low)} points wide; four times as many {noun}s halve "
+        "it."
+    )
+    return [NextStep(f"Test more {noun}s", text)]
 
 
 def _about_data(result: TestResult) -> list[NextStep]:

@@ -6,7 +6,8 @@ For an accuracy p of n images, the interval of Wilson (1927), which is never emp
 .. math:: \frac{p + \frac{z^2}{2n} \pm z\sqrt{\frac{p(1-p)}{n} + \frac{z^2}{4n^2}}}{1 + z^2/n}.
 
 For other metrics, their value ± z standard errors of the mean of the contributions of the images
-(:mod:`oodzoo.metrics`). Neither says anything about new domains.
+(:mod:`oodzoo.metrics`). Where all contribute the same there is none: for one image, labels that do
+not vary, or predictions without any error. Neither says anything about new domains.
 """
 
 from __future__ import annotations
@@ -45,7 +46,10 @@ def wilson(correct: int, n: int) -> tuple[float, float]:
 def metric_interval(
     kind: Kind, predicted: NDArray[Any], labels: NDArray[Any]
 ) -> tuple[float, float] | None:
-    """Compute the interval of the main metric, in percent; None where one sample is too few.
+    """Compute the interval of the main metric, in percent; None if all samples contribute the same.
+
+    A standard error of zero would make the interval a point, however few samples there are. An
+    accuracy always has an interval.
 
     Parameters
     ----------
@@ -56,7 +60,7 @@ def metric_interval(
     values, n = contributions(kind, predicted, labels), len(labels)
     if kind == "classification":
         low, high = wilson(int(values.sum()), n)
-    elif n == 1:
+    elif np.ptp(values) <= 1e-12:
         return None
     else:
         mean = float(values.mean())

@@ -285,14 +285,14 @@ class TestResult:
         return [*lines, *(f"In the data, {issue}." for issue in self.issues)]
 
     def _unknown(self) -> str:
-        n = count(sum(self.unknown.values()), self.noun)
         several = len(self.unknown) > 1
         names = _listed(self.unknown)
-        if self.task == "multilabel":
+        if self.task == "multilabel":  # of which one sample can have several
             return (
-                f"{n} {'have labels' if several else 'have a label'} that the predictor does not "
-                f"know, left out here: {names}."
+                f"The predictor does not know {'labels' if several else 'a label'} of the data, "
+                f"left out here, with the number of {self.noun}s: {names}."
             )
+        n = count(sum(self.unknown.values()), self.noun)
         return (
             f"{n} {'are of classes' if several else 'are of a class'} that the predictor does not "
             f"know and count as wrong: {names}. Without them, the accuracy is "

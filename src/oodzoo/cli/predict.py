@@ -107,6 +107,7 @@ def predict(
     """Predict images, texts or features, and warn about those unlike the training samples."""
     from oodzoo.errors import InputError
     from oodzoo.predictor import load
+    from oodzoo.predictor.left_out import caveat
     from oodzoo.predictor.prediction import require_sets
     from oodzoo.predictor.prediction_sets import sets_text
     from oodzoo.predictor.sorting import Sorter
@@ -153,11 +154,12 @@ def predict(
     if adapt:
         terminal.say(f"adapted to {count(summary.n, noun)}, without labels")
     terminal.say(summary.text())
-    unlike = ", measured without adapting" if adapt else ""
+    provenance = predictor.provenance
+    but = caveat(provenance.choice, adapted=adapt or provenance.adapted is not None)
     if min_confidence is not None:
-        terminal.say(summary.abstained_text(min_confidence, predictor.left_out) + unlike)
+        terminal.say(summary.abstained_text(min_confidence, predictor.left_out, but))
     if sets is not None:
-        terminal.say(sets_text(sets, classes) + unlike)
+        terminal.say(sets_text(sets, classes) + but)
     if summary.far:
         terminal.warn(summary.far_text())
     document: dict[str, Any] = {

@@ -51,8 +51,11 @@ class Summary:
             f"the training {self.noun}s (distance above 1); their predictions are unreliable"
         )
 
-    def abstained_text(self, confidence: float, left_out: LeftOut | None) -> str:
-        """Samples without a label, and the accuracy of the others on left-out domains."""
+    def abstained_text(self, confidence: float, left_out: LeftOut | None, but: str = "") -> str:
+        """Samples without a label, and the accuracy of the others on left-out domains.
+
+        `but` is added to what was measured.
+        """
         have = "has" if self.abstained == 1 else "have"
         text = (
             f"{self.abstained:,} of {count(self.n, self.noun)} {have} no label: confidence below "
@@ -67,6 +70,7 @@ class Summary:
         return (
             f"{text}; on left-out domains{at}, {point.accuracy:.1f} % of the others were right "
             f"(worst domain {point.worst:.1f} %), and {100 - point.kept:.0f} % had no label"
+            f"{but}"
         )
 
 

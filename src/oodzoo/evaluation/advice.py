@@ -79,8 +79,11 @@ def on_target(average: float | None, recommended: float) -> Advice:
     return Advice("target_images", f"{found}.", gain)
 
 
-def on_tuning(gain: Gain | None, title: str = "") -> Advice:
-    """Say what fine-tuning gains; None if that was not measured. `title` names what it is over."""
+def on_tuning(gain: Gain | None, title: str = "", *, recommended: bool = False) -> Advice:
+    """Say what fine-tuning gains; None if that was not measured. `title` names what it is over.
+
+    How to do it is said only if it is `recommended`.
+    """
     if gain is None:
         return Advice(
             "fine_tuning",
@@ -89,7 +92,7 @@ def on_tuning(gain: Gain | None, title: str = "") -> Advice:
         )
     than = "as" if points(gain.average) == SAME else "than"
     text = f"Fine-tuning the top model gives {points(gain.average)} {than} {title}"
-    if gain.average > gain.error:
+    if recommended:
         text += ": oodzoo fit STORE --choose single --out MODEL, then oodzoo tune MODEL DATA "
         text += "--out NEW"
     return Advice("fine_tuning", f"{text}.", gain.average)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,12 @@ def budgets_of(source: FeatureSource, models: Sequence[str]) -> list[float]:
         return []
     limits = [float(f"{share * time:.2g}") for share in SHARES]
     return [limit for limit in limits if min(known) <= limit < time]
+
+
+def class_texts(source: FeatureSource) -> dict[str, str]:
+    """Digests of the class embeddings of the models that have some: heads depend on them, too."""
+    found = {model: source.class_embeddings(model) for model in source.models}
+    return {model: each.digest for model, each in found.items() if each is not None}
 
 
 def limited_final(
@@ -131,7 +137,9 @@ def limited_fold(
 
     costs = [source.facts(model).milliseconds for model in source.models]
     known = {name: [list(way.models), cells[name].accuracy] for name, way in ways.items()}
-    key = [test, list(order), limits.max_models, limits.max_ms, costs, known, compare]
+    key: list[Any] = [test, list(order), limits.max_models, limits.max_ms, costs, known, compare]
+    if texts := class_texts(source):
+        key.append(texts)
     arrays = source.cached("budgets", source.models, compute, settings=json.dumps(key))
     choice, models, metric = json.loads(str(arrays["limited"]))
     return Limited(choice, tuple(models), metric)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from functools import cached_property
 
@@ -9,8 +10,9 @@ import msgspec
 
 from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide, first_within
 from oodzoo.combination.heads import Heads
-from oodzoo.evaluation.budget import Limited, limited_final, limited_fold
+from oodzoo.evaluation.budget import Limited, class_texts, limited_final, limited_fold
 from oodzoo.evaluation.choice import choose
+from oodzoo.evaluation.diagnosis import sample_paths
 from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
 from oodzoo.evaluation.scoring import (
     cell_with_target,
@@ -68,12 +70,14 @@ class Judge:
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
         inputs.append("diagnosis")  # earlier versions kept none
-        texts = {model: source.class_embeddings(model) for model in source.models}
-        if not source.task.is_classification:
+        if source.task.is_classification:  # the diagnosis names images, which may have moved
+            paths = "\n".join(sample_paths(source, test))
+            inputs.append(hashlib.sha256(paths.encode()).hexdigest())
+        else:
             inputs.append(source.task.kind)
             if len(source.classes) > 1:
                 inputs.append("outputs")  # earlier versions kept no measures of each
-        if known := {model: found.digest for model, found in texts.items() if found is not None}:
+        if known := class_texts(source):
             inputs.append(known)
         return kept_fold(source, test, inputs, lambda: self._judge(test))
 
@@ -99,7 +103,7 @@ class Judge:
         if settings.with_target:
             self._log(f"test domain {test!r}: heads for its unlabelled images")
             cells[WITH_TARGET] = cell_with_target(
-                source, test, self._heads[test], choice, settings.limits, self._device
+                source, test, self._heads[test], choice, rows, settings.limits, self._device
             )
         return Fold(
             cells,

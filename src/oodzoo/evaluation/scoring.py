@@ -186,10 +186,11 @@ def cell_with_target(
     test: str,
     heads: Heads,
     choice: Choice,
+    rows: Sequence[NDArray[np.int64]],
     limits: Limits,
     device: str | None,
 ) -> Cell:
-    """Score the pool for which the unlabelled images of the test domain are known."""
+    """Score the pool for which the unlabelled images of the test domain, all of them, are known."""
     pool = pool_for_target(
         source,
         heads,
@@ -202,4 +203,4 @@ def cell_with_target(
         raise ValueError("the pool has no predictions for the test domain")
     width = sum(source.facts(model).feature_dim for model in pool.models)
     predicted = Predicted(pool.models, width, pool.test)
-    return _cell(source, test, predicted, [np.arange(len(source.labels(test)))])
+    return _cell(source, test, predicted, rows)

@@ -68,6 +68,9 @@ def with_fine_tuned(
             domains=tuned,
             choices=dict.fromkeys(tuned, FINE_TUNED),
             estimates=before.estimates,
+            candidates=before.candidates,
+            max_models=before.max_models,
+            max_ms=before.max_ms,
         )
     return replace(
         evaluation, fine_tuned=row, tuning=tuning, recommended=recommended, diagnosis=diagnosis

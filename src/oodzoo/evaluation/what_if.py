@@ -14,7 +14,7 @@ from oodzoo.evaluation.fewer_domains import FewerDomains, with_fewer_domains
 from oodzoo.evaluation.folds import Fold
 from oodzoo.evaluation.judge import Judge
 from oodzoo.evaluation.learning_curve import LearningCurve, learning_curve, parts_of
-from oodzoo.evaluation.recommended import TITLES, described
+from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, described
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import mean_of
 from oodzoo.evaluation.settings import Settings
@@ -118,7 +118,8 @@ def _of_options(result: Evaluation, source: FeatureSource) -> list[Advice]:
         found.append(advice.on_target(average, result.recommended.average))
     if result.tuning is not None:
         gain = result.tuning.gain
-        found.append(advice.on_tuning(gain, TITLES[gain.over]))
+        recommended = result.recommended.choice == FINE_TUNED
+        found.append(advice.on_tuning(gain, TITLES[gain.over], recommended=recommended))
     elif isinstance(source, StoreSource):
         found.append(advice.on_tuning(None))
     return found

@@ -27,9 +27,9 @@ def left_out_text(left_out: LeftOut, noun: str, code: Callable[[str], str], tabl
     first = (
         f"`predictor.predict_sets({noun}s, coverage=0.9)`: {what} for this share of the {noun}s, "
         "on average over left-out domains. Each domain was predicted by heads trained without it, "
-        "and measured with the threshold of the other domains; a single model, or the models of an "
-        "ensemble, were chosen on all domains. On a domain that differs more, the share can be "
-        "lower."
+        "and measured with the threshold of the other domains; a single model, the models of an "
+        "ensemble, and features selected by the paper's method were chosen on all domains. On a "
+        "domain that differs more, the share can be lower."
     )
     header = ["coverage", "measured, mean", "worst domain", "half-width" if numbers else "classes"]
     rows = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,8 @@ class Options:
         What an evaluation recommends.
     selection : SelectionSummary, optional
         Features that were selected before.
+    narrowed : bool
+        Whether there are fewer models, or narrower limits, than the evaluation chose within.
     """
 
     choose: str
@@ -53,6 +55,7 @@ class Options:
     limits: Limits
     recommended: Recommended | None = None
     selection: SelectionSummary | None = None
+    narrowed: bool = False
 
     @property
     def needs_evaluation(self) -> bool:
@@ -77,10 +80,12 @@ class Made:
     n_features: int
     target: str | None = None
     adapted: int | None = None
-    heads: Heads | None = None
-    """Predictions of the heads of all models, of a pool."""
+    heads: Mapping[str | None, Heads] | None = None
+    """Predictions of the heads of all models for each test domain, and for none; of a pool."""
     selected_from: tuple[str, ...] = ()
     """Models that features can be selected from again without a domain; empty if they cannot."""
+    as_evaluated: bool = True
+    """Whether it is what the evaluation recommends, and not what is left of it."""
 
 
 def parse_options(
@@ -109,6 +114,11 @@ def parse_options(
     if choose is None:
         choose = "auto" if top_k is None and models is None else "ensemble"
     require_choice(choose)
+    if choose == "auto" and method != "consistent" and selection is None:
+        raise InputError(
+            f"method={method!r} is not what an evaluation measures; leave it out, or add "
+            "choose='selection' (--choose selection)"
+        )
     if isinstance(recommended, Evaluation):
         recommended = recommended.recommended
     if isinstance(selection, Selection):
@@ -142,6 +152,7 @@ def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource
     """Take the models and limits that an evaluation chose from, unless narrower ones are given.
 
     The accuracy that it measured is that of a choice among these models, within these limits.
+    Within narrower ones, another pool or selection may be fitted, which was not measured.
     """
     found = options.recommended
     if found is None:
@@ -149,11 +160,13 @@ def as_evaluated(source: FeatureSource, options: Options) -> tuple[FeatureSource
     models = [model for model in source.models if model in found.candidates]
     if models and len(models) < len(source.models):
         source = with_models(source, models)
+    evaluated = Limits(found.max_models, found.max_ms)
     limits = Limits(
-        _least(options.limits.max_models, found.max_models),
-        _least(options.limits.max_ms, found.max_ms),
+        _least(options.limits.max_models, evaluated.max_models),
+        _least(options.limits.max_ms, evaluated.max_ms),
     )
-    return source, replace(options, limits=limits)
+    narrowed = limits != evaluated or not set(found.candidates) <= set(source.models)
+    return source, replace(options, limits=limits, narrowed=narrowed)
 
 
 def _least(one: Any, other: Any) -> Any:
@@ -198,7 +211,18 @@ def make(
             chosen = recommended.models if images is None else order[:n]
         made = _of_columns(source, choice, order, chosen, options, scores, device)
     used = made.final.columns.models
-    if recommended is not None and images is None and set(used) != set(recommended.models):
+    if recommended is None or images is not None:
+        return made
+    other = set(used) != set(recommended.models)
+    if options.narrowed and (other or choice == "selection"):
+        warnings.warn(
+            f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, chosen from "
+            f"more models or within wider limits; the accuracy of this one, of {', '.join(used)}, "
+            "was not measured: evaluate with the same models and limits",
+            stacklevel=3,
+        )
+        return replace(made, as_evaluated=False)
+    if other:
         warnings.warn(
             f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, but on this "
             f"machine it is of {', '.join(used)}",
@@ -235,17 +259,17 @@ def _pool(
     scores: dict[str, float],
     device: str | None,
 ) -> Made:
-    heads = predict_with_heads(source, device=device)[None]
+    heads = predict_with_heads(source, device=device)
     width = len(Columns.all_of(source, source.models))
     if images is None:
-        final = fit_pool(source, heads, limits, device=device)
+        final = fit_pool(source, heads[None], limits, device=device)
         return Made("pool", final, scores, width, heads=heads)
     if images.n < MIN_IMAGES:
         raise InputError(
             f"the target {images.name!r} has {count(images.n, 'image')}; at least {MIN_IMAGES} "
             "are needed to adapt to them; give more, or leave the target out"
         )
-    final = fit_pool_for_target(source, heads, images, limits, device=device)
+    final = fit_pool_for_target(source, heads[None], images, limits, device=device)
     return Made("pool", final, scores, width, images.name, images.n, heads)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oodzoo._html import html_table
 from oodzoo._numbers import number, significant, span
 from oodzoo._text import count, some_of
+from oodzoo.predictor.left_out import caveat
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
 from oodzoo.task import Task
@@ -54,8 +55,13 @@ def _measured(parts: PredictorParts) -> list[str]:
 def _sets(parts: PredictorParts) -> list[str]:
     if parts.left_out is None:
         return []
-    wanted = [each for each in parts.left_out.sets if each.level == 0.9]
-    return [f"Prediction sets (coverage=0.9): {sets_text(each, parts.classes)}." for each in wanted]
+    provenance = parts.provenance
+    but = caveat(provenance.choice, adapted=provenance.adapted is not None)
+    return [
+        f"Prediction sets (coverage=0.9): {sets_text(each, parts.classes)}{but}."
+        for each in parts.left_out.sets
+        if each.level == 0.9
+    ]
 
 
 def _trained(parts: PredictorParts) -> list[str]:

@@ -124,6 +124,8 @@ def fit(
         `choose="ensemble"`.
     recommended : Evaluation or Recommended, optional
         An evaluation of the same features: what it recommends is fitted, with the same models.
+        If there are fewer models or narrower limits now, and another pool or selection is fitted
+        for that reason, a warning says so, and the predictor states no accuracy.
     selection : Selection or SelectionSummary, optional
         Features of the same models that :func:`oodzoo.select_features` has selected; one head is
         fitted to them.
@@ -216,7 +218,7 @@ def fit(
         used = _models(source, columns.models, specs, milliseconds)
         samples = columns.samples(source, source.domains)
         groups = [source.groups(domain) for domain in source.domains]
-        measured = options.choose == "auto" and options.selection is None
+        measured = options.choose == "auto" and options.selection is None and made.as_evaluated
         promised = found if measured else None
         predictor = Predictor(
             used,

@@ -2,14 +2,16 @@
 
 The samples of each domain are predicted by heads trained without it, in the way of the fitted
 predictor: the pool that the other domains choose; the top model; or one head on columns, those of a
-selection selected without the domain. For what is measured on a domain, the other domains also
-choose the regularisation of the head. The evaluation has computed most of these predictions, and
-the store keeps them.
+selection selected without the domain. What is measured on a domain are predictions for which the
+other domains also chose the regularisation of the heads: of a pool, those that the evaluation
+measures. The thresholds of the other domains come from heads that were trained on this one, too,
+as the threshold of the predictor comes from heads trained on all domains but one. The evaluation
+has computed most of these predictions, and the store keeps them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +23,7 @@ from oodzoo.combination.decision import (
     left_out_columns_without,
     selections_without,
 )
-from oodzoo.combination.heads import Heads, left_out_pools
+from oodzoo.combination.heads import Heads, choose_pool, left_out_pools
 from oodzoo.combination.predictions import Outputs
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
@@ -67,7 +69,7 @@ def measure_left_out(
     columns: Columns,
     C: float,
     *,
-    heads: Heads | None = None,
+    heads: Mapping[str | None, Heads] | None = None,
     limits: Limits | None = None,
     reselect: bool = True,
     device: str | None = None,
@@ -82,12 +84,14 @@ def measure_left_out(
         Those of the fitted head.
     C : float
         Inverse regularisation strength of the fitted head, unless it is that of a pool.
-    heads : Heads, optional
-        Predictions of the heads of all models; needed for a pool.
+    heads : dict of str or None to Heads, optional
+        Predictions of the heads of all models for each test domain, and for none; needed for a
+        pool.
     limits : Limits, optional
         Of a pool.
     reselect : bool
-        Whether to select the columns of a selection again without each domain.
+        Whether to select the columns of a selection again without each domain. Otherwise, as for
+        the models of other choices, the labels of the domain helped to choose them.
     device : str, optional
     """
     kind = source.task.kind
@@ -103,7 +107,11 @@ def measure_left_out(
     if choice == "pool":
         if heads is None:
             raise ValueError("a pool needs predictions of heads")
-        values = confident = by_domain(left_out_pools(heads, limits))
+        values = confident = by_domain(left_out_pools(heads[None], limits))
+        if len(heads) > 1:  # with two domains, one cannot choose a pool
+            chosen = (choose_pool(heads[domain], limits).test for domain in source.domains)
+            confident = by_domain([_known(each) for each in chosen])
+            without = {domain: values | {domain: each} for domain, each in confident.items()}
     else:
         parts = [columns] * len(source.domains)
         if choice == "selection" and reselect:
@@ -120,3 +128,26 @@ def measure_left_out(
         return LeftOut(measure_intervals(values, labels, without=without))
     sets = measure_class_sets(values, labels, without=without)
     return LeftOut(sets, confidence_curve(confident, labels))
+
+
+def caveat(choice: str, *, adapted: bool = False) -> str:
+    """What was different from use when it was measured, as the end of a sentence; or nothing.
+
+    Examples
+    --------
+    >>> caveat("single")
+    ', with the model that all domains chose, which is optimistic'
+    >>> caveat("pool"), caveat("pool", adapted=True)
+    ('', ', measured without adapting')
+    """
+    models = {"single": "the model", "ensemble": "the models"}.get(choice)
+    chosen = (
+        "" if models is None else f", with {models} that all domains chose, which is optimistic"
+    )
+    return chosen + (", measured without adapting" if adapted else "")
+
+
+def _known(outputs: Outputs | None) -> Outputs:
+    if outputs is None:
+        raise ValueError("the heads have no predictions for a test domain")
+    return outputs

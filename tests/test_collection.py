@@ -1,0 +1,38 @@
+"""The tests can be collected without optional packages, as on a fresh machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+OPTIONAL = (
+    *("torch", "torchvision", "timm", "transformers", "open_clip", "sentence_transformers"),
+    *("onnx2torch", "onnxscript", "huggingface_hub", "pandas", "polars", "datasets", "webdataset"),
+    *("s3fs", "moto", "mlflow", "tensorboard", "ray", "playwright"),
+)
+
+COLLECT = f"""
+import sys
+import pytest
+
+class Without:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *rest):
+        missing = name.partition(".")[0] in {OPTIONAL!r}
+        return None if missing else self.finder.find_spec(name, *rest)
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(Without, sys.meta_path)
+sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "-p", "no:xdist"]))
+"""
+
+
+def test_no_module_needs_an_optional_package() -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", COLLECT], capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stdout[-3000:]
