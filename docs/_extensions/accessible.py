@@ -1,10 +1,13 @@
-"""What the theme leaves out and readers without a mouse or a screen need."""
+"""What the theme leaves out: for readers without a mouse or a screen, and on narrow ones."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sphinx.application import Sphinx
+
+OPTION = re.compile(r'<span class="pre">(?=-{1,2}[a-zA-Z][^<]{,24}</span>)')
 
 
 def _complete(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
@@ -13,7 +16,7 @@ def _complete(app: Sphinx, page: str, template: str, context: dict[str, Any], _:
         body = body.replace("<pre>", '<pre tabindex="0">')
         for wide in ('class="table-wrapper', 'class="output text_html"'):
             body = body.replace(wide, f'tabindex="0" {wide}')
-        context["body"] = body
+        context["body"] = OPTION.sub('<span class="pre option">', body)
     # A heading without a level.
     if tree := context.get("furo_navigation_tree"):
         context["furo_navigation_tree"] = tree.replace(

@@ -60,8 +60,24 @@ def _fill(app: Sphinx, doctree: nodes.document) -> None:
         place.replace_self(_table(rows) if rows else [])
 
 
+def _break_names(app: Sphinx, page: str, template: str, context: dict[str, Any], _: Any) -> None:
+    """Let the names in these tables break after a dot or an underscore."""
+    if body := context.get("body"):
+        context["body"] = re.sub(
+            r'<table class="names.*?</table>',
+            lambda table: re.sub(
+                r'(?<=<span class="pre">)[^<]+',
+                lambda name: re.sub(r"(?<=[._])(?=\w)", "<wbr>", name.group()),
+                table.group(),
+            ),
+            body,
+            flags=re.DOTALL,
+        )
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_node(NamesNode)
     app.add_directive("names", Names)
     app.connect("doctree-read", _fill)
+    app.connect("html-page-context", _break_names)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -170,6 +170,17 @@ def text_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
+def plain(text: str) -> str:
+    """Return a number or an interval with hyphens, which every encoding has.
+
+    Examples
+    --------
+    >>> plain("\N{MINUS SIGN}0.5"), plain("64\N{EN DASH}100")
+    ('-0.5', '64-100')
+    """
+    return text.replace("\N{MINUS SIGN}", "-").replace("\N{EN DASH}", "-")
+
+
 def printable(text: str) -> str:
     """Escape characters that could change what a terminal shows, newlines among them.
 

@@ -140,8 +140,8 @@ def test_all_rows_by_name() -> None:
     ]  # fmt: skip
     assert full.oracle == row(90.0, 91.0)
     assert evaluation().oracle is None
-    for name, line in zip(full.rows, str(full).splitlines(), strict=False):
-        assert line.split() == [name, f"{full.rows[name].average:.1f}", "%"]
+    for name, line in zip(full.rows, str(full).splitlines()[2:], strict=False):
+        assert line.split()[:2] == [name, f"{full.rows[name].average:.1f}"]
 
 
 def test_frame() -> None:

@@ -18,9 +18,12 @@ def ranking() -> Ranking:
 
 
 def test_text_has_one_line_per_model(ranking: Ranking) -> None:
-    first, second = str(ranking).splitlines()
+    heading, first, second = str(ranking).splitlines()
     row = ranking.rows[0]
-    assert first.split() == ["1", "a", f"{row.score:.4f}", f"{row.expected_accuracy:.1f}", "%"]
+    low, high = row.accuracy_interval
+    assert heading.split() == ["rank", "model", "unseen", "accuracy", "%", "90", "%"]
+    numbers = [f"{row.score:.3f}", f"{row.expected_accuracy:.1f}", f"{low:.0f}-{high:.0f}"]
+    assert first.split() == ["1", "a", *numbers]
     assert second.split()[:2] == ["2", "b"]
     assert (len(ranking), ranking.best) == (2, "a")
 
@@ -54,10 +57,7 @@ def test_plot(ranking: Ranking) -> None:
 
 def test_text_names_another_metric_than_accuracy(ranking: Ranking) -> None:
     numbers = replace(ranking, task="regression")
-    row = ranking.rows[0]
-    assert (
-        str(numbers).splitlines()[0].endswith(f"{row.expected_accuracy:.1f} % explained variance")
-    )
+    assert "explained variance %" in str(numbers).splitlines()[0]
     assert "b/expected_explained_variance" in numbers.metrics
 
 
@@ -78,7 +78,7 @@ def test_a_slice_is_a_ranking(ranking: Ranking, part: slice) -> None:
     assert isinstance(found, Ranking)
     assert found.rows == ranking.rows[part]
     assert (found.score, found.task) == (ranking.score, ranking.task)
-    assert len(str(found).splitlines()) == len(found)
+    assert len(str(found).splitlines()) == 1 + len(found)
     assert len(repr(found)) < 400
 
 

@@ -156,3 +156,16 @@ def test_functions_that_are_no_score() -> None:
         scores.Score.of_function(keyword)
     with pytest.raises(InputError, match=r"^there is a score called 'logme' already; rename"):
         scores.Score.of_function(logme)
+
+
+def test_a_function_of_a_notebook_can_be_defined_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_SCORES", dict(registry._SCORES))
+    cell = "@score('mine')\ndef mine(X, y):\n    return {}\n"
+    for value in (1.0, 2.0):
+        exec(cell.format(value), {"__name__": "__main__", "score": scores.score})
+    assert scores.get("mine").function([], []) == 2.0
+    with pytest.raises(ValueError, match="'mine' is already registered"):
+        exec(cell.format(3.0), {"__name__": "another", "score": scores.score})
+    other = cell.replace("def mine", "def other").format(3.0)
+    with pytest.raises(ValueError, match="'mine' is already registered"):
+        exec(other, {"__name__": "__main__", "score": scores.score})

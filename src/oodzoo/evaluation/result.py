@@ -16,7 +16,7 @@ from oodzoo.combination.verdict import CHOICES, Estimate, is_better
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.advice import Advice, most_useful
 from oodzoo.evaluation.diagnosis import weak_points
-from oodzoo.evaluation.display import rows_as_html
+from oodzoo.evaluation.display import rows_as_html, rows_as_text
 from oodzoo.evaluation.learning_curve import LearningCurve
 from oodzoo.evaluation.published import Published, published
 from oodzoo.evaluation.recommended import (
@@ -393,8 +393,11 @@ class Evaluation:
         return f"Evaluation({domains}: recommended {best.brief}; {', '.join(rows)} %)"
 
     def _repr_html_(self) -> str:
-        rows = {"recommended": self.recommended_row} | self.rows
-        return rows_as_html(rows, self.task, self.findings())
+        return rows_as_html(self._shown, self.task, self.findings())
+
+    @property
+    def _shown(self) -> dict[str, Row]:
+        return {"recommended": self.recommended_row} | self.rows
 
     def plot(self, *, baselines: bool = False) -> Figure:
         """Plot the main metric of the rows, on average and on each test domain.
@@ -409,11 +412,7 @@ class Evaluation:
         return plot_comparison(self, baselines=baselines)
 
     def __str__(self) -> str:
-        names = list(self.rows)
-        width = max(map(len, names))
-        lines = [f"{name:<{width}}  {row.average:5.1f} %" for name, row in self.rows.items()]
-        lines.append(f"{'feature ratio':<{width}}  {100 * mean_of(self.feature_ratio):5.1f} %")
-        return "\n".join([*lines, *self.findings()])
+        return rows_as_text(self._shown, self.task, self.findings())
 
     def to_frame(self) -> pandas.DataFrame:
         """Return a data frame with one line per row and test domain."""

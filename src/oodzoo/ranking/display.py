@@ -1,4 +1,4 @@
-"""A ranking as a table in a notebook."""
+"""A ranking as a table, as text or in a notebook."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import partial
 
 from oodzoo._html import html_table
 from oodzoo._numbers import number, significant, span
-from oodzoo._text import count, some_of
+from oodzoo._text import count, plain, some_of, text_table
 from oodzoo.ranking.result_rows import Row
 from oodzoo.task import Kind
 from oodzoo.task.words import WORDS
@@ -17,6 +17,21 @@ _TERMS = {
     "zood": {"discriminability": 3, "stability": 3},
 }
 """Terms of scores, and with how many decimals they are shown."""
+
+
+def ranking_as_text(rows: Sequence[Row], score: str, task: Kind) -> str:
+    """Return a heading and one line per row: rank, model, score, what to expect."""
+    columns = ["rank  model", score, WORDS[task].metric.heading.lower(), "90 %"]
+    lines = [
+        [
+            f"{row.rank:>4}  {row.model}",
+            plain(number(row.score, 3)),
+            plain(number(row.expected_accuracy, 1)),
+            plain(span(*row.accuracy_interval)),
+        ]
+        for row in rows
+    ]
+    return text_table(columns, lines)
 
 
 def ranking_as_html(
@@ -45,7 +60,8 @@ def ranking_as_html(
     table = [(name, [cell(row) for row in rows]) for name, cell in columns]
     shown = [(name, cells) for name, cells in table if any(cells) or not rows]
     notes = [
-        f"{metric.title}: expected on an unseen domain, with the 90 % interval for one domain."
+        f"{metric.title}: expected on an unseen domain, with the 90 % interval for one domain.",
+        "For the first model, its choice is repeated without each domain.",
     ]
     if left_out:
         notes.append(f"Not ranked: {count(len(left_out), 'model')} ({some_of(list(left_out))}).")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count, short_name, unknown
-from oodzoo.ranking.display import ranking_as_html
+from oodzoo.ranking.display import ranking_as_html, ranking_as_text
 from oodzoo.ranking.result_rows import FoldRow, Row
 from oodzoo.task import Kind, Task, require_kind
 
@@ -118,13 +118,7 @@ class Ranking:
         return ranking_as_html(self.rows, self.score, self.task, self.left_out)
 
     def __str__(self) -> str:
-        width = max((len(row.model) for row in self.rows), default=0)
-        name = "" if self.task == "classification" else f" {self.metric.replace('_', ' ')}"
-        lines = [
-            f"{row.rank:>3}  {row.model:<{width}}  {row.score:8.4f}  {row.expected_accuracy:5.1f} %"
-            for row in self.rows
-        ]
-        return "\n".join(line + name for line in lines)
+        return ranking_as_text(self.rows, self.score, self.task)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the ranking as a JSON document; metrics have the names of the task."""

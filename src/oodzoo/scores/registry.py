@@ -113,14 +113,18 @@ _plugins_pending = True
 
 
 def register(score: Score) -> Score:
-    """Register a score; its name must not be in use."""
+    """Register a score; its name must not be in use.
+
+    A function of a notebook or script (`__main__`) replaces an earlier one of the same name, so
+    that its cell can be run again.
+    """
     if not score.name.isidentifier():
         raise ValueError(
             f"the name of a score must be letters, digits and underscores, got {score.name!r}"
         )
     if score.name in RESERVED:
         raise ValueError(f"the name {score.name!r} is reserved; choose another")
-    if score.name in _SCORES:
+    if score.name in _SCORES and not _redefined(_SCORES[score.name].function, score.function):
         raise ValueError(f"a score named {score.name!r} is already registered")
     if score.needs not in (known := get_args(Needs)):
         raise ValueError(
@@ -131,6 +135,12 @@ def register(score: Score) -> Score:
         raise ValueError(f"score {score.name!r}: moments are of features, not {score.needs}")
     _SCORES[score.name] = score
     return score
+
+
+def _redefined(old: Callable[..., float], new: Callable[..., float]) -> bool:
+    module, name = (getattr(new, each, "") for each in ("__module__", "__qualname__"))
+    same = (getattr(old, "__module__", ""), getattr(old, "__qualname__", "")) == (module, name)
+    return same and module == "__main__"
 
 
 def score(
