@@ -69,8 +69,9 @@ def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
     for name in ("out.csv", "out.jsonl", "out.JSON"):
         assert run("predict", saved, photos, "--out", tmp_path / name).out == ""
     assert list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines())) == rows
-    for name in ("out.jsonl", "out.JSON"):
-        assert [json.loads(x) for x in (tmp_path / name).read_text().splitlines()] == document
+    assert [json.loads(x) for x in (tmp_path / "out.jsonl").read_text().splitlines()] == document
+    whole = json.loads((tmp_path / "out.JSON").read_text())
+    assert whole == run("predict", saved, photos, "--json").document
     run("predict", saved, photos, "--out", tmp_path / "out.xls", "--format", "csv")
     assert (tmp_path / "out.xls").read_text() == (tmp_path / "out.csv").read_text()
 

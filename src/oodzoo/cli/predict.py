@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_text
 import os
 import stat
 import sys
@@ -24,6 +25,7 @@ from oodzoo.cli.terminal import Terminal
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
     from oodzoo.predictor.prediction import Unreadable
+    from oodzoo.predictor.prediction_sets import SetLevel
     from oodzoo.predictor.sorting import Sorter
 
 
@@ -150,6 +152,10 @@ def predict(
                 if progress is not None:
                     progress(job.done, job.expected)
         job.require_any(inputs)
+        document = _document(job, sets, adapt=adapt, abstains=min_confidence is not None)
+        if form == "json":
+            json_text.dump(document, stream, indent=1, allow_nan=False)
+            stream.write("\n")
     summary = job.summary
     if adapt:
         terminal.say(f"adapted to {count(summary.n, noun)}, without labels")
@@ -162,26 +168,32 @@ def predict(
         terminal.say(sets_text(sets, classes) + but)
     if summary.far:
         terminal.warn(summary.far_text())
-    document: dict[str, Any] = {
-        "predictions": job.predicted,
-        "unreadable": job.unreadable,
-        "adapted": summary.n if adapt else None,
-    }
-    if min_confidence is not None:
-        document["abstained"] = summary.abstained
-    if sets is not None:
-        document["coverage"] = sets_document(sets)
     if sorter is not None:
         terminal.say(sorted_text(sorter))
         if form == "counts":
             terminal.table(["folder", "images"], sorted(sorter.counts.items()))
+    terminal.document(document)
+
+
+def _document(job: _Job, sets: SetLevel | None, *, adapt: bool, abstains: bool) -> dict[str, Any]:
+    """All predictions as one JSON document."""
+    document: dict[str, Any] = {
+        "predictions": job.predicted,
+        "unreadable": job.unreadable,
+        "adapted": job.summary.n if adapt else None,
+    }
+    if abstains:
+        document["abstained"] = job.summary.abstained
+    if sets is not None:
+        document["coverage"] = sets_document(sets)
+    if job.sorter is not None:
         document["sorted"] = {
-            "folder": str(sorter.folder),
-            "images": dict(sorted(sorter.counts.items())),
-            "already_there": sorter.left,
+            "folder": str(job.sorter.folder),
+            "images": dict(sorted(job.sorter.counts.items())),
+            "already_there": job.sorter.left,
             "unlike_training": job.far,
         }
-    terminal.document(document)
+    return document
 
 
 class _Job:
@@ -191,12 +203,12 @@ class _Job:
         self, terminal: Terminal, wanted: Wanted, form: str | None, sorter: Sorter | None
     ) -> None:
         self.summary = Summary(wanted.noun)
-        self.predicted: list[dict[str, Any]] = []  # only for --json
+        self.predicted: list[dict[str, Any]] = []  # only for one JSON document
         self.unreadable: list[dict[str, Any]] = []
         self.far: list[str] = []
         self.done = self.expected = 0
         self._terminal, self._wanted = terminal, wanted
-        self._form, self._sorter = form, sorter
+        self._form, self.sorter = form, sorter
         self._write: Write | None = None
 
     def expect(self, batch: Batch) -> None:
@@ -226,15 +238,15 @@ class _Job:
             self._report(found, batch)
             return
         self.summary.add(found)
-        if self._form is None:
+        if self._form in (None, "json"):
             self.predicted.append(fields(found, self._wanted))
         elif self._form != "counts":
             # the header is not before an error
             self._write = self._write or writer(self._form, stream, self._wanted)
             self._write(found)
             stream.flush()
-        if self._sorter is not None:
-            place = self._sorter.add(batch.samples[found.position], found.label)
+        if self.sorter is not None:
+            place = self.sorter.add(batch.samples[found.position], found.label)
             if found.out_of_domain:
                 self.far.append(str(found.path))
                 self._terminal.warn(
@@ -295,7 +307,7 @@ def _require_top(top: int | None, kind: str) -> None:
 
 
 def _format(wanted: str | None, out: Path | None, terminal: Terminal) -> str | None:
-    """The format of the output; None for one JSON document."""
+    """The format of the output; None for one JSON document on stdout, "json" for it in a file."""
     from oodzoo.errors import InputError
 
     if terminal.json:
@@ -358,4 +370,4 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         yield stream
 
 
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "jsonl"}
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
