@@ -25,6 +25,10 @@ def test_table_of_counts(run: Run, photos: Path, write_image: WriteImage) -> Non
         assert row in cells
     assert "9 images, 2 domains, 2 classes" in outcome.out
     assert "No problems found." in outcome.out
+    shutil.rmtree(photos / "night")
+    one = run("data", photos)
+    assert "warning: " in one.err
+    assert "No problems found." not in one.out
     assert "warning" not in outcome.err
 
 

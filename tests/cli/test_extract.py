@@ -144,6 +144,19 @@ def test_a_log_file(run: Run, data: Path, three: Path, tmp_path: Path, device: s
     assert (artifact["event"], artifact["path"]) == ("artifact", str(tmp_path / "s"))
 
 
+def test_a_model_that_fails_is_named_and_explained_once(
+    run: Run, data: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"no network")
+    zoo = f"onnx/{tmp_path / 'broken.onnx'},demo/cnn_letters"
+    outcome = run("extract", data, "--zoo", zoo, "--store", tmp_path / "s")
+    assert outcome.code == 0, outcome.err
+    lines = [line for line in outcome.err.splitlines() if "'broken'" in line]
+    assert lines[0] == "model 'broken' failed, skipped"
+    assert lines[1].startswith("warning: model 'broken' is left out: onnxruntime cannot open")
+    assert len(lines) == 2
+
+
 def test_on_error_fail_is_one_line(
     run: Run, data: Path, zoo: Zoo, zoo_file: Callable[[list[ModelSpec]], Path], tmp_path: Path
 ) -> None:

@@ -87,9 +87,7 @@ def test_a_model_too_large_for_float16_is_left_out(
 ) -> None:
     large = make_model(lambda batch: np.full((len(batch), 3), 1e5), name="large")
     done = extract(digits, [large, make_model()], tmp_path / "s", dtype="float16")
-    assert done.failed == {
-        "large": "model 'large': values up to 1e+05 do not fit float16; store them as float32"
-    }
+    assert done.failed == {"large": "values up to 1e+05 do not fit float16; store them as float32"}
     assert FeatureStore(tmp_path / "s").models == ("function",)
     assert not list((tmp_path / "s/models/large").rglob("*.npy"))
     assert list((tmp_path / "s/models/function").rglob("*.npy"))

@@ -108,7 +108,7 @@ def data(
     show_counts(terminal, dataset, full=counts)
     for issue in summary.issues:
         terminal.warn(str(issue))
-    if not summary.issues and not quick and store is None:
+    if not summary.issues and len(dataset.domains) > 1 and not quick and store is None:
         terminal.line("No problems found.")
     # unknown if a remote image could not be fetched
     fingerprint = dataset.fingerprint if dataset.is_read else None

@@ -326,6 +326,7 @@ class Extractor:
 
     def _fail(self, name: str, reason: str) -> None:
         if name not in self.extraction.failed:
+            reason = reason.removeprefix(f"model {name!r}: ")
             self.extraction.failed[name] = reason
             self.progress.fail(name, reason)
 

@@ -155,7 +155,7 @@ class ExtractionLoop:
             )
 
     def _mark_failed(self, name: str, error: Exception) -> None:
-        reason = str(error)
+        reason = str(error).removeprefix(f"model {name!r}: ")
         if not isinstance(error, InputError):
             reason = f"{type(error).__name__}: {one_line(error)}"
         self.extraction.failed[name] = reason

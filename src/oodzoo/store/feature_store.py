@@ -241,8 +241,7 @@ class FeatureStore:
     def model(self, name: str) -> StoredModel:
         """Return the record of a model."""
         if name not in self.manifest.models:
-            known = ", ".join(self.models)
-            raise InputError(f"the store has no model {name!r}; it has {known}")
+            raise InputError(unknown("the store", "model", name, self.models))
         return self.manifest.models[name]
 
     def local(self, name: str) -> dict[str, Any]:
