@@ -193,7 +193,7 @@ def test_devices(sample: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(MissingPackageError, match=r"oodzoo\[torch\]"):
             backend("cpu")
     torch_or_skip()
-    with pytest.raises(InputError, match="device 'toaster' cannot be used"):
+    with pytest.raises(InputError, match="unknown device 'toaster'; expected cpu, cuda"):
         Moments.of(sample[0], sample[1], 3, device="toaster")
 
 

@@ -239,7 +239,7 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     data = write_stripes(tmp_path / "data", per_cell=6)
     specs = [tiny_network(tmp_path / "zoo", "tiny"), tiny_network(tmp_path / "zoo", "b", seed=1)]
     store = oodzoo.extract(data, specs, tmp_path / "store", device="cpu").path
-    options = ("--no-baselines", "--top-k", "1", "--tune", "--tune-steps", "3")
+    options = ("--no-baselines", "--top-k", "1", "--tune", "--tune-steps", "3", "--device", "cpu")
     code, out, _ = run("evaluate", store, *options, "--data", data, "--learning-rate", "0.01")
     assert code == 0
     assert "Fine-tuned" in [line.split()[0] for line in out.splitlines() if line]

@@ -20,7 +20,8 @@ require_tuning()
 Run = Callable[..., Any]
 
 OPTIONS = ("--learning-rate", "3e-2", "--steps", "20", "--batch-size", "4", "--no-augment")
-QUICK = ("--learning-rate", "3e-2", "--steps", "2", "--batch-size", "2", "--device", "cpu")
+CPU = ("--device", "cpu")
+QUICK = ("--learning-rate", "3e-2", "--steps", "2", "--batch-size", "2", *CPU)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +62,7 @@ def test_tune(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
 
 
 def test_the_document(run: Run, single: Path, data: Path, tmp_path: Path) -> None:
-    done = run("tune", single, data, "--out", tmp_path / "tuned", *OPTIONS, "--json")
+    done = run("tune", single, data, "--out", tmp_path / "tuned", *OPTIONS, *CPU, "--json")
     document = done.document
     assert (document["model"], document["tuned"]) == (str(tmp_path / "tuned"), "tiny-tuned")
     assert (document["original"], document["weight"]) == ("tiny", 1.0)
@@ -115,7 +116,7 @@ def test_the_protocol_of_domainbed(run: Run, single: Path, data: Path, tmp_path:
         (("--protocol", "domainbed", "--lora", "4"), "lora is only used with the protocol 'lp-ft'"),
         (("--draws", "3"), "draws is only used with the protocol 'domainbed' (--protocol dom"),
         (("--max-hours", "-1"), "max_hours must be positive, got -1.0"),
-        (("--max-hours", "1e-8"), " on cpu: 2,100 steps; use a GPU"),
+        (("--max-hours", "1e-8", *CPU), " on cpu: 2,100 steps; use a GPU"),
         (("--device", "tpu"), "unknown device 'tpu'"),
     ],
 )

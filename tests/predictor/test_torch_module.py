@@ -150,6 +150,7 @@ def test_a_timm_model_and_its_batch_norms(
     torch: Any = import_module("torch")
     spec = timm_spec("test_resnet.r160_in1k", input_size=32)
     predictor = oodzoo.fit(extract(digits, [spec], tmp_path / "store"), choose="single")
+    predictor.set_params(device="cpu")
     module = predictor.to_torch()
     inputs = tensors(predictor, unseen)
     expected = predictor.predict_proba(unseen)

@@ -35,7 +35,7 @@ def test_the_advice_is_on_the_page(run: Run, read: Reader) -> None:
 
 def test_commands_can_be_run_in_the_folder_of_the_report(run: Run) -> None:
     assert run.evaluation is not None
-    tuned = on_tuning(Gain("pool", 3.0, 1.0, 2.0), "Pool")
+    tuned = on_tuning(Gain("pool", 3.0, 1.0, 2.0), "Pool", recommended=True)
     budget = on_budget(42.0, "net", 80.0, 80.0, 2.2)
     advice = (on_target(None, 80.0), on_tuning(None), on_target(85.0, 80.0), tuned, budget)
     section = advice_section(replace(run.evaluation, advice=advice, learning_curve=None))
