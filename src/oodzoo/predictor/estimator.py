@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any, NoReturn, Self
 
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from oodzoo.zoo import Model
 from oodzoo.zoo.device import require_device
 
 
-class FittedEstimator(BaseEstimator):  # type: ignore[misc]
+class FittedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     """A classifier or regressor that scikit-learn neither fits nor clones.
 
     Its parameters are `device` and `batch_size`: what can be changed after the fit.
@@ -26,14 +27,14 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
     _loaded: dict[str, Model]
 
     @property
+    @abstractmethod
     def task(self) -> Task:
         """What is predicted."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def features_only(self) -> bool:
         """Whether the samples are features, rather than images or texts."""
-        raise NotImplementedError
 
     def fit(self, images: Any, y: Any = None, **params: Any) -> NoReturn:
         """Raise InputError: a predictor is fitted already, by :func:`oodzoo.fit`.
@@ -69,9 +70,9 @@ class FittedEstimator(BaseEstimator):  # type: ignore[misc]
         self.device, self.batch_size = changed["device"], changed["batch_size"]
         return self
 
+    @abstractmethod
     def _repr_html_(self) -> str:
         """A table, instead of the diagram of BaseEstimator."""
-        raise NotImplementedError
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         """What notebooks show; they prefer it to `_repr_html_`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,28 +23,28 @@ from oodzoo.predictor.torch_module import predictor_module
 from oodzoo.zoo import Model
 
 
-class Exportable:
+class Exportable(ABC):
     """Writes a predictor for other programs."""
 
     models: tuple[PredictorModel, ...] | tuple[FeatureModel, ...]
 
     @property
-    def features_only(self) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def features_only(self) -> bool: ...
 
     @property
-    def modality(self) -> Literal["image", "text"] | None:
-        raise NotImplementedError
+    @abstractmethod
+    def modality(self) -> Literal["image", "text"] | None: ...
 
     @property
-    def loadable_models(self) -> tuple[PredictorModel, ...]:
-        raise NotImplementedError
+    @abstractmethod
+    def loadable_models(self) -> tuple[PredictorModel, ...]: ...
 
-    def loaded(self) -> dict[str, Model]:
-        raise NotImplementedError
+    @abstractmethod
+    def loaded(self) -> dict[str, Model]: ...
 
-    def _parts(self) -> PredictorParts:
-        raise NotImplementedError
+    @abstractmethod
+    def _parts(self) -> PredictorParts: ...
 
     def export(
         self, file: str | os.PathLike[str], *, head_only: bool = False, raw: bool = False

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import pickle
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from pathlib import Path
@@ -44,7 +45,7 @@ from oodzoo.zoo.spec import local_path
 _WHAT = "the pickled predictor"
 
 
-class Picklable:
+class Picklable(ABC):
     """Copies and pickles of a predictor; the loaded models are dropped, and loaded again later."""
 
     encoders: dict[str, Encoder]
@@ -55,8 +56,8 @@ class Picklable:
     """The URL that the predictor was loaded from."""
     _unpickled = False
 
-    def _parts(self) -> PredictorParts:
-        raise NotImplementedError
+    @abstractmethod
+    def _parts(self) -> PredictorParts: ...
 
     def __copy__(self) -> Self:
         copied = self._made(self._parts(), self.encoders)
