@@ -121,3 +121,36 @@ def test_html_lists_the_stages(run: Run) -> None:
     assert "'photos': 120 images".replace("'", "&#x27;") in html
     assert "<b>" not in html
     assert Run("oodzoo run")._repr_html_().count("<tr>") == 1
+
+
+def _rename(document: Any) -> None:
+    document["evaluation"]["domains"][0] = "z"
+
+
+def _number_as_text(document: Any) -> None:
+    document["ranking"]["ranking"][0]["score"] = "nan"
+
+
+def _other_bins(document: Any) -> None:
+    bins = document["evaluation"]["diagnosis"]["a"]["reliability"]["bins"]
+    bins[0] |= {"low": 1.0, "high": 99.0}
+
+
+def _empty_bin(document: Any) -> None:
+    document["evaluation"]["diagnosis"]["a"]["reliability"]["bins"][0]["images"] = 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (_rename, "evaluation: not all rows have the domains z, b, c"),
+        (_number_as_text, "ranking: .*Expected `float`, got `str`"),
+        (_other_bins, "evaluation: the bins overlap from"),
+        (_empty_bin, "0 images from .* are no bin"),
+    ],
+)
+def test_parts_that_do_not_fit_together_are_rejected(run: Run, damage: Any, reason: str) -> None:
+    document = json.loads(json.dumps(run.to_dict()))
+    damage(document)
+    with pytest.raises(InputError, match=f"is damaged: .*{reason}"):
+        Run.from_dict(document)

@@ -202,9 +202,12 @@ def _require_shallow(document: Any) -> None:
 
 
 def structured(document: Any, kind: type[T], what: str) -> T:
-    """Convert a JSON document to a typed object; `what` names it in error messages."""
+    """Convert a JSON document to a typed object; `what` names it in error messages.
+
+    Keys may be numbers in the object, which JSON has as strings; values may not.
+    """
     try:
-        return msgspec.convert(document, kind, strict=False)
+        return msgspec.convert(document, kind, str_keys=True)
     except (msgspec.ValidationError, UnicodeError) as error:  # of a key
         raise InputError(f"{what} is damaged: {error}") from error
 

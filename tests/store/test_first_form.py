@@ -319,6 +319,13 @@ def test_shards_of_an_unknown_domain(old: Path) -> None:
         FeatureStore(old)
 
 
+@pytest.mark.parametrize("name", ["", "\ud800"])
+def test_a_domain_without_a_usable_name(old: Path, name: str) -> None:
+    rewrite(old / "images.json", lambda index: index["domains"][0].update(name=name))
+    with pytest.raises(InputError, match="is damaged"):
+        read_all_shards(old)
+
+
 @pytest.mark.parametrize("key", ["path", "label", "group", "sha256", "shards"])
 def test_an_index_with_a_short_column(old: Path, key: str) -> None:
     rewrite(old / "images.json", lambda index: index["domains"][0][key].pop())

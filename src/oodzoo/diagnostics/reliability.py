@@ -43,6 +43,10 @@ class Bin:
     confidence: float
     accuracy: float
 
+    def __post_init__(self) -> None:
+        if self.images < 1 or not 0 <= self.low < self.high <= 100:
+            raise ValueError(f"{self.images} images from {self.low} to {self.high} % are no bin")
+
 
 @dataclass(frozen=True)
 class Reliability:

@@ -13,7 +13,7 @@ from oodzoo._io import structured
 from oodzoo._packages import optional_package
 from oodzoo._text import count, unknown
 from oodzoo.combination.verdict import CHOICES, Estimate, is_better
-from oodzoo.diagnostics.classes import ClassDiagnosis
+from oodzoo.diagnostics.classes import ClassDiagnosis, add_up
 from oodzoo.evaluation.advice import Advice, most_useful
 from oodzoo.evaluation.diagnosis import weak_points
 from oodzoo.evaluation.display import rows_as_html, rows_as_text
@@ -257,7 +257,7 @@ class Evaluation:
         task = require_kind(document.get("task", "classification"))
         beside = document.get("published") or {"dataset": None, "hours": {"extraction": None}}
         tuned = document.get(FINE_TUNED)
-        return cls(
+        found = cls(
             protocol=document["protocol"],
             score=document["score"],
             top_k=document["top_k"],
@@ -278,15 +278,15 @@ class Evaluation:
             extraction_hours=beside["hours"]["extraction"],
             fine_tuned=None if tuned is None else Row.from_dict(tuned, task),
             tuning=None if tuned is None else structured(tuned["tuning"], Tuning, "the evaluation"),
-            diagnosis={
-                domain: ClassDiagnosis.from_dict(each)
-                for domain, each in document.get("diagnosis", {}).items()
-            },
+            diagnosis=_diagnosis(document.get("diagnosis", {})),
             learning_curve=None
             if (curve := document.get("learning_curve")) is None
             else structured(curve, LearningCurve, "the evaluation"),
             advice=structured(document.get("advice", ()), tuple[Advice, ...], "the evaluation"),
         )
+        if any(set(row.cells) != set(found.domains) for row in found.rows.values()):
+            raise ValueError(f"not all rows have the domains {', '.join(found.domains)}")
+        return found
 
     @property
     def caution(self) -> str:
@@ -437,3 +437,11 @@ class Evaluation:
 def estimate_of(domains: Mapping[str, float]) -> Estimate:
     """What test domains say; the cost does not decide."""
     return Estimate([np.array([domains[test]]) for test in sorted(domains)], 0.0)
+
+
+def _diagnosis(document: Mapping[str, Any]) -> dict[str, ClassDiagnosis]:
+    """Restore what was predicted in each test domain; a ValueError if that cannot be added up."""
+    found = {domain: ClassDiagnosis.from_dict(each) for domain, each in document.items()}
+    if found:
+        add_up(found.values())
+    return found

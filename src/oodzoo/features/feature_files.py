@@ -203,7 +203,7 @@ def _read_rows(table: Path) -> list[dict[str, Any]]:
 
 def _read_parquet(file: Path, named: Mapping[str, str] | None) -> FeatureFiles:
     try:
-        from pyarrow import ArrowInvalid, parquet, types
+        from pyarrow import ArrowException, parquet, types
     except ImportError as error:
         raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
     try:
@@ -214,7 +214,7 @@ def _read_parquet(file: Path, named: Mapping[str, str] | None) -> FeatureFiles:
         labels = {c: _texts_or_lists(table[c].to_pylist()) for c in label}
     except InputError:
         raise
-    except (OSError, ArrowInvalid, ValueError) as error:
+    except (OSError, ArrowException, ValueError) as error:
         raise InputError(f"{str(file)!r} is not a Parquet file: {one_line(error)}") from error
     rest = [c for c in names if c not in (*_COLUMNS, *found.values(), *label)]
     lists = [c for c in rest if _is_list(table.schema.field(c).type, types)]

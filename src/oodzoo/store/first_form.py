@@ -53,6 +53,8 @@ class _Domain(msgspec.Struct):
     shards: list[int]
 
     def __post_init__(self) -> None:
+        if not self.name.encode():  # which fails if it is no text
+            raise ValueError("a domain has no name")
         columns = (self.labels, self.groups, self.digests)
         if any(len(column) != len(self.paths) for column in columns):
             raise ValueError(f"the columns of {self.name!r} differ in length")

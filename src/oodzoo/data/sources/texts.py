@@ -128,12 +128,12 @@ def _read_file(file: Path, name: str) -> Table:
 
 def _read_parquet(file: Path, name: str) -> Table:
     try:
-        from pyarrow import ArrowInvalid, parquet
+        from pyarrow import ArrowException, parquet
     except ImportError as error:
         raise MissingPackageError("pyarrow", "parquet", "reading a Parquet file") from error
     try:
         table: Table = parquet.read_table(file).to_pydict()
-    except (OSError, ArrowInvalid, ValueError) as error:
+    except (OSError, ArrowException, ValueError) as error:
         raise InputError(f"{name!r} is not a Parquet file: {one_line(error)}") from error
     return table
 
