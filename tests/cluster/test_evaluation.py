@@ -22,7 +22,7 @@ def test_an_evaluation_is_that_of_one_process(
     join()
     results = []
     for ray in (False, True):
-        copy = tmp_path / f"store{ray}"
+        copy = tmp_path / f"ray={ray}" / "store"
         shutil.copytree(store.path, copy)
         log = tmp_path / f"log{ray}"
         done = command("evaluate", copy, "--json", "--log-file", log, ray=ray)
