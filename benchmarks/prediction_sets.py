@@ -3,7 +3,8 @@
     python benchmarks/prediction_sets.py [STORE...] [--simulate]
 
 Each domain is predicted by the pool that the other domains choose, with heads trained without it. A
-threshold is computed from all domains but one, and coverage and size are measured on that one.
+threshold is computed from all domains but one, and coverage and size are measured on that one, as a
+predictor does it: with the predictions for which it chose nothing, the regularisation either.
 
 - scores: minus the probability of the class (LAC); the sum of the probabilities down to it (APS).
 - rules: one quantile of all domains, which weigh alike; that quantile at a raised level, as oodzoo
@@ -64,8 +65,9 @@ def measure(store: str) -> None:
     """Print coverage and size of the sets of a pool."""
     source = StoreSource(FeatureStore(store))
     heads = predict_with_heads(source)
-    outputs = left_out_pools(heads[None])
-    probabilities = [np.exp(each.astype(np.float64)) for each in outputs]
+    probabilities = [np.exp(each.astype(np.float64)) for each in left_out_pools(heads[None])]
+    chosen = [choose_pool(heads[domain]).test for domain in source.domains]
+    measured = [np.exp(np.asarray(each, np.float64)) for each in chosen]
     labels = [source.labels(domain) for domain in source.domains]
     print(f"{store}: {len(source.domains)} domains, {len(source.models)} models")
     print("level  score  rule           mean  worst  classes")
@@ -75,8 +77,8 @@ def measure(store: str) -> None:
             true = [s[np.arange(len(y)), y] for s, y in zip(scores, labels, strict=True)]
             for rule, find in RULES.items():
                 covered, sizes = [], []
-                for at, (s, p, y) in enumerate(zip(scores, probabilities, labels, strict=True)):
-                    sets = s <= find(true[:at] + true[at + 1 :], level)
+                for at, (p, y) in enumerate(zip(measured, labels, strict=True)):
+                    sets = score(p) <= find(true[:at] + true[at + 1 :], level)
                     sets[np.arange(len(y)), p.argmax(axis=1)] = True
                     covered.append(100 * sets[np.arange(len(y)), y].mean())
                     sizes.append(sets.sum(axis=1).mean())
