@@ -114,7 +114,7 @@ def _compared(evaluation: Evaluation) -> str:
         )
     if tied := [TITLES[name] for name in evaluation.tied]:
         names = listed(tied, len(tied))
-        text += f". Statistically tied with what is recommended, the best first: {names}"
+        text += f". Within a standard error of what is recommended, the best first: {names}"
     return " ".join(filter(None, (f"{text}.", why_not_the_highest(evaluation))))
 
 
