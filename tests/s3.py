@@ -537,3 +537,9 @@ def s3(s3_server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with FaultyProxy(s3_server.endpoint) as proxy, served(proxy):
         bucket.proxy = proxy
         yield bucket
+
+
+@pytest.fixture
+def one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No object is asked for a second time because a busy machine answers slowly."""
+    monkeypatch.setattr("oodzoo.remote.objects.SECOND_AFTER", 120.0)

@@ -61,6 +61,7 @@ def test_groups_are_taken_from_the_iterator_one_by_one_if_nothing_is_remote() ->
     assert seen == ["a"]
 
 
+@pytest.mark.usefixtures("one_request")
 def test_every_file_is_here_and_fetched_once(s3: Bucket, groups: list[Group]) -> None:
     twice = [*groups, ("again", groups[0][1])]
     assert sorted(taken(Fetching(twice, files_of))) == sorted(name for name, _ in twice)

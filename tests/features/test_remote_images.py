@@ -33,6 +33,7 @@ def local(digits: Path, zoo: MakeZoo, tmp_path: Path) -> str:
     return content_of(oodzoo.extract(digits, zoo(), tmp_path / "local", device="cpu"))
 
 
+@pytest.mark.usefixtures("one_request")
 def test_equal_to_local_files(
     s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, local: str
 ) -> None:

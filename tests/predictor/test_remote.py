@@ -117,6 +117,7 @@ def test_a_predictor_that_was_copied_from_a_url(
     assert len(list(folder.glob("version-*"))) == 1
 
 
+@pytest.mark.usefixtures("one_request")
 def test_it_is_fetched_once(predictor: oodzoo.Predictor, s3: Bucket) -> None:
     url = f"{s3.url}/model"
     predictor.save(url)
