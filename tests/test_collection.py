@@ -27,7 +27,8 @@ class Without:
         return getattr(self.finder, name)
 
 sys.meta_path[:] = map(Without, sys.meta_path)
-sys.exit(pytest.main(["--collect-only", "-qq", "-p", "no:cacheprovider", "-p", "no:xdist"]))
+plugins = ["-p", "no:cacheprovider", "-p", "no:xdist"]
+sys.exit(pytest.main(["--collect-only", "-qq", "-W", "ignore", *plugins]))
 """
 
 

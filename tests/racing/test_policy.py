@@ -389,3 +389,11 @@ def test_a_race_ends_if_the_sample_cannot_grow() -> None:
     played = list(islice(rounds, 20))
     assert [each.images for each in played] == [100]
     assert played[-1].decision.images == 10_000
+
+
+def test_a_sample_grows_only_if_a_model_can_be_finished_after_it() -> None:
+    seconds = dict(zip(_names(6), (1.0, 1.0, 1.0, 1.0, 6.0, 10.0), strict=True))
+    policy = Policy.of(Costs(seconds, 0.0, 0.0, 1), 350, 0.0703125 * 20 * 350)
+    rounds, _ = _play(policy, 7, _names(6), None)
+    assert [played.images for played in rounds] == [7]  # 14 would leave no time for any model
+    assert rounds[-1].decision.kept

@@ -77,7 +77,8 @@ class _Resizing:
 
     def add(self, operator: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
         name = output or f"resize_{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(operator, inputs, [name], **attributes))
+        node = self.onnx.helper.make_node(operator, inputs, [name], name, **attributes)
+        self.nodes.append(node)  # with a name: some versions of onnxruntime derive others from it
         return name
 
     def constant(self, values: Any, dtype: Any = np.int64) -> str:

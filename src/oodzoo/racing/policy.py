@@ -224,7 +224,7 @@ class Policy:
         # If all better models are too slow, clearly worse ones are finished.
         finished = self._fitting(order, rest, left) or self._fitting(list(reasons), rest, left)
         raced = self._fitting(order, larger - images, SAMPLES * self.budget - spent, half)
-        can_grow = images < larger < self.n_images
+        can_grow = images < larger < self.n_images and self._can_finish(raced, images, larger, left)
         is_last = not can_grow or self._speed(raced) <= self._speed(finished)
         chosen = set(finished if is_last else raced)
         for row in ranking.rows:
@@ -240,6 +240,14 @@ class Policy:
             if row.model not in chosen
         }
         return Decision(kept, dropped, self.n_images if is_last else larger)
+
+    def _can_finish(self, models: Sequence[str], images: int, larger: int, left: float) -> bool:
+        """Whether one of the models can still be finished after a larger sample of all of them."""
+        if self.least or not models:
+            return True
+        sample = self.costs.total(models, larger - images)
+        rest = min(self.costs.total([model], self.n_images - larger) for model in models)
+        return sample + rest <= left
 
     def _reason(self, row: Row, rest: int, left: float) -> str | None:
         """The reason to drop a model, whatever the others cost."""
