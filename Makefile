@@ -13,7 +13,7 @@ PIP    := $(BIN)/python $(INSTALL) -c constraints.txt
 SCHEMA := $(BIN)/check-jsonschema --builtin-schema
 SPHINX := $(BIN)/sphinx-build -W --keep-going -q -d docs/_build/doctrees
 
-.PHONY: help demo test coverage adapters page lint docs site bench acceptance cluster wheel slow fuzz \
+.PHONY: help demo test coverage adapters page lint docs site bench acceptance cluster wheel slow fuzz worlds \
         versions lowest clean
 .DEFAULT_GOAL := help
 
@@ -71,7 +71,10 @@ wheel: $(VENV)/dev  ## build dist/*.whl and run the demo from it in an empty env
 	build/wheel/bin/python $(INSTALL) -c constraints.txt dist/*.whl
 	cd build/wheel && ! bin/python -c 'import torch' 2> /dev/null && bin/oodzoo demo --out demo
 
-slow: $(VENV)/backends acceptance cluster fuzz versions lowest  ## run what takes too long for CI; hours
+slow: $(VENV)/backends acceptance cluster worlds fuzz versions lowest  ## run what takes too long for CI; hours
+
+worlds: $(VENV)/dev  ## try what is recommended in all simulated zoos
+	OODZOO_WORLDS=all $(BIN)/python -m pytest $(PARALLEL) tests/maths
 
 fuzz: $(VENV)/dev  ## try 20,000 damaged files of each kind, 2,000 histories of a store, all kills
 	OODZOO_FUZZ=20000 OODZOO_HISTORIES=2000 OODZOO_KILL_STEP=1 $(BIN)/python -m pytest \

@@ -8,7 +8,7 @@ the same device are estimated: a sample of them is timed and multiplied by the n
 runs. Without --steps, both are timed for 200 steps on a CPU, where the full sweep takes minutes,
 and for all steps on a GPU.
 
-The fast head: C chosen by leaving out each training domain in turn, against LogisticRegressionCV
+The logistic probe: C chosen by leaving out each training domain, against LogisticRegressionCV
 with the same folds, values of C and standardised features, summed over all test domains.
 """
 

@@ -65,7 +65,7 @@ def measure(store: str) -> None:
     """Print coverage and size of the sets of a pool."""
     source = StoreSource(FeatureStore(store))
     heads = predict_with_heads(source)
-    probabilities = [np.exp(each.astype(np.float64)) for each in left_out_pools(heads[None])]
+    probabilities = [np.exp(each.astype(np.float64)) for each in left_out_pools(heads[None])[0]]
     chosen = [choose_pool(heads[domain]).test for domain in source.domains]
     measured = [np.exp(np.asarray(each, np.float64)) for each in chosen]
     labels = [source.labels(domain) for domain in source.domains]
@@ -99,7 +99,7 @@ def fitted_anew(source: StoreSource, heads: dict[str | None, Heads]) -> None:
             for test in source.domains:
                 known = heads[test]
                 if way == "pool":
-                    outputs, new = left_out_pools(known), choose_pool(known).test
+                    outputs, new = left_out_pools(known).out_of_fold, choose_pool(known).test
                 else:
                     every = range(len(known.labels))
                     stacks = [

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 import oodzoo
 from oodzoo.backend import to_numpy
-from oodzoo.combination.predictions import ALONE, model_predictions
+from oodzoo.combination.predictions import model_predictions
 from oodzoo.data.listing import Sample
 from oodzoo.data.sampling import stratified_sample
 from oodzoo.features.cache import Arrays
@@ -179,7 +179,7 @@ class Bed:
         return oodzoo.rank(Part(self.source, None, "all", self.simulated).with_models(models))
 
     def _head_accuracy(self, model: str) -> float:
-        predicted = model_predictions(self.source, model)[ALONE]
+        predicted, _ = model_predictions(self.source, model)
         right = []
         for domain in self.source.domains:
             test = predicted[domain].test

@@ -70,20 +70,23 @@ def test_solve_lower_uses_a_diagonal_per_column(any_backend: Backend) -> None:
 
 @pytest.mark.parametrize("rank", [2, 6])
 @pytest.mark.parametrize("ridge", [1e-6, 1.0, 1e6])
-def test_solve_positive_adds_a_ridge(any_backend: Backend, rank: int, ridge: float) -> None:
+def test_solutions_and_inverses_with_a_ridge(any_backend: Backend, rank: int, ridge: float) -> None:
     rng = np.random.default_rng(1)
     factor, right = rng.normal(size=(6, rank)), rng.normal(size=(6, 3))
     matrix = factor @ factor.T  # singular for rank 2
     arrays = any_backend.float64(matrix), any_backend.float64(right)
     solution = any_backend.solve_positive(arrays[0], ridge, arrays[1])
     assert backend_of(solution) == any_backend
-    expected = np.linalg.inv(matrix + ridge * np.eye(6)) @ right
-    np.testing.assert_allclose(to_numpy(solution), expected, rtol=1e-8, atol=1e-9 / ridge)
+    expected = np.linalg.inv(matrix + ridge * np.eye(6))
+    np.testing.assert_allclose(to_numpy(solution), expected @ right, rtol=1e-8, atol=1e-9 / ridge)
+    inverse = any_backend.inverse_positive(arrays[0], ridge)
+    assert backend_of(inverse) == any_backend
+    np.testing.assert_allclose(to_numpy(inverse), expected, rtol=1e-8, atol=1e-9 / ridge)
     np.testing.assert_array_equal(to_numpy(arrays[0]), matrix)  # the inputs are not changed
     np.testing.assert_array_equal(to_numpy(arrays[1]), right)
 
 
-def test_solve_positive_reads_views(any_backend: Backend) -> None:
+def test_solutions_and_inverses_of_views(any_backend: Backend) -> None:
     """A transposed or sliced matrix is read in the order of its elements, and not changed."""
     factor = np.random.default_rng(2).normal(size=(8, 8))
     whole = any_backend.float64(factor @ factor.T)
@@ -92,7 +95,17 @@ def test_solve_positive_reads_views(any_backend: Backend) -> None:
         matrix = to_numpy(view).copy()
         solution = to_numpy(any_backend.solve_positive(view, 0.5, right))
         np.testing.assert_allclose(matrix @ solution + 0.5 * solution, np.ones((4, 1)), atol=1e-12)
+        inverse = to_numpy(any_backend.inverse_positive(view, 0.5))
+        np.testing.assert_allclose(inverse @ np.ones((4, 1)), solution, atol=1e-12)
         np.testing.assert_array_equal(to_numpy(view), matrix)
+
+
+def test_numpy_refuses_a_matrix_that_is_not_positive_definite() -> None:
+    on, matrix = backend(), np.diag([1.0, -2.0])
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        on.solve_positive(matrix, 1.0, np.ones((2, 1)))
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        on.inverse_positive(matrix, 1.0)
 
 
 def test_bfloat16_becomes_float32() -> None:

@@ -81,15 +81,24 @@ class Backend:
     def solve_positive(self, matrix: Array, ridge: float, right: Array) -> Array:
         """Solve (A + ridge I) x = right for a positive semi-definite matrix A, by Cholesky."""
         if self.is_numpy:
-            shifted = np.array(matrix.T, order="F")  # of a symmetric matrix, a plain copy
-            shifted.reshape(-1, order="F")[:: len(shifted) + 1] += ridge
-            factor, info = scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)
-            if info:
-                raise np.linalg.LinAlgError(f"the matrix is not positive definite (info {info})")
-            return scipy.linalg.lapack.dpotrs(factor, right, lower=1)[0]
+            return scipy.linalg.lapack.dpotrs(_factor(matrix, ridge), right, lower=1)[0]
         shifted = matrix.clone()
         shifted.diagonal().add_(ridge)
         return self.xp.cholesky_solve(right, self.xp.linalg.cholesky(shifted))
+
+    def inverse_positive(self, matrix: Array, ridge: float) -> Array:
+        """Invert A + ridge I for a positive semi-definite matrix A, by Cholesky."""
+        if self.is_numpy:
+            inverse, info = scipy.linalg.lapack.dpotri(
+                _factor(matrix, ridge), lower=1, overwrite_c=1
+            )
+            if info:
+                raise np.linalg.LinAlgError(f"the matrix is not positive definite (info {info})")
+            lower = np.tril(inverse)
+            return lower + np.tril(lower, -1).T
+        shifted = matrix.clone()
+        shifted.diagonal().add_(ridge)
+        return self.xp.cholesky_inverse(self.xp.linalg.cholesky(shifted))
 
     def solve_lower(self, square: Array, diagonals: Array, right: Array) -> Array:
         """Solve (L + diag D_c) x_c = r_c for each column c, L being strictly lower triangular.
@@ -114,6 +123,17 @@ class Backend:
         triangles = self.xp.tril(square, k=-1)[None] + self.xp.diag_embed(diagonals.T)
         solution = self.xp.linalg.solve_triangular(triangles, right.T[:, :, None], upper=False)
         return solution[:, :, 0].T
+
+
+def _factor(matrix: NDArray[np.float64], ridge: float) -> NDArray[np.float64]:
+    """Lower Cholesky factor of A + ridge I; what is above its diagonal is undefined."""
+    shifted = np.array(matrix.T, order="F")  # of a symmetric matrix, a plain copy
+    shifted.reshape(-1, order="F")[:: len(shifted) + 1] += ridge
+    factor: NDArray[np.float64]
+    factor, info = scipy.linalg.lapack.dpotrf(shifted, lower=1, overwrite_a=1, clean=0)
+    if info:
+        raise np.linalg.LinAlgError(f"the matrix is not positive definite (info {info})")
+    return factor
 
 
 def backend(device: str | None = None) -> Backend:

@@ -330,8 +330,8 @@ def test_predictions_that_are_not_confident_have_no_label(
     run: Run, saved: Path, unseen: list[Path]
 ) -> None:
     every = run("predict", saved, *unseen, "--json").document["predictions"]
-    least = sorted(max(each["probabilities"].values()) for each in every)[10] + 1e-9
-    confidence = f"{least:.12f}"
+    least = sorted(max(each["probabilities"].values()) for each in every)[10]
+    confidence = f"{(least + 1) / 2:.15f}"
     done = run("predict", saved, *unseen, "--json", "--min-confidence", confidence)
     below = [max(each["probabilities"].values()) < float(confidence) for each in every]
     assert done.document["abstained"] == sum(below) > 0

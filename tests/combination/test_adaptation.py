@@ -12,7 +12,8 @@ from tests.combination.data import predicted, present
 from tests.heads.planted import planted
 from tests.oracles import adaptive
 from tests.oracles import combination as oracle
-from tests.oracles.paths import left_out_path
+from tests.oracles.outputs import best_setting
+from tests.oracles.ridge import left_out_ridge, split_classes
 
 from oodzoo.combination.adaptation import (
     ImageWeights,
@@ -20,9 +21,11 @@ from oodzoo.combination.adaptation import (
     standardised_predictions,
     weigh_images,
 )
+from oodzoo.combination.predictions import SHARES, HeadPredictions
 from oodzoo.features.columns import Samples
 from oodzoo.heads.adaptive import Confusion
-from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.kinds import folds_within
+from oodzoo.heads.ridge import SETTINGS
 
 seeds = st.integers(0, 10_000)
 
@@ -134,33 +137,47 @@ def weighted(sizes: list[int], target: int, seed: int = 0) -> ImageWeights:
 
 
 @pytest.mark.parametrize("shape", [(80, 5), (40, 60)])
-def test_standardised_predictions_equal_fits_of_scikit_learn(shape: tuple[int, int]) -> None:
+def test_standardised_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
     """A left-out domain is standardised as if it had no labels, the others by their labels."""
     every = planted(*shape, 3, 4)
     known = every.domains < 3
-    samples = Samples(every.features[known], every.labels[known], every.domains[known])
+    y, domains = every.labels[known], every.domains[known]
+    samples = Samples(every.features[known], y, domains)
     target = every.features[~known]
     weights = weighted([shape[0] // 4] * 3, len(target))
-    found = standardised_predictions(samples, target, 3, weights)
+    groups = [f"g{row // 2}" for row in range(len(y))]
+    found = standardised_predictions(samples, target, 3, weights, groups=groups)
 
     def parts(of: list[list[float]]) -> Any:
         each = [every.features[every.domains == d].astype(np.float64) for d in range(len(of))]
         return np.concatenate([oracle.standardised(x, w) for x, w in zip(each, of, strict=True)])
 
     labelled = [each.tolist() for each in weights.labelled]
-    paths, labels = [], []
-    for left_out in range(3):
+    left_out = []
+    for domain in range(3):
         mixed = list(labelled)
-        mixed[left_out] = weights.predicted[left_out].tolist()
-        X = parts(mixed)
-        paths.append(left_out_path(X, samples.labels, samples.domains, {left_out}, C_GRID, 3))
-        labels.append(samples.labels[samples.domains == left_out])
-    assert found.setting == oracle.most_likely(paths, labels)
-    for mine, path in zip(found.out_of_fold, paths, strict=True):
-        np.testing.assert_allclose(np.exp(mine), np.exp(path[found.setting]), atol=0.04)
-    X = parts([*labelled, present(weights.target).tolist()])
-    test = left_out_path(X, every.labels, every.domains, {3}, C_GRID, 3)[found.setting]
-    np.testing.assert_allclose(np.exp(present(found.test)), np.exp(test), atol=0.04)
+        mixed[domain] = weights.predicted[domain].tolist()
+        left_out.append(left_out_ridge(parts(mixed), y, domains, {domain}, SETTINGS, 3))
+    folds = np.full(len(every.labels), -1)
+    folds[known] = folds_within("classification", y, domains, groups)
+    together = parts([*labelled, present(weights.target).tolist()])
+    inside, rest = split_classes(together, every.labels, folds, SETTINGS, 3)
+    within = [inside[:, domains == domain] for domain in range(3)]
+    labels = [y[domains == domain] for domain in range(3)]
+    assert tuple(found) == SHARES
+    for share, mine in found.items():
+        at = best_setting("classification", left_out, within, labels, share)
+        assert mine.setting == at
+        for each, expected in zip(mine.out_of_fold, left_out, strict=True):
+            np.testing.assert_allclose(each, expected[at], atol=1e-4)
+        for each, expected in zip(mine.within or (), within, strict=True):
+            np.testing.assert_allclose(each, expected[at], atol=1e-4)
+        np.testing.assert_allclose(present(mine.test), rest[at], atol=1e-4)
+
+
+def outputs_of(predictions: HeadPredictions) -> list[Any]:
+    """Of the training domains."""
+    return [*predictions.out_of_fold, *(predictions.within or ())]
 
 
 def test_a_shift_and_a_scale_of_a_domain_cancel() -> None:
@@ -172,21 +189,37 @@ def test_a_shift_and_a_scale_of_a_domain_cancel() -> None:
     features[samples.domains == 1] = 4 * features[samples.domains == 1] - 64
     moved = samples._replace(features=features)
     after = standardised_predictions(moved, (target / 2 + 32).astype(np.float32), 3, weights)
-    assert before.setting == after.setting
-    np.testing.assert_allclose(np.exp(present(before.test)), np.exp(present(after.test)), atol=1e-3)
-    for one, two in zip(before.out_of_fold, after.out_of_fold, strict=True):
-        np.testing.assert_allclose(np.exp(one), np.exp(two), atol=1e-3)
+    for share in SHARES:
+        one, two = before[share], after[share]
+        assert one.setting == two.setting
+        pairs = [(present(one.test), present(two.test))]
+        for a, b in [*pairs, *zip(outputs_of(one), outputs_of(two), strict=True)]:
+            np.testing.assert_allclose(np.exp(a), np.exp(b), atol=1e-3)
 
 
 def test_the_target_changes_only_its_own_predictions() -> None:
     samples = planted(60, 5, 3, 3)
     rng = np.random.default_rng(0)
     weights = weighted([20] * 3, 20)
-    one, two = (
-        standardised_predictions(samples, rng.normal(size=(20, 5)).astype(np.float32), 3, weights)
-        for _ in range(2)
+    targets = [rng.normal(size=(20, 5)).astype(np.float32) for _ in range(2)]
+    one, two, none = (
+        standardised_predictions(samples, target, 3, weights) for target in (*targets, None)
     )
-    assert one.setting == two.setting
-    for a, b in zip(one.out_of_fold, two.out_of_fold, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert not np.allclose(present(one.test), present(two.test))
+    for share in SHARES:
+        for other in (two[share], none[share]):
+            assert one[share].setting == other.setting
+            for a, b in zip(outputs_of(one[share]), outputs_of(other), strict=True):
+                np.testing.assert_array_equal(a, b)
+        assert not np.allclose(present(one[share].test), present(two[share].test))
+        assert none[share].test is None
+
+
+def test_domains_of_one_group_have_no_folds() -> None:
+    samples = planted(30, 5, 3, 3)
+    target, weights = samples.features[:7], weighted([10] * 3, 7)
+    (one, two, three) = standardised_predictions(
+        samples, target, 3, weights, groups=["patient"] * 30
+    ).values()
+    assert one.within is None
+    assert one.setting == two.setting == three.setting
+    assert present(one.test).shape == (7, 3)

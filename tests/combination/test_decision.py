@@ -10,16 +10,23 @@ from tests.combination.data import Costly, small
 from tests.evaluation.data import zoo
 from tests.oracles import combination as oracle
 from tests.oracles.contributions import contributions
-from tests.oracles.paths import left_out_path
+from tests.oracles.outputs import best_setting
+from tests.oracles.ridge import left_out_ridge, split_classes
 
-from oodzoo.combination.decision import Decision, decide, require_choice
+from oodzoo.combination.decision import (
+    Decision,
+    decide,
+    left_out_columns_without,
+    require_choice,
+)
 from oodzoo.combination.heads import Heads, choose_pool, left_out_pools, predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.verdict import CHOICES, recommend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
-from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.kinds import folds_within
+from oodzoo.heads.ridge import SETTINGS
 from oodzoo.selection.select import select_features
 
 ORDER = ["good", "best", "fair", "poor"]
@@ -66,21 +73,37 @@ def test_what_is_decided(source: ArraySource, heads: Heads, decision: Decision) 
 # --- estimates ----------------------------------------------------------------------------------
 
 
-def literal_accuracy(paths: list[Any], labels: list[Any]) -> float:
-    """With the setting that the rule for heads used alone chooses."""
-    at = oracle.most_accurate(paths, labels)
-    return 100 * float(
-        np.mean([np.mean(p[at].argmax(axis=1) == y) for p, y in zip(paths, labels, strict=True)])
-    )
+def literal(
+    source: ArraySource, columns: Columns, parts: list[Any] | None = None
+) -> tuple[list[Any], list[Any], list[Any]]:
+    """Predictions (settings, n, 3) of left-out domains and within the domains, and the labels.
+
+    `parts` are the features that are used where each domain is left out, if these differ.
+    """
+    X, y, d = columns.samples(source, source.domains)
+    within, _ = split_classes(X, y, folds_within("classification", y, d), SETTINGS, 3)
+    if parts is None:
+        together, _ = split_classes(X, y, d, SETTINGS, 3)
+        left_out = [together[:, d == at] for at in range(3)]
+    else:
+        left_out = [left_out_ridge(part, y, d, {at}, SETTINGS, 3) for at, part in enumerate(parts)]
+    return left_out, [within[:, d == at] for at in range(3)], [y[d == at] for at in range(3)]
 
 
-def test_the_estimate_of_an_ensemble_is_of_heads_trained_without_the_domain(
+def require_estimate(found: Any, paths: Any, at: int, labels: Any) -> None:
+    """What a setting predicts right."""
+    for mine, path, y in zip(found, paths, labels, strict=True):
+        np.testing.assert_array_equal(mine, path[at].argmax(axis=1) == y)
+
+
+def test_the_estimate_of_an_ensemble_is_of_heads_trained_without_the_samples(
     source: ArraySource, decision: Decision
 ) -> None:
-    X, y, d = decision.ensemble.samples(source, source.domains)
-    paths = [left_out_path(X, y, d, {at}, C_GRID, 3) for at in range(3)]
-    labels = [y[d == at] for at in range(3)]
-    assert decision.estimates["ensemble"].accuracy == pytest.approx(literal_accuracy(paths, labels))
+    left_out, within, labels = literal(source, decision.ensemble)
+    at = best_setting("classification", left_out, within, labels, 0.5)
+    found = decision.estimates["ensemble"]
+    require_estimate(found.contributions, left_out, at, labels)
+    require_estimate(found.within, within, at, labels)
 
 
 def test_the_estimate_of_a_selection_is_of_features_chosen_without_the_domain(
@@ -90,43 +113,79 @@ def test_the_estimate_of_a_selection_is_of_features_chosen_without_the_domain(
     X, y, d = Columns.all_of(source, sorted(source.models)).samples(source, source.domains)
     number = len(decision.selection)
     whole = set(np.argsort(-contributions(X.astype(np.float64), y, d, 3)[0])[:number])
-    paths, differ = [], False
+    parts, differ = [], False
     for at in range(3):
         rest = d != at
         total, _ = contributions(X[rest].astype(np.float64), y[rest], d[rest], 3)
         chosen = np.sort(np.argsort(-total, kind="stable")[:number])
         differ |= set(chosen) != whole
-        paths.append(left_out_path(X[:, chosen], y, d, {at}, C_GRID, 3))
-    labels = [y[d == at] for at in range(3)]
+        parts.append(X[:, chosen])
     assert differ
-    assert decision.estimates["selection"].accuracy == pytest.approx(
-        literal_accuracy(paths, labels)
-    )
+    left_out, within, labels = literal(source, decision.selection, parts)
+    at = best_setting("classification", left_out, within, labels, 0.5)
+    found = decision.estimates["selection"]
+    require_estimate(found.contributions, left_out, at, labels)
+    assert found.within is None  # the labels of all folds selected the features
+
+
+def test_predictions_of_columns_with_the_setting_that_the_other_domains_choose() -> None:
+    """The settings are those of an oracle, and differ between some domains."""
+    source = small(seed=5)
+    columns = Columns.all_of(source, ["poor", "fair"])
+    left_out, within, labels = literal(source, columns)
+    found = left_out_columns_without(source, columns)
+    settings = []
+    for at, outputs in enumerate(found.values()):
+        rest = [other for other in range(3) if other != at]
+        settings.append(
+            best_setting(
+                "classification",
+                [left_out[i] for i in rest],
+                [within[i] for i in rest],
+                [labels[i] for i in rest],
+                0.5,
+            )
+        )
+        for mine, path in zip(outputs, left_out, strict=True):
+            np.testing.assert_allclose(mine, path[settings[-1]], rtol=1e-5, atol=1e-5)
+    assert tuple(found) == source.domains
+    assert len(set(settings)) > 1
 
 
 def test_the_estimate_of_a_pool_is_of_pools_chosen_without_the_domain(
     heads: Heads, decision: Decision
 ) -> None:
-    found = [
-        p.argmax(axis=1) == y for p, y in zip(left_out_pools(heads), heads.labels, strict=True)
-    ]
-    np.testing.assert_array_equal(
-        np.stack(decision.estimates["pool"].contributions), np.stack(found)
-    )
+    pools, found = left_out_pools(heads), decision.estimates["pool"]
+    for hits, outputs in zip((found.contributions, found.within), pools, strict=True):
+        for mine, each, y in zip(hits or (), outputs or (), heads.labels, strict=True):
+            np.testing.assert_array_equal(mine, each.argmax(axis=1) == y)
 
 
-def test_the_estimate_of_a_single_model_is_of_the_best_in_the_other_domains(
-    heads: Heads, decision: Decision
-) -> None:
-    for at, correct in enumerate(decision.estimates["single"].contributions):
+def test_the_estimate_of_a_single_model_is_of_the_best_in_the_other_domains() -> None:
+    """Not always the best in all domains."""
+    source = small(seed=5)
+    heads = predict_with_heads(source)[None]
+    found = decide(source, ORDER, heads, top_k=2).estimates["single"]
+    chosen = []
+    for at in range(3):
         others = [other for other in range(3) if other != at]
         likelihoods = {
-            model: sum(oracle.likelihood(each.out_of_fold[o], heads.labels[o]) for o in others)
+            model: sum(
+                oracle.likelihood(outputs[o], heads.labels[o])
+                for o in others
+                for outputs in (each.out_of_fold, each.within or [])
+            )
             for model, each in heads.alone.items()
         }
-        best = max(likelihoods, key=lambda model: likelihoods[model])
-        expected = heads.alone[best].out_of_fold[at].argmax(axis=1) == heads.labels[at]
-        np.testing.assert_array_equal(correct, expected)
+        chosen.append(max(likelihoods, key=lambda model: likelihoods[model]))
+        best = heads.alone[chosen[-1]]
+        for hits, outputs in (
+            (found.contributions, best.out_of_fold),
+            (found.within or [], best.within or []),
+        ):
+            expected = outputs[at].argmax(axis=1) == heads.labels[at]
+            np.testing.assert_array_equal(hits[at], expected)
+    assert len(set(chosen)) > 1
 
 
 # --- cost ---------------------------------------------------------------------------------------
@@ -182,20 +241,24 @@ def test_a_limit_of_time() -> None:
         decide(source, ORDER, heads, top_k=2, limits=Limits(max_ms=0.5))
 
 
-def test_of_two_domains_nothing_is_estimated() -> None:
+def test_of_two_domains_each_is_estimated_by_the_other() -> None:
     source = small(n_domains=2)
     heads = predict_with_heads(source)[None]
     found = decide(source, ORDER, heads, top_k=2)
-    assert found.estimates == {}
-    assert found.recommended == "pool"
-    assert found.pool.members == choose_pool(heads).members
-    assert len(found.selection)
+    assert set(found.estimates) == set(CHOICES)
+    assert found.recommended == recommend(found.estimates)
+    for name, each in found.estimates.items():
+        assert [len(part) for part in each.contributions] == [18, 18]
+        assert (each.within is None) == (name == "selection")
+        assert [len(part) for part in each.within or ()] in ([], [18, 18])
+        assert each.accuracy > 50
 
 
-def test_a_pool_is_recommended_without_a_comparison(source: ArraySource, heads: Heads) -> None:
-    found = decide(source, ORDER, heads, top_k=2, compare=False)
-    assert (found.recommended, found.estimates) == ("pool", {})
-    assert found.pool.members == choose_pool(heads).members
+def test_samples_of_one_group_are_estimated_by_left_out_domains_only() -> None:
+    source = ArraySource(*zoo(n=18, n_domains=3), ["patient"] * 54)
+    found = decide(source, ORDER, predict_with_heads(source)[None], top_k=2)
+    assert set(found.estimates) == set(CHOICES)
+    assert all(each.within is None for each in found.estimates.values())
 
 
 def test_a_class_that_only_one_domain_has() -> None:

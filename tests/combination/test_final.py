@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from tests.evaluation.data import task_zoo
 
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Head, Heads, choose_pool, predict_with_heads
+from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import HeadPredictions, fit_kind
+from oodzoo.combination.predictions import Head, HeadPredictions, fit_kind
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.features.target import as_target
 from oodzoo.heads.adaptive import weighted_mean_and_std
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.heads.linear import LinearHead, fit_head
+from oodzoo.heads.linear import LinearHead
 from oodzoo.task import Kind
 
 N = 40
@@ -52,12 +52,12 @@ def together(source: ArraySource, final: FinalHead) -> NDArray[np.float32]:
 def test_columns(source: ArraySource) -> None:
     columns = Columns.all_of(source, ["one", "noise"])
     final = fit_columns(source, columns)
-    samples = columns.samples(source, source.domains)
-    np.testing.assert_array_equal(final.head.weights, fit_head(samples, 3).weights)
+    expected = fit_head_of("classification", columns.samples(source, source.domains), 3)
+    np.testing.assert_array_equal(final.head.weights, expected.weights)
     assert (final.weights, final.adaptive) == ({}, None)
 
 
-def test_a_pool_is_the_mean_of_its_heads(source: ArraySource, heads: Heads) -> None:
+def test_a_pool_is_the_weighted_mean_of_its_heads(source: ArraySource, heads: Heads) -> None:
     final = fit_pool(source, heads)
     pool = choose_pool(heads)
     assert final.columns.models == pool.models
@@ -65,9 +65,13 @@ def test_a_pool_is_the_mean_of_its_heads(source: ArraySource, heads: Heads) -> N
     logs = []
     for member in pool.members:
         samples = Columns.all_of(source, [member.model]).samples(source, source.domains)
-        head = fit_kind(member.kind, samples, 3, heads.candidates[member].setting)
+        setting = heads.candidates[member].setting
+        head = fit_kind("classification", member.kind, samples, 3, setting)
         logs.append(np.log(head.probabilities(samples.features)))
-    expected = np.exp(np.mean(logs, axis=0))
+    expected = np.exp(np.average(logs, axis=0, weights=pool.weights))
+    for model, weight in final.weights.items():
+        pairs = zip(pool.members, pool.weights, strict=True)
+        assert weight == pytest.approx(sum(w for head, w in pairs if head.model == model))
     expected /= expected.sum(axis=1, keepdims=True)
     found = final.head.probabilities(together(source, final))
     np.testing.assert_allclose(found, expected, rtol=1e-6)
@@ -146,7 +150,7 @@ def test_pools_of_numbers_and_labels_are_one_linear_head(kind: Kind) -> None:
     expected = np.zeros((len(together(source, final)), 2))
     for member, weight in zip(pool.members, pool.weights, strict=True):
         samples = Columns.all_of(source, [member.model]).samples(source, source.domains)
-        head = fit_kind(member.kind, samples, 2, heads.candidates[member].setting)
+        head = fit_kind(kind, member.kind, samples, 2, heads.candidates[member].setting)
         expected = expected + weight * head.logits(samples.features)
     found = final.head.logits(together(source, final))
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
@@ -174,23 +178,23 @@ def test_a_pool_for_a_target_needs_classes() -> None:
 def test_a_given_head_is_not_fitted(source: ArraySource, heads: Heads) -> None:
     """As that of a fine-tuned model: its share is added as it is, and nothing adapts it."""
     rng = np.random.default_rng(1)
-    tuned = Head("noise", "tuned")
+    tuned = Head("noise", "tuned", 1.0)
     given = LinearHead(rng.normal(size=(3, 4)), rng.normal(size=3), 1.0)
     known = [np.log(np.eye(3)[y] * 0.97 + 0.01) for y in heads.labels]  # such a head is chosen
-    predictions = HeadPredictions(0, known)
-    more = replace(heads, candidates=heads.candidates | {tuned: predictions})
+    others = {head: each for head, each in heads.candidates.items() if head.model != "noise"}
+    more = replace(heads, candidates=others | {tuned: HeadPredictions(0, known)})
     final = fit_pool(source, more, given={tuned: given})
     share = final.weights["noise"]
     assert 0 < share <= 1
     at = [*final.columns.by_model].index("noise")
     start = sum(len(part) for part in list(final.columns.by_model.values())[:at])
     np.testing.assert_allclose(final.head.weights[:, start : start + 4], share * given.weights)
-    if final.adaptive is not None:
-        assert not final.adaptive.standardised.weights[:, start : start + 4].any()
+    assert final.adaptive is not None
+    assert not final.adaptive.standardised.weights[:, start : start + 4].any()
 
 
 def test_a_pool_of_a_given_head_alone(source: ArraySource, heads: Heads) -> None:
-    tuned = Head("noise", "tuned")
+    tuned = Head("noise", "tuned", 1.0)
     given = LinearHead(np.ones((3, 4)), np.zeros(3), 1.0)
     known = [np.log(np.eye(3)[y] * 0.97 + 0.01) for y in heads.labels]
     alone = replace(heads, candidates={tuned: HeadPredictions(0, known)})

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.special import log_softmax
-from tests.combination.data import Costly, small
+from tests.combination.data import Costly, present, small
 from tests.evaluation.data import zoo
 from tests.oracles import combination as oracle
 
-from oodzoo.combination.heads import Head, Heads, choose_pool, left_out_pools, predict_with_heads
-from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import ALONE, POOLED, fit_kind, model_predictions
-from oodzoo.features.columns import Columns
+from oodzoo.combination.heads import Heads, choose_pool, left_out_pools, predict_with_heads
+from oodzoo.combination.pool import Limits, PoolChooser
+from oodzoo.combination.predictions import (
+    SHARES,
+    TRAINED,
+    HeadPredictions,
+    fit_kind,
+    model_predictions,
+)
+from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.linear import LinearHead
 
@@ -37,13 +43,14 @@ def test_all_heads_of_all_models(source: ArraySource, found: dict[str | None, He
         for domain, labels in zip(heads.domains, heads.labels, strict=True):
             np.testing.assert_array_equal(labels, source.labels(domain))
         assert tuple(heads.alone) == source.models
-        assert set(heads.candidates) == {(m, kind) for m in source.models for kind in POOLED}
+        assert set(heads.candidates) == {(m, TRAINED, s) for m in source.models for s in SHARES}
         assert heads.milliseconds == dict.fromkeys(source.models)
-    expected = model_predictions(source, "good")["ridge"]["d2"]
-    mine = found["d2"].candidates[Head("good", "ridge")]
-    np.testing.assert_array_equal(mine.test, expected.test)
-    alone = model_predictions(source, "good")[ALONE]["d2"]
-    np.testing.assert_array_equal(found["d2"].alone["good"].out_of_fold[1], alone.out_of_fold[1])
+    alone, pooled = model_predictions(source, "good")
+    for head, expected in pooled.items():
+        mine = found["d2"].candidates[head]
+        np.testing.assert_array_equal(mine.test, expected["d2"].test)
+    mine = found["d2"].alone["good"]
+    np.testing.assert_array_equal(mine.out_of_fold[1], alone["d2"].out_of_fold[1])
 
 
 def test_progress_and_times() -> None:
@@ -57,58 +64,54 @@ def test_progress_and_times() -> None:
 
 
 @pytest.mark.parametrize("test", [None, "d1"])
-def test_a_pool_predicts_the_geometric_mean_of_its_members(
+def test_a_pool_is_what_the_chooser_chooses(
     found: dict[str | None, Heads], test: str | None
 ) -> None:
+    """It predicts the weighted geometric mean of its members."""
     heads = found[test]
     pool = choose_pool(heads)
+    weights = PoolChooser(heads.candidates, heads.labels, heads.milliseconds).choose()
+    assert pool.members == tuple(weights)
+    assert pool.weights == tuple(weights.values())
+    assert pool.models == tuple(dict.fromkeys(head.model for head in weights))
     members = [heads.candidates[head] for head in pool.members]
-    assert members
-    assert len(set(pool.members)) == len(members)
-    assert set(pool.models) == {head.model for head in pool.members}
-    assert len(set(pool.models)) == len(pool.models)
     for at, part in enumerate(pool.out_of_fold):
-        expected = oracle.pool([each.out_of_fold[at] for each in members])
+        expected = oracle.pool([each.out_of_fold[at] for each in members], pool.weights)
         np.testing.assert_allclose(part, expected, atol=1e-5)
     if test is None:
         assert pool.test is None
     else:
-        assert pool.test is not None
-        expected = oracle.pool([each.test for each in members if each.test is not None])
-        np.testing.assert_allclose(pool.test, expected, atol=1e-5)
-
-
-def test_members_are_those_of_the_greedy_selection(found: dict[str | None, Heads]) -> None:
-    heads = found["d3"]
-    names = list(heads.candidates)
-    domains = [
-        ([heads.candidates[name].out_of_fold[at].astype(np.float64) for name in names], labels)
-        for at, labels in enumerate(heads.labels)
-    ]
-    shares = dict(zip(names, oracle.greedy_shares(domains), strict=True))
-    members = choose_pool(heads).members
-    assert set(members) == {head for head, share in shares.items() if share > 0}
-    assert all(np.diff([shares[head] for head in members]) < 1e-9)
+        expected = oracle.pool([present(each.test) for each in members], pool.weights)
+        np.testing.assert_allclose(present(pool.test), expected, atol=1e-5)
 
 
 def test_a_left_out_pool_is_chosen_without_the_domain(found: dict[str | None, Heads]) -> None:
+    """By predictions of left-out domains and within the others; it predicts both of the domain."""
     heads = found[None]
     pools = left_out_pools(heads)
-    assert len(pools) == 4
-    for at, part in enumerate(pools):
+    assert pools.within is not None
+    assert len(pools.out_of_fold) == len(pools.within) == 4
+    for at in range(4):
         others = [other for other in range(4) if other != at]
-        rest = replace(
-            heads,
-            domains=tuple(heads.domains[other] for other in others),
-            labels=[heads.labels[other] for other in others],
-            candidates={
-                head: replace(each, out_of_fold=[each.out_of_fold[other] for other in others])
-                for head, each in heads.candidates.items()
-            },
+
+        def part(each: HeadPredictions, kept: list[int] = others) -> HeadPredictions:
+            within = [each.within[other] for other in kept] if each.within is not None else None
+            return HeadPredictions(each.setting, [each.out_of_fold[o] for o in kept], within)
+
+        chosen = choose_pool(
+            Heads(
+                tuple(heads.domains[other] for other in others),
+                [heads.labels[other] for other in others],
+                heads.alone,
+                {head: part(each) for head, each in heads.candidates.items()},
+                heads.milliseconds,
+            )
         )
-        chosen = choose_pool(rest).members
-        expected = oracle.pool([heads.candidates[head].out_of_fold[at] for head in chosen])
-        np.testing.assert_allclose(part, expected, atol=1e-5)
+        members = [heads.candidates[head] for head in chosen.members]
+        expected = oracle.pool([each.out_of_fold[at] for each in members], chosen.weights)
+        np.testing.assert_allclose(pools.out_of_fold[at], expected, atol=1e-5)
+        inside = [each.within[at] for each in members if each.within is not None]
+        np.testing.assert_allclose(pools.within[at], oracle.pool(inside, chosen.weights), atol=1e-5)
 
 
 def test_labels_of_a_left_out_domain_do_not_choose_its_pool(
@@ -116,11 +119,23 @@ def test_labels_of_a_left_out_domain_do_not_choose_its_pool(
 ) -> None:
     heads = found[None]
     rng = np.random.default_rng(0)
+    expected = left_out_pools(heads)
     for at in range(4):
         labels = list(heads.labels)
         labels[at] = rng.integers(0, 3, len(labels[at]))
         scrambled = left_out_pools(replace(heads, labels=labels))
-        np.testing.assert_array_equal(scrambled[at], left_out_pools(heads)[at])
+        for one, two in zip(scrambled, expected, strict=True):
+            assert one is not None
+            assert two is not None
+            np.testing.assert_array_equal(one[at], two[at])
+
+
+def test_pools_of_heads_without_predictions_within(found: dict[str | None, Heads]) -> None:
+    heads = found[None]
+    candidates = {head: replace(each, within=None) for head, each in heads.candidates.items()}
+    without = replace(heads, candidates=candidates)
+    assert left_out_pools(without).within is None
+    assert {head.share for head in choose_pool(without).members} == {1.0}
 
 
 def test_pools_are_within_the_limits(found: dict[str | None, Heads]) -> None:
@@ -133,7 +148,7 @@ def test_pools_are_within_the_limits(found: dict[str | None, Heads]) -> None:
     cheap = replace(heads, milliseconds=times)
     assert set(choose_pool(cheap, Limits(max_ms=2)).models) <= {"poor", "fair"}
     limited, free = left_out_pools(cheap, Limits(max_ms=2)), left_out_pools(cheap)
-    assert not np.allclose(limited[0], free[0])
+    assert not np.allclose(limited.out_of_fold[0], free.out_of_fold[0])
 
 
 def test_the_order_of_the_models_does_not_matter() -> None:
@@ -142,35 +157,29 @@ def test_the_order_of_the_models_does_not_matter() -> None:
     other = {name: features[name] for name in reversed(features)}
     two = predict_with_heads(ArraySource(other, y, domains))
     for test, heads in one.items():
-        assert set(choose_pool(heads).members) == set(choose_pool(two[test]).members)
-
-
-def folded(heads: list[LinearHead]) -> LinearHead:
-    """Means of the biases, and of the weights side by side."""
-    weights = np.concatenate([head.weights for head in heads], axis=1) / len(heads)
-    return LinearHead(weights, np.mean([head.bias for head in heads], axis=0), 1.0)
+        mine, theirs = (choose_pool(each) for each in (heads, two[test]))
+        expected = dict(zip(theirs.members, theirs.weights, strict=True))
+        assert dict(zip(mine.members, mine.weights, strict=True)) == pytest.approx(
+            expected, abs=1e-4
+        )
 
 
 @pytest.mark.parametrize("missing", [False, True])
 def test_a_pool_of_linear_heads_is_a_linear_head(source: ArraySource, missing: bool) -> None:
     """Of the concatenated features; also if a class has no training samples."""
     parts, heads, each = [], [], []
-    for model, kind, setting in (
-        ("best", "logistic", 4),
-        ("good", "ridge", 12),
-        ("good", ALONE, 5),
-    ):
+    shares = [0.2, 0.5, 0.3]
+    for model, setting in (("best", 4), ("good", 12), ("good", 5)):
         samples = Columns.all_of(source, [model]).samples(source, source.domains)
         known = samples.labels != 2 if missing else np.ones(len(samples.labels), bool)
-        training = samples._replace(
-            features=samples.features[known],
-            labels=samples.labels[known],
-            domains=samples.domains[known],
-        )
-        head = fit_kind(kind, training, 3, setting)
+        training = Samples(*(array[known] for array in samples))
+        head = fit_kind("classification", TRAINED, training, 3, setting)
         parts.append(samples.features)
         heads.append(head)
         each.append(log_softmax(head.logits(samples.features), axis=1))
-    found: Any = folded(heads).probabilities(np.concatenate(parts, axis=1))
-    np.testing.assert_allclose(found, np.exp(oracle.pool(each)), atol=1e-9)
+    weights = [share * head.weights for share, head in zip(shares, heads, strict=True)]
+    bias = sum(share * head.bias for share, head in zip(shares, heads, strict=True))
+    folded = LinearHead(np.concatenate(weights, axis=1), np.asarray(bias), 1.0)
+    found: Any = folded.probabilities(np.concatenate(parts, axis=1))
+    np.testing.assert_allclose(found, np.exp(oracle.pool(each, shares)), atol=1e-9)
     assert (found[:, 2] == 0).all() == missing

@@ -1,7 +1,8 @@
-"""Which heads are pooled: the greedy selection, what must not matter, and limits."""
+"""Which heads are pooled: the weights of a concave problem, what must not matter, and limits."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,87 +10,127 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 from tests.combination.data import predicted
 from tests.oracles import combination as oracle
 from tests.oracles import outputs as outputs_oracle
 
+from oodzoo.combination import pool
 from oodzoo.combination.pool import (
-    GreedyShares,
+    LEAST_WEIGHT,
     Limits,
     PoolChooser,
+    Weights,
     likelihood_of_labels,
     qualities,
 )
+from oodzoo.combination.predictions import SHARES, TRAINED, Head, HeadPredictions
 from oodzoo.errors import InputError
 from oodzoo.heads.outputs import outputs_of
-from oodzoo.task import Kind
+from oodzoo.task import KINDS, Kind
 
 seeds = st.integers(0, 10_000)
-always = settings(max_examples=20, deadline=None, derandomize=True)
-"""The same examples each time, because rounding decides between pools that are equally good."""
+several = settings(max_examples=10, deadline=None, derandomize=True)
 
-ABOUT = 0.05
-"""Shares of equally good pools differ by less."""
+MODELS = "abcd"
+TIMES: dict[str, float | None] = {"a": 1.0, "b": 2.5, "c": None, "d": 1.5}
 
-MODELS = ["a", "a", "b", "b", "c", "c"]
-TIMES: dict[str, float | None] = {"a": 1.0, "b": 2.5, "c": None}
-
-
-def greedy_shares(tables: Any, labels: Any) -> NDArray[np.float64]:
-    return GreedyShares(tables, labels).of()
+Tables = list[NDArray[Any]]
+"""Outputs (heads, n, C) for each domain."""
 
 
-def choose_members(
-    tables: Any,
-    labels: Any,
-    models: list[str],
-    times: dict[str, float | None],
-    limits: Limits | None = None,
-) -> list[int]:
-    return list(PoolChooser(tables, labels, models, times, limits).choose())
+def made(kind: Kind, seed: int) -> tuple[Tables, Tables, Tables]:
+    """Outputs of four heads for three domains, left out and within, and the labels."""
+    if kind == "classification":
+        left_out, labels = predicted(seed)
+        rng = np.random.default_rng(seed)
+        within = [each + rng.normal(size=each.shape) for each in left_out]
+        return left_out, within, [y.astype(np.int64) for y in labels]
+    rng = np.random.default_rng(seed)
+    numbers = [rng.normal(size=(n, 2)) * [1, 30] + 5 for n in (8, 12, 9)]
+    noises = [rng.uniform(0.5, 1.5, (4, 1, 1)) * [1, 30] for _ in range(2)]
+    left_out, within = (
+        [y + noise * rng.normal(size=(4, *y.shape)) for y in numbers] for noise in noises
+    )
+    if kind == "multilabel":
+        left_out, within = (
+            [(each - 5) / [1, 30] for each in tables] for tables in (left_out, within)
+        )
+        numbers = [(y > 5).astype(np.float64) for y in numbers]
+    return left_out, within, numbers
 
 
-def literal(tables: Any, labels: Any) -> list[float]:
-    return oracle.greedy_shares([(list(t), y) for t, y in zip(tables, labels, strict=True)])
+def candidates(
+    left_out: Tables,
+    within: Tables | None,
+    models: Sequence[str] = MODELS,
+    shares: Sequence[float] = SHARES,
+) -> dict[Head, HeadPredictions]:
+    """A head of each model for each share; the same, but for the order of the models."""
+    return {
+        Head(model, TRAINED, share): HeadPredictions(
+            0, [each[at] for each in left_out], within and [each[at] for each in within]
+        )
+        for share in shares
+        for at, model in enumerate(models)
+    }
+
+
+def chosen(
+    left_out: Tables,
+    labels: Tables,
+    within: Tables | None = None,
+    kind: Kind = "classification",
+    **options: Any,
+) -> dict[str, float]:
+    """The weight of each model."""
+    models = options.pop("models", MODELS)
+    heads = candidates(left_out, within, models)
+    times = options.pop("times", dict.fromkeys(models, 1.0))
+    found = PoolChooser(heads, labels, times, kind=kind, **options).choose()
+    totals = dict.fromkeys(models, 0.0)
+    for head, weight in found.items():
+        totals[head.model] += weight
+    return totals
 
 
 # --- formulas -----------------------------------------------------------------------------------
 
 
-@given(seed=seeds, n_heads=st.integers(1, 4), n_domains=st.integers(1, 3))
-@always
-def test_shares_equal_the_greedy_selection_written_out(
-    seed: int, n_heads: int, n_domains: int
-) -> None:
-    tables, labels = predicted(seed, n_heads=n_heads, sizes=(4, 7, 3)[:n_domains])
-    found = greedy_shares(tables, labels)
-    np.testing.assert_allclose(found, literal(tables, labels), atol=ABOUT)
-    assert found.sum() == pytest.approx(1)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("folds", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_maximise_what_is_written(kind: Kind, folds: bool, seed: int) -> None:
+    """The mean over the shares of an independent solution, without models of little weight."""
+    left_out, within, labels = made(kind, seed)
+    inside = within if folds else None
+    parts = [list(each) for each in left_out], [list(each) for each in within]
+    shares = oracle.carried_over(kind, *parts, labels, SHARES) if folds else [1.0]
+    heads = candidates(left_out, inside)
+    found = PoolChooser(heads, labels, dict.fromkeys(MODELS), kind=kind).choose()
+    assert sum(found.values()) == pytest.approx(1)
+    assert list(found.values()) == sorted(found.values(), reverse=True)
+    expected: dict[Head, float] = {}
+    for share in shares:
+        weights = oracle.pool_weights(kind, parts[0], parts[1] if folds else None, labels, share)
+        expected |= {Head(m, TRAINED, share): w for m, w in zip(MODELS, weights, strict=True)}
+    of_model = {m: sum(expected[Head(m, TRAINED, s)] for s in shares) for m in MODELS}
+    total = sum(of_model.values())
+    kept = {m for m, weight in of_model.items() if weight / total >= LEAST_WEIGHT}
+    assert {head.model for head in found} == kept
+    total = sum(weight for head, weight in expected.items() if head.model in kept)
+    for head, weight in expected.items():
+        if head.model in kept:
+            assert found[head] == pytest.approx(weight / total, abs=5e-4)
 
 
-@given(seed=seeds)
-@always
-def test_shares_if_heads_do_not_know_a_class(seed: int) -> None:
-    """The first domain has samples of a class that no head of it has seen."""
-    tables, labels = predicted(seed, n_heads=3, sizes=(6, 5))
-    labels[0][:2] = 2
-    tables[0][:, :, 2] = -np.inf
-    found = greedy_shares(tables, labels)
-    np.testing.assert_allclose(found, literal(tables, labels), atol=ABOUT)
-    labels[0] = np.full(6, 2)  # only the second domain is left
-    np.testing.assert_allclose(
-        greedy_shares(tables, labels), greedy_shares(tables[1:], labels[1:]), atol=ABOUT
-    )
-    assert greedy_shares(tables[:1], labels[:1]).tolist() == [1 / 3] * 3
-
-
-def test_a_class_that_one_head_does_not_know_costs_it_its_share() -> None:
-    tables, labels = predicted(0, n_heads=2, sizes=(8, 8))
-    tables[0][1] = tables[0][0] = np.log(np.full((8, 3), 1 / 3))
-    labels[0][0] = 2
-    tables[0][1, :, 2] = -np.inf
-    tables[1][1] = tables[1][0]
-    assert greedy_shares(tables, labels).tolist() == [1, 0]
+def test_large_tables_are_summed_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in KINDS:
+        left_out, within, labels = made(kind, 0)
+        whole = chosen(left_out, labels, within, kind)
+        with monkeypatch.context() as patch:
+            patch.setattr(pool, "_BLOCK", 30)
+            assert chosen(left_out, labels, within, kind) == pytest.approx(whole)
 
 
 @given(seed=seeds)
@@ -108,176 +149,227 @@ def test_likelihood_equals_its_definition(seed: int) -> None:
 def test_a_pool_is_the_normalised_geometric_mean(seed: int, n_heads: int) -> None:
     (table,), _ = predicted(seed, n_heads=n_heads, sizes=(6,))
     table[:, :, 1] = -np.inf
-    found = outputs_of("classification").pooled(table.astype(np.float32), [1 / n_heads] * n_heads)
-    np.testing.assert_allclose(found, oracle.pool(list(table)), atol=1e-5)
+    weights = np.random.default_rng(seed).dirichlet(np.ones(n_heads)).tolist()
+    found = outputs_of("classification").pooled(table.astype(np.float32), weights)
+    np.testing.assert_allclose(found, oracle.pool(list(table), weights), atol=1e-5)
     np.testing.assert_allclose(np.exp(found).sum(axis=1), 1)
     assert found.dtype == np.float64
 
 
-@given(seed=seeds)
-@settings(max_examples=10, deadline=None, derandomize=True)
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_shares_of_heads_of_numbers_and_labels(kind: Kind, seed: int) -> None:
-    tables, labels = scattered(kind, seed)
-    domains = [(list(table), y) for table, y in zip(tables, labels, strict=True)]
-    expected = outputs_oracle.greedy_shares(kind, domains)
-    np.testing.assert_allclose(GreedyShares(tables, labels, kind).of(), expected, atol=ABOUT)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
-def test_weights_are_shares_for_numbers_and_equal_for_labels(kind: Kind) -> None:
-    tables, labels = scattered(kind, 3)
-    models = ["a", "b", "c", "d"]
-    times: dict[str, float | None] = dict.fromkeys(models, 1.0)
-    chosen = PoolChooser(tables, labels, models, times, kind=kind).choose()
-    shares = GreedyShares(tables, labels, kind).of()
-    assert len(chosen) > 1
-    assert sum(chosen.values()) == pytest.approx(1)
-    for at, weight in chosen.items():
-        expected = shares[at] if kind == "regression" else 1 / len(chosen)
-        assert weight == pytest.approx(expected)
-    limited = PoolChooser(tables, labels, models, times, Limits(max_models=1), kind).choose()
-    assert limited == {next(iter(chosen)): 1.0}  # a pool of one head is that head
-
-
-@given(seed=seeds, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
-@always
-def test_units_of_numbers_do_not_matter(seed: int, scale: float, shift: float) -> None:
-    tables, labels = scattered("regression", seed)
-    unit = np.array([scale, 1.0])
-    moved = GreedyShares(
-        [unit * table + shift for table in tables], [unit * y + shift for y in labels], "regression"
-    )
-    found = GreedyShares(tables, labels, "regression").of()
-    np.testing.assert_allclose(moved.of(), found, atol=ABOUT)
-
-
-@pytest.mark.parametrize("kind", ["regression", "multilabel"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_quality_of_single_heads(kind: Kind) -> None:
-    tables, labels = scattered(kind, 0)
+    tables, _, labels = made(kind, 0)
     every = np.concatenate(labels)
     for found, table, y in zip(qualities(tables, labels, kind), tables, labels, strict=True):
         for value, head in zip(found, table, strict=True):
-            expected = (
-                outputs_oracle.squared_error(head, y, every)
-                if kind == "regression"
-                else outputs_oracle.likelihood(head, y)
-            )
-            assert value == pytest.approx(expected)
-
-
-def scattered(kind: Kind, seed: int) -> tuple[list[NDArray[Any]], list[NDArray[Any]]]:
-    """Outputs (4, n, 2) of heads with different errors for three domains."""
-    rng = np.random.default_rng(seed)
-    tables, labels = [], []
-    for n in (8, 12, 9):
-        y = rng.normal(size=(n, 2)) * [1, 30] + 5
-        noise = rng.normal(size=(4, n, 2)) * rng.uniform(0.5, 1.5, (4, 1, 1)) * [1, 30]
-        tables.append(y + noise)
-        labels.append(y)
-    if kind == "multilabel":
-        tables = [(table - 5) / [1, 30] for table in tables]
-        labels = [(y > 5).astype(np.float64) for y in labels]
-    return tables, labels
+            assert value == pytest.approx(outputs_oracle.quality(kind, head, y, every))
 
 
 # --- properties ---------------------------------------------------------------------------------
 
 
-@given(seed=seeds)
-@always
-def test_order_of_heads_domains_and_samples_does_not_matter(seed: int) -> None:
-    tables, labels = predicted(seed)
+def sure(n: int) -> tuple[Tables, Tables]:
+    """Four heads; the third is mostly right, the others are right half the time."""
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 2, n) for _ in range(3)]
+    tables = []
+    for y in labels:
+        right = rng.random((4, n)) < np.array([[0.5], [0.5], [0.95], [0.5]])
+        predictions = np.where(right, y, 1 - y)
+        tables.append(np.log(np.where(predictions[:, :, None] == np.arange(2), 0.8, 0.2)))
+    return tables, [y.astype(np.int64) for y in labels]
+
+
+def test_many_samples_tell_heads_apart_and_few_do_not() -> None:
+    few, some, many = (chosen(*sure(n)) for n in (1, 30, 5000))
+    assert min(few.values()) > 0.1
+    assert few["c"] < some["c"] - 0.1 < many["c"] - 0.2
+    assert many["c"] > 0.95
+
+
+@given(seed=seeds, kind=st.sampled_from(KINDS))
+@several
+def test_order_does_not_matter(seed: int, kind: Kind) -> None:
+    """Of heads, domains and samples."""
+    left_out, within, labels = made(kind, seed)
     rng = np.random.default_rng(seed)
     heads, domains = rng.permutation(4), rng.permutation(3)
     rows = [rng.permutation(len(y)) for y in labels]
-    found = greedy_shares(
-        [tables[at][heads][:, rows[at]] for at in domains], [labels[at][rows[at]] for at in domains]
+    found = chosen(
+        [left_out[at][heads][:, rows[at]] for at in domains],
+        [labels[at][rows[at]] for at in domains],
+        [within[at][heads][:, rows[at]] for at in domains],
+        kind,
+        models=[MODELS[at] for at in heads],
     )
-    np.testing.assert_allclose(found, greedy_shares(tables, labels)[heads], atol=ABOUT)
+    assert found == pytest.approx(chosen(left_out, labels, within, kind), abs=1e-4)
 
 
-@given(seed=seeds, domain=st.integers(0, 2), times=st.integers(2, 9))
-@always
-def test_domains_weigh_alike(seed: int, domain: int, times: int) -> None:
-    tables, labels = predicted(seed)
-    expected = greedy_shares(tables, labels)
-    tables[domain] = np.tile(tables[domain], (1, times, 1))
-    labels[domain] = np.tile(labels[domain], times)
-    np.testing.assert_allclose(greedy_shares(tables, labels), expected, atol=ABOUT)
-
-
-@given(seed=seeds, head=st.integers(0, 3))
-@always
-def test_a_copy_of_a_head_has_no_share(seed: int, head: int) -> None:
-    tables, labels = predicted(seed)
-    expected = greedy_shares(tables, labels)
-    more = [np.concatenate([table, table[head : head + 1]]) for table in tables]
-    np.testing.assert_array_equal(greedy_shares(more, labels), [*expected, 0])
+@given(seed=seeds, kind=st.sampled_from(KINDS))
+@several
+def test_equal_heads_have_equal_weights(seed: int, kind: Kind) -> None:
+    left_out, within, labels = made(kind, seed)
+    for each in (*left_out, *within):
+        each[3] = each[1]
+    found = chosen(left_out, labels, within, kind)
+    assert found["b"] == pytest.approx(found["d"], abs=1e-4)
+    same = [np.repeat(each[:1], 4, axis=0) for each in left_out]
+    assert list(chosen(same, labels, None, kind).values()) == pytest.approx([0.25] * 4)
 
 
 @given(seed=seeds)
-@always
+@several
 def test_normalising_constants_do_not_matter(seed: int) -> None:
-    tables, labels = predicted(seed)
+    left_out, within, labels = made("classification", seed)
     rng = np.random.default_rng(seed)
-    moved = [table + rng.normal(size=(*table.shape[:2], 1)) for table in tables]
-    np.testing.assert_allclose(
-        greedy_shares(moved, labels), greedy_shares(tables, labels), atol=ABOUT
-    )
+    moved = [
+        [each + rng.normal(size=(*each.shape[:2], 1)) for each in tables]
+        for tables in (left_out, within)
+    ]
+    found = chosen(moved[0], labels, moved[1])
+    assert found == pytest.approx(chosen(left_out, labels, within), abs=1e-4)
 
 
-def test_heads_that_know_different_samples_have_equal_shares() -> None:
-    """The best pools have 4, 8, … heads, not the last of the 30."""
-    y = np.tile([0, 1], 20)
-    right, unsure = np.eye(2)[y] * 0.9 + 0.05, np.full((40, 2), 0.5)
-    parts = np.arange(40)[:, None] // 10
-    heads = [np.where(parts == at, right, unsure) for at in range(4)]
-    shares = greedy_shares([np.log([*heads, 1 - right])] * 3, [y] * 3)
-    assert shares.tolist() == pytest.approx([0.25, 0.25, 0.25, 0.25, 0])
+@given(seed=seeds, scale=st.floats(0.01, 100), shift=st.floats(-100, 100))
+@several
+def test_units_of_numbers_do_not_matter(seed: int, scale: float, shift: float) -> None:
+    parts = made("regression", seed)
+    unit = np.array([scale, 1.0])
+    left_out, within, labels = ([unit * each + shift for each in part] for part in parts)
+    found = chosen(left_out, labels, within, "regression")
+    expected = chosen(parts[0], parts[2], parts[1], "regression")
+    assert found == pytest.approx(expected, abs=1e-4)
+
+
+# --- classes that heads do not know ---------------------------------------------------------------
+
+
+def test_samples_of_a_class_that_no_head_knows_do_not_count() -> None:
+    tables, labels = predicted(0, sizes=(6, 5))
+    labels[0] = np.full(6, 2)
+    tables[0][:, :, 2] = -np.inf
+    every = [list(each) for each in tables]
+    expected = oracle.pool_weights("classification", every, None, labels, 1.0)
+    found = chosen(tables, [*labels])
+    assert list(found.values()) == pytest.approx(expected, abs=5e-4)
+    assert list(chosen(tables[:1], [*labels[:1]]).values()) == [0.25] * 4
+
+
+def test_a_class_that_one_head_does_not_know_costs_it_its_weight() -> None:
+    tables, labels = predicted(0, n_heads=2, sizes=(8, 8))
+    tables[0][1] = tables[0][0] = np.log(np.full((8, 3), 1 / 3))
+    labels[0][0] = 2
+    tables[0][1, :, 2] = -np.inf
+    tables[1][1] = tables[1][0]
+    assert chosen(tables, [*labels], models="ab") == {"a": 1.0, "b": 0.0}
 
 
 # --- members ------------------------------------------------------------------------------------
 
 
-@given(seed=seeds)
-@always
-def test_members_are_the_heads_with_a_share_in_its_order(seed: int) -> None:
-    tables, labels = predicted(seed, n_heads=6)
-    shares = greedy_shares(tables, labels)
-    members = choose_members(tables, labels, MODELS, TIMES)
-    assert set(members) == set(np.flatnonzero(shares).tolist())
-    assert all(np.diff(shares[members]) <= 0)
+def test_without_folds_only_heads_that_left_out_domains_regularise_are_pooled() -> None:
+    """Also if a single head has no predictions within the domains."""
+    left_out, within, labels = made("classification", 0)
+    heads = candidates(left_out, within)
+    heads[Head("e", "tuned", 1.0)] = HeadPredictions(0, [each[0] for each in left_out])
+    found = PoolChooser(heads, labels, dict.fromkeys("abcde")).choose()
+    assert {head.share for head in found} == {1.0}
+    assert found[Head("e", "tuned", 1.0)] == pytest.approx(found[Head("a", TRAINED, 1.0)])
+
+
+@pytest.mark.parametrize("domains", [[0, 2], [1], None])
+def test_a_pool_of_some_domains_depends_on_these_only(domains: list[int] | None) -> None:
+    left_out, within, labels = made("classification", 1)
+    heads = candidates(left_out, within)
+    found = PoolChooser(heads, labels, dict.fromkeys(MODELS)).choose(domains)
+    rest = [0, 1, 2] if domains is None else domains
+    part = candidates([left_out[at] for at in rest], [within[at] for at in rest])
+    again = PoolChooser(part, [labels[at] for at in rest], dict.fromkeys(MODELS))
+    assert found == again.choose()
+
+
+def test_weights_are_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With other limits, too: those of the same heads on the same domains are known."""
+    left_out, within, labels = made("classification", 1)
+    heads = candidates(left_out, within)
+    known: Weights = {}
+    solved: list[int] = []
+    solve = pool.best_weights
+
+    def counted(tables: Any, n_heads: int, n_samples: int) -> Any:
+        solved.append(n_heads)
+        return solve(tables, n_heads, n_samples)
+
+    monkeypatch.setattr(pool, "best_weights", counted)
+    free = PoolChooser(heads, labels, TIMES, known=known).choose()
+    assert solved == [4] * 12  # for each share, and without each of three domains
+    again = PoolChooser(heads, labels, TIMES, Limits(max_models=4), known=known)
+    assert again.choose() == free
+    assert solved == [4] * 12
+    again.choose([0, 1])
+    assert solved == [4] * 18
+    PoolChooser(heads, labels, TIMES, Limits(max_models=1), known=known).choose()
+    assert solved == [4] * 18 + [1] * 12
+
+
+def test_what_does_not_carry_over_has_no_weight() -> None:
+    """A model that is perfect within the domains and useless elsewhere, and a fair one."""
+    rng = np.random.default_rng(0)
+    labels = [rng.integers(0, 3, 60) for _ in range(3)]
+    truth = [np.eye(3)[y] for y in labels]
+    wrong = [np.eye(3)[rng.permutation(y)] for y in labels]
+    fair = [t + 0.3 * rng.normal(size=t.shape) for t in truth]
+    within, left_out = (
+        [log_softmax(np.stack([a, 2 * b]), axis=2) for a, b in zip(other, fair, strict=True)]
+        for other in ([20 * t for t in truth], [3 * w for w in wrong])
+    )
+    known = candidates(left_out, within, "ab")
+    chosen = PoolChooser(known, labels, {"a": None, "b": None}).choose()
+    assert 0.0 not in {head.share for head in chosen}
+    assert sum(weight for head, weight in chosen.items() if head.model == "b") > 0.8
+    same = PoolChooser(candidates(within, within, "ab"), labels, {"a": None, "b": None}).choose()
+    assert {head.share for head in same} == set(SHARES)
+
+
+# --- limits -------------------------------------------------------------------------------------
 
 
 @given(seed=seeds, number=st.integers(1, 3))
-@always
-def test_the_heads_with_the_largest_shares_are_kept_within_a_number_of_models(
+@several
+def test_the_models_with_the_largest_weights_are_kept_and_weighted_again(
     seed: int, number: int
 ) -> None:
-    """A second head of a model that is in the pool is no further model."""
-    tables, labels = predicted(seed, n_heads=6)
-    every = choose_members(tables, labels, MODELS, TIMES)
-    order = list(dict.fromkeys(MODELS[at] for at in every))
-    found = choose_members(tables, labels, MODELS, TIMES, Limits(max_models=number))
-    assert found == [at for at in every if MODELS[at] in order[:number]]
+    left_out, within, labels = made("classification", seed)
+    free = chosen(left_out, labels, within)
+    limited = chosen(left_out, labels, within, limits=Limits(max_models=number))
+    n_used = sum(weight > 0 for weight in free.values())
+    kept = sorted(free, key=lambda model: -free[model])[: min(number, n_used)]
+    assert {model for model, weight in limited.items() if weight} == set(kept)
+    if number < n_used:
+        at = [MODELS.index(model) for model in sorted(kept)]
+        part = [each[at] for each in left_out], labels, [each[at] for each in within]
+        alone = candidates(part[0], part[2], sorted(kept))
+        of_heads = PoolChooser(alone, labels, dict.fromkeys(kept)).choose()
+        expected = {m: sum(w for h, w in of_heads.items() if h.model == m) for m in kept}
+        assert {model: limited[model] for model in kept} == pytest.approx(expected, abs=1e-4)
 
 
-def test_the_time_of_a_pool_is_the_sum_over_its_models() -> None:
-    """The third model has an unknown time, which is not within any limit."""
-    several = 0
-    for seed in range(6):
-        tables, labels = predicted(seed, n_heads=6)
-        shares = greedy_shares([table[:4] for table in tables], labels)
-        for max_ms in (1, 3.4, 3.5):
-            found = choose_members(tables, labels, MODELS, TIMES, Limits(max_ms=max_ms))
-            models = {MODELS[at] for at in found}
-            assert models <= {"a", "b"}
-            assert sum(TIMES[model] or 0 for model in models) <= max_ms
-            if max_ms == 3.5:  # both models are allowed, and heads of the third no candidates
-                assert set(found) == set(np.flatnonzero(shares).tolist())
-                several += len(models) > 1
-    assert several > 0
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("max_ms", [1.0, 2.4, 2.5, 4.0, 5.0])
+def test_the_time_of_a_pool_is_the_sum_over_its_models(seed: int, max_ms: float) -> None:
+    """Models are taken in the order of their weights; an unknown time is not within any limit."""
+    left_out, within, labels = made("classification", seed)
+    usable = [at for at, model in enumerate(MODELS) if (TIMES[model] or 99) <= max_ms]
+    parts = [[each[usable] for each in tables] for tables in (left_out, within)]
+    free = chosen(parts[0], labels, parts[1], models=[MODELS[at] for at in usable])
+    expected: set[str] = set()
+    time = 0.0
+    for model in sorted(free, key=lambda model: -free[model]):
+        if free[model] and time + (TIMES[model] or 99) <= max_ms:
+            expected.add(model)
+            time += TIMES[model] or 99
+    found = chosen(left_out, labels, within, limits=Limits(max_ms=max_ms), times=TIMES)
+    assert {model for model, weight in found.items() if weight} == expected
 
 
 def test_limits_allow() -> None:
@@ -308,13 +400,14 @@ def test_limits_that_nothing_meets(options: dict[str, Any], message: str) -> Non
 
 @pytest.mark.parametrize(
     ("times", "fastest"),
-    [(TIMES, "the fastest takes 1 ms"), (dict.fromkeys("abc"), "no time is known")],
+    [(TIMES, "the fastest takes 1 ms"), (dict.fromkeys(MODELS), "no time is known")],
 )
 def test_no_model_within_the_limits(times: dict[str, float | None], fastest: str) -> None:
-    tables, labels = predicted(0, n_heads=6)
+    left_out, _, labels = made("classification", 0)
+    heads = candidates(left_out, None)
     with pytest.raises(InputError) as raised:
-        choose_members(tables, labels, MODELS, times, Limits(max_ms=0.5))
+        PoolChooser(heads, labels, times, Limits(max_ms=0.5))
     message = str(raised.value)
-    assert message.startswith("none of the 3 models takes at most 0.5 ms per image")
+    assert message.startswith("none of the 4 models takes at most 0.5 ms per image")
     assert fastest in message
     assert "\n" not in message

@@ -1,4 +1,4 @@
-"""Predictions of unseen domains, against heads fitted one at a time."""
+"""Predictions of unseen samples, against heads fitted one at a time."""
 
 from __future__ import annotations
 
@@ -7,203 +7,166 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from tests.combination.data import predicted, present, small
-from tests.evaluation.data import stored, zoo
+from tests.combination.data import present, small
+from tests.evaluation.data import stored, task_zoo, zoo
 from tests.heads.planted import planted
-from tests.oracles import combination as oracle
-from tests.oracles.paths import left_out_path
-from tests.oracles.ridge import left_out_ridge
+from tests.oracles import outputs as oracle
+from tests.oracles.ridge import split_classes
 
 from oodzoo.combination import predictions
 from oodzoo.combination.predictions import (
     ALONE,
+    SHARES,
+    TRAINED,
+    Head,
     HeadPredictions,
-    accurate_setting,
     fit_kind,
     model_predictions,
     predict_left_out,
 )
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.heads.kinds import best_setting
-from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.kinds import folds_within
 from oodzoo.heads.ridge import SETTINGS
-
-KINDS = ("logistic", "ridge", ALONE)
-
-seeds = st.integers(0, 10_000)
+from oodzoo.task import Kind
 
 
-def without(samples: Samples, *domains: int) -> Samples:
-    rest = ~np.isin(samples.domains, domains)
-    return Samples(samples.features[rest], samples.labels[rest], samples.domains[rest])
-
-
-def log_probabilities(kind: str, samples: Samples, left_out: tuple[int, ...], at: int) -> Any:
-    """Of the first of the left-out domains, by a head fitted without them."""
-    head = fit_kind(kind, without(samples, *left_out), 3, at)
-    features = samples.features[samples.domains == left_out[0]]
-    with np.errstate(divide="ignore"):
-        return np.log(head.probabilities(features))
-
-
-def literal_path(kind: str, samples: Samples, left_out: tuple[int, ...]) -> Any:
-    """All settings of a kind, by scikit-learn and by the normal equations."""
-    rows = samples.domains[np.isin(samples.domains, left_out)] == left_out[0]
-    if kind == "ridge":
-        return left_out_ridge(*samples, set(left_out), SETTINGS, 3)[:, rows]
-    return left_out_path(*samples, set(left_out), C_GRID, 3)[:, rows]
+def require_equal(one: HeadPredictions, two: HeadPredictions) -> None:
+    assert one.setting == two.setting
+    for a, b in ((one.out_of_fold, two.out_of_fold), (one.within, two.within)):
+        assert (a is None) == (b is None)
+        for mine, theirs in zip(a or (), b or (), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert (one.test is None) == (two.test is None)
+    if one.test is not None:
+        np.testing.assert_array_equal(one.test, present(two.test))
 
 
 # --- predictions --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("shape", [(48, 5), (48, 60)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_heads_fitted_without_the_domains_predict(shape: tuple[int, int], kind: str) -> None:
+def test_predictions_equal_literal_fits(shape: tuple[int, int]) -> None:
     """Three domains: without a test domain, then for each of them as the test domain."""
     samples = planted(*shape, 3, 3)
-    path = "ridge" if kind == "ridge" else "logistic"
-    found = predict_left_out(samples, 3, path)[kind]
-    assert len(found) == 4
-    for number, each in enumerate(found):
-        tests = () if number == 0 else (number - 1,)
-        training = [domain for domain in range(3) if domain not in tests]
-        assert len(each.out_of_fold) == len(training)
-        for domain, part in zip(training, each.out_of_fold, strict=True):
-            expected = log_probabilities(kind, samples, (domain, *tests), each.setting)
-            np.testing.assert_allclose(np.exp(part), np.exp(expected), atol=0.02)
-        if tests:
-            assert each.test is not None
-            expected = log_probabilities(kind, samples, tests, each.setting)
-            np.testing.assert_allclose(np.exp(each.test), np.exp(expected), atol=0.02)
-        else:
-            assert each.test is None
+    X, y, domains = samples
+    groups = [f"g{row // 2}" for row in range(48)]
+    found = predict_left_out(samples, 3, "classification", groups=groups)
+    assert tuple(found) == SHARES
+    for number, test in enumerate([None, 0, 1, 2]):
+        training = domains != test
+        rows = np.flatnonzero(training)
+        folds = np.full(48, -1)
+        folds[rows] = folds_within(
+            "classification", y[rows], domains[rows], [groups[row] for row in rows]
+        )
+        left_out, rest = split_classes(X, y, np.where(training, domains, -1), SETTINGS, 3)
+        within, _ = split_classes(X, y, folds, SETTINGS, 3)
+        numbers = [domain for domain in range(3) if domain != test]
+        outside, inside = (
+            [each[:, domains[rows] == domain] for domain in numbers] for each in (left_out, within)
+        )
+        labels = [y[domains == domain] for domain in numbers]
+        for share in SHARES:
+            each = found[share][number]
+            at = oracle.best_setting("classification", outside, inside, labels, share)
+            assert each.setting == at
+            for mine, expected in zip(each.out_of_fold, outside, strict=True):
+                np.testing.assert_allclose(mine, expected[at], rtol=1e-5, atol=1e-5)
+            for mine, expected in zip(each.within or (), inside, strict=True):
+                np.testing.assert_allclose(mine, expected[at], rtol=1e-5, atol=1e-5)
+            assert (each.test is None) == (test is None)
+            if each.test is not None:
+                np.testing.assert_allclose(each.test, rest[at], rtol=1e-5, atol=1e-5)
+                head = fit_kind("classification", TRAINED, _rows(samples, training), 3, at)
+                probabilities = head.probabilities(X[~training])
+                np.testing.assert_allclose(np.exp(each.test), probabilities, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_setting_is_chosen_without_the_test_domain(kind: str) -> None:
-    """The rules written out, on predictions of scikit-learn, give the same settings."""
-    samples = planted(60, 4, 3, 3, seed=1)
-    found = predict_left_out(samples, 3, "ridge" if kind == "ridge" else "logistic")[kind]
-    rule = oracle.most_accurate if kind == ALONE else oracle.most_likely
-    for number, each in enumerate(found):
-        tests = () if number == 0 else (number - 1,)
-        training = [domain for domain in range(3) if domain not in tests]
-        paths = [literal_path(kind, samples, (domain, *tests)) for domain in training]
-        labels = [samples.labels[samples.domains == domain] for domain in training]
-        assert each.setting == rule(paths, labels)
+def _rows(samples: Samples, rows: Any) -> Samples:
+    return Samples(*(each[rows] for each in samples))
 
 
-def test_the_test_domain_has_no_influence() -> None:
+@pytest.mark.parametrize("task", ["classification", "multilabel"])
+def test_the_test_domain_has_no_influence(task: Kind) -> None:
     """Noise instead of a domain changes what is predicted for it, and nothing else."""
     samples = planted(48, 6, 3, 4)
     rng = np.random.default_rng(0)
-    before = {path: predict_left_out(samples, 3, path) for path in ("logistic", "ridge")}
+    if task == "multilabel":
+        samples = samples._replace(labels=np.eye(3)[samples.labels] @ np.tri(3)[:, :2])
+    n_outputs = 3 if task == "classification" else 2
+    one = predict_left_out(samples, n_outputs, task)
     for test in (0, 2):
         rows = samples.domains == test
         features, labels = samples.features.copy(), samples.labels.copy()
         features[rows] = 1e4 * rng.normal(size=features[rows].shape)
-        labels[rows] = rng.integers(0, 3, rows.sum())
-        for path, one in before.items():
-            two = predict_left_out(Samples(features, labels, samples.domains), 3, path)
-            for kind in one:
-                mine, theirs = one[kind][test + 1], two[kind][test + 1]
-                assert mine.setting == theirs.setting
-                np.testing.assert_array_equal(
-                    np.concatenate(mine.out_of_fold), np.concatenate(theirs.out_of_fold)
-                )
-                assert not np.allclose(present(mine.test), present(theirs.test))
-                other = one[kind][2].out_of_fold[0], two[kind][2].out_of_fold[0]
-                assert not np.allclose(*other)  # of another test domain
+        labels[rows] = rng.permutation(labels[rows])
+        two = predict_left_out(Samples(features, labels, samples.domains), n_outputs, task)
+        for share in SHARES:
+            mine, theirs = one[share][test + 1], two[share][test + 1]
+            assert not np.allclose(present(mine.test), present(theirs.test))
+            require_equal(
+                mine, HeadPredictions(theirs.setting, theirs.out_of_fold, theirs.within, mine.test)
+            )
+            other = one[share][2].out_of_fold[0], two[share][2].out_of_fold[0]
+            assert not np.allclose(*other)  # of another test domain
 
 
-@pytest.mark.parametrize("path", ["logistic", "ridge"])
-def test_two_domains_have_no_test_domain(path: str) -> None:
-    for found in predict_left_out(planted(40, 4, 3, 2), 3, path).values():
-        (each,) = found
+def test_two_domains_have_no_test_domain_and_one_has_only_folds() -> None:
+    for (each,) in predict_left_out(planted(40, 4, 3, 2), 3, "classification").values():
         assert each.test is None
-        assert [part.shape for part in each.out_of_fold] == [(20, 3)] * 2
+        assert each.within is not None
+        shapes = [part.shape for part in (*each.out_of_fold, *each.within)]
+        assert shapes == [(20, 3)] * 4
+    for (each,) in predict_left_out(planted(40, 4, 3, 1), 3, "classification").values():
+        assert each.test is None
+        assert each.within is None
+        assert [part.shape for part in each.out_of_fold] == [(40, 3)]
     source = small(n_domains=2)
-    for kind in KINDS:
-        assert list(model_predictions(source, "best")[kind]) == [None]
+    alone, heads = model_predictions(source, "best")
+    assert list(alone) == [None]
+    assert all(list(found) == [None] for found in heads.values())
 
 
 def test_a_class_of_one_domain_is_unknown_where_this_domain_is_left_out() -> None:
     samples = planted(48, 4, 3, 4)
     samples.labels[(samples.labels == 2) & (samples.domains != 1)] = 0
-    for path in ("logistic", "ridge"):
-        for found in predict_left_out(samples, 3, path).values():
-            for number, each in enumerate(found):
-                for domain, part in zip(
-                    [d for d in range(4) if d != number - 1], each.out_of_fold, strict=True
-                ):
-                    unknown = 1 in (domain, number - 1)
-                    assert np.isneginf(part[:, 2]).all() == unknown
-                    assert np.isfinite(part[:, :2]).all()
-
-
-# --- rules --------------------------------------------------------------------------------------
-
-
-@given(seed=seeds, unknown=st.booleans())
-@settings(max_examples=40, deadline=None)
-def test_settings_are_chosen_as_the_rules_say(seed: int, unknown: bool) -> None:
-    found, labels = predicted(seed, n_heads=6)
-    paths = [path.astype(np.float32) for path in found]
-    if unknown:
-        paths[0][:, :, 2] = -np.inf
-    assert best_setting(paths, labels) == oracle.most_likely(paths, labels)
-    assert accurate_setting(paths, labels) == oracle.most_accurate(paths, labels)
-
-
-def test_the_rules_differ() -> None:
-    """A hesitant head is the most likely; one that is right more often, and too sure, is used."""
-    y = np.zeros(100, np.int64)
-    hesitant, sure = np.full((100, 2), [0.7, 0.3]), np.full((100, 2), [1 - 1e-9, 1e-9])
-    hesitant[:30], sure[:10] = [0.4, 0.6], [1e-9, 1 - 1e-9]
-    paths = [np.log(np.stack([hesitant, sure]))] * 2
-    assert best_setting(paths, [y, y]) == 0
-    assert accurate_setting(paths, [y, y]) == 1
+    for found in predict_left_out(samples, 3, "classification").values():
+        for number, each in enumerate(found):
+            domains = [domain for domain in range(4) if domain != number - 1]
+            for domain, part in zip(domains, each.out_of_fold, strict=True):
+                unknown = 1 in (domain, number - 1)
+                assert np.isneginf(part[:, 2]).all() == unknown
+                assert np.isfinite(part[:, :2]).all()
 
 
 # --- sources and stores -------------------------------------------------------------------------
 
 
-def require_equal(
-    one: dict[str | None, HeadPredictions], two: dict[str | None, HeadPredictions]
-) -> None:
-    assert list(one) == list(two)
-    for test, mine in one.items():
-        theirs = two[test]
-        assert mine.setting == theirs.setting
-        for a, b in zip(mine.out_of_fold, theirs.out_of_fold, strict=True):
-            np.testing.assert_array_equal(a, b)
-        assert (mine.test is None) == (theirs.test is None)
-        if mine.test is not None:
-            np.testing.assert_array_equal(mine.test, theirs.test)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_predictions_of_a_source_are_by_domain(kind: str) -> None:
+@pytest.mark.parametrize("task", ["classification", "regression", "multilabel"])
+def test_predictions_of_a_source_are_by_domain(task: Kind) -> None:
     """Domains have different numbers of samples."""
-    features, y, domains = zoo(n=20, n_domains=4)
+    data = zoo(n=20, n_domains=4) if task == "classification" else task_zoo(task, n=20)
+    features, y, domains = data
     keep = (domains != "d1") | (np.arange(80) % 20 < 11)
-    source = ArraySource({"best": features["best"][keep]}, y[keep], domains[keep])
-    found = model_predictions(source, "best")[kind]
-    assert list(found) == [None, "d0", "d1", "d2", "d3"]
-    samples = Columns.all_of(source, ["best"]).samples(source, source.domains)
-    expected = predict_left_out(samples, 3, "ridge" if kind == "ridge" else "logistic")[kind]
-    require_equal(found, dict(zip(found, expected, strict=True)))
+    source = ArraySource({"good": features["good"][keep]}, y[keep], domains[keep], None, task)
+    n_outputs = len(source.classes)
+    alone, heads = model_predictions(source, "good")
+    assert list(heads) == [Head("good", TRAINED, share) for share in SHARES]
+    samples = Columns.all_of(source, ["good"]).samples(source, source.domains)
+    expected = predict_left_out(samples, n_outputs, task)
+    assert Head("good") == Head("good", TRAINED, ALONE)
     sizes = {"d0": 20, "d1": 11, "d2": 20, "d3": 20}
-    for test, each in found.items():
-        of_training = [size for domain, size in sizes.items() if domain != test]
-        assert [len(part) for part in each.out_of_fold] == of_training
-        if test is not None:
-            assert each.test is not None
-            assert len(each.test) == sizes[test]
+    pairs = zip(heads.values(), expected.values(), strict=True)
+    for found, wanted in [(alone, expected[ALONE]), *pairs]:
+        assert list(found) == [None, *sizes]
+        for test, each in zip(found, wanted, strict=True):
+            require_equal(found[test], each)
+            of_training = [size for domain, size in sizes.items() if domain != test]
+            assert [len(part) for part in found[test].out_of_fold] == of_training
+            assert [len(part) for part in found[test].within or ()] == of_training
+            if test is not None:
+                assert len(present(found[test].test)) == sizes[test]
 
 
 def test_a_store_keeps_predictions_until_the_features_change(
@@ -212,32 +175,35 @@ def test_a_store_keeps_predictions_until_the_features_change(
     computed: list[str] = []
     compute = predictions.predict_left_out
 
-    def counted(samples: Samples, n_classes: int, path: str, **options: Any) -> Any:
-        computed.append(path)
-        return compute(samples, n_classes, path, **options)
+    def counted(samples: Samples, n_outputs: int, task: Kind, kind: str, **options: Any) -> Any:
+        computed.append(kind)
+        return compute(samples, n_outputs, task, kind, **options)
 
     monkeypatch.setattr(predictions, "predict_left_out", counted)
     features, y, domains = zoo(n=15, n_domains=3)
     source = stored(tmp_path / "one", features, y, domains)
-    first = {kind: model_predictions(source, "best")[kind] for kind in KINDS}
-    assert computed == ["logistic", "ridge"]  # two kinds are rules of the same path
-    again = StoreSource(source.store)
-    for kind in KINDS:
-        require_equal(model_predictions(again, "best")[kind], first[kind])
-    assert computed == ["logistic", "ridge"]
-    require_equal(first["ridge"], model_predictions(small(n=15), "best")["ridge"])
+
+    def all_of(some: Any, model: str = "best") -> list[HeadPredictions]:
+        alone, heads = model_predictions(some, model)
+        return [each for found in (alone, *heads.values()) for each in found.values()]
+
+    first = all_of(source)
+    assert computed == [TRAINED]  # all shares and test domains are of the same fits
+    for again in (StoreSource(source.store), small(n=15)):
+        for one, two in zip(first, all_of(again), strict=True):
+            require_equal(one, two)
+    assert computed == [TRAINED] * 2  # arrays are not kept
     computed.clear()
-    model_predictions(source, "good")
-    assert computed == ["logistic", "ridge"]
+    all_of(source, "good")
+    assert computed == [TRAINED]
     computed.clear()
-    other = stored(tmp_path / "two", features | {"best": features["best"] + 1 / 3}, y, domains)
+    other = stored(tmp_path / "two", features | {"best": features["best"] ** 3}, y, domains)
     cache = source.store.path / "cache" / "heads"
-    files = list(cache.iterdir())
-    assert files
+    assert list(cache.iterdir())
     (other.store.path / "cache").mkdir()
     cache.rename(other.store.path / "cache" / "heads")
-    changed = model_predictions(other, "best")["ridge"]
-    assert computed == ["logistic", "ridge"]
-    assert not np.array_equal(changed["d0"].test, first["ridge"]["d0"].test)  # type: ignore[arg-type]
-    model_predictions(other, "good")["ridge"]  # has not changed
-    assert computed == ["logistic", "ridge"]
+    changed = all_of(other)
+    assert computed == [TRAINED]
+    assert not np.array_equal(present(changed[1].test), present(first[1].test))
+    all_of(other, "good")  # has not changed
+    assert computed == [TRAINED]

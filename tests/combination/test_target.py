@@ -12,8 +12,9 @@ from tests.combination.data import present, small
 from tests.evaluation.data import zoo
 
 from oodzoo.combination.adaptation import STANDARDISED, standardised_predictions, weigh_images
-from oodzoo.combination.heads import Head, Heads, choose_pool, predict_with_heads
+from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
 from oodzoo.combination.pool import Limits
+from oodzoo.combination.predictions import Head
 from oodzoo.combination.target import TargetPool, pool_for_target
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
@@ -55,13 +56,12 @@ def test_standardised_heads_are_candidates() -> None:
     candidates = dict(heads.candidates)
     for model in source.models:
         samples = Columns.all_of(source, [model]).samples(source, heads.domains)
-        candidates[Head(model, STANDARDISED)] = standardised_predictions(
-            samples, features_of(source)(model), 3, expected
-        )
+        added = standardised_predictions(samples, features_of(source)(model), 3, expected)
+        candidates |= {Head(model, STANDARDISED, share): each for share, each in added.items()}
     again = choose_pool(
         Heads(heads.domains, heads.labels, heads.alone, candidates, heads.milliseconds)
     )
-    assert found.pool.members == again.members
+    assert (found.pool.members, found.pool.weights) == (again.members, again.weights)
     np.testing.assert_array_equal(present(found.pool.test), present(again.test))
 
 
@@ -69,7 +69,8 @@ def test_they_are_used_where_domains_are_shifted() -> None:
     source = ArraySource(*shifted(4.0))
     heads = predict_with_heads(source)[TEST]
     found = pooled(source, heads).pool
-    assert {head.kind for head in found.members} == {STANDARDISED}
+    weights = zip(found.members, found.weights, strict=True)
+    assert sum(w for head, w in weights if head.kind == STANDARDISED) > 0.8
     labels, plain = source.labels(TEST), choose_pool(heads)
     accuracies = [
         np.mean(p.argmax(axis=1) == labels) for p in (present(found.test), present(plain.test))

@@ -30,11 +30,11 @@ def test_heads_are_those_of_one_process(tmp_path: Path) -> None:
     assert files
     before = [file.stat().st_mtime_ns for file in files]
     for model in elsewhere.models:
-        found, expected = (model_predictions(s, model) for s in (elsewhere, here))
-        for kind, predictions in expected.items():
+        (_, found), (_, expected) = (model_predictions(s, model) for s in (elsewhere, here))
+        for head, predictions in expected.items():
             for test, wanted in predictions.items():
-                assert found[kind][test].setting == wanted.setting
-                for a, b in zip(found[kind][test].out_of_fold, wanted.out_of_fold, strict=True):
+                assert found[head][test].setting == wanted.setting
+                for a, b in zip(found[head][test].out_of_fold, wanted.out_of_fold, strict=True):
                     np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
     assert [file.stat().st_mtime_ns for file in files] == before  # read, not computed again
 

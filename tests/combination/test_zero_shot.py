@@ -12,12 +12,23 @@ from tests.joint_space import JointSpace, embeddings_of, joint_space, stored_spa
 from tests.oracles import zero_shot as oracle
 
 from oodzoo.combination.final import fit_columns, fit_pool, fit_pool_for_target
-from oodzoo.combination.heads import Head, Heads, Pool, choose_pool, predict_with_heads
-from oodzoo.combination.predictions import ALONE, HeadPredictions, fit_kind, model_predictions
+from oodzoo.combination.heads import Heads, Pool, choose_pool, predict_with_heads
+from oodzoo.combination.predictions import (
+    FROM_ZERO_SHOT,
+    SHARES,
+    TRAINED,
+    ZERO_SHOT,
+    Head,
+    HeadPredictions,
+    fit_kind,
+    model_predictions,
+)
 from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, normalise
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.features.target import as_target
+from oodzoo.heads.kinds import folds_within
+from oodzoo.heads.zero_shot import left_out_from_zero_shot
 from oodzoo.store.class_embeddings import ClassEmbeddings, write_class_embeddings
 
 
@@ -57,56 +68,79 @@ def test_columns_of_a_pool_are_of_unit_length_for_models_with_texts() -> None:
 
 
 def test_kinds_of_heads() -> None:
-    clip = model_predictions(SOURCE, "clip")
-    assert set(clip) == {"logistic", "ridge", ALONE, "zero_shot", "from_zero_shot"}
-    assert set(model_predictions(SOURCE, "plain")) == {"logistic", "ridge", ALONE}
+    _, clip = model_predictions(SOURCE, "clip")
+    kinds = (TRAINED, ZERO_SHOT, FROM_ZERO_SHOT)
+    assert set(clip) == {Head("clip", kind, share) for kind in kinds for share in SHARES}
+    _, plain = model_predictions(SOURCE, "plain")
+    assert set(plain) == {Head("plain", TRAINED, share) for share in SHARES}
     texts = [oracle.logits(f, SPACE.texts, 10.0) for f in SPACE.features["clip"]]
     expected = log_softmax(np.array(texts), axis=1)
-    for test, found in clip["zero_shot"].items():
-        domains = [d for d in SOURCE.domains if d != test]
-        for domain, predicted in zip(domains, found.out_of_fold, strict=True):
-            np.testing.assert_allclose(predicted, expected[SPACE.domains == domain], atol=1e-4)
-        if test is not None:
-            assert found.test is not None
-            np.testing.assert_allclose(found.test, expected[SPACE.domains == test], atol=1e-4)
+    for share in SHARES:
+        for test, found in clip[Head("clip", ZERO_SHOT, share)].items():
+            domains = [d for d in SOURCE.domains if d != test]
+            for outputs in (found.out_of_fold, found.within or []):
+                for domain, predicted in zip(domains, outputs, strict=True):
+                    rows = SPACE.domains == domain
+                    np.testing.assert_allclose(predicted, expected[rows], atol=1e-4)
+            if test is not None:
+                assert found.test is not None
+                np.testing.assert_allclose(found.test, expected[SPACE.domains == test], atol=1e-4)
+
+
+def test_heads_that_start_from_the_texts_are_fitted_without_the_samples() -> None:
+    """Of features of unit length, without the domain or the fold."""
+    _, heads = model_predictions(SOURCE, "clip")
+    texts = find_zero_shot(SOURCE, "clip")
+    assert texts is not None
+    samples = pool_columns(SOURCE, ["clip"]).samples(SOURCE, SOURCE.domains)
+    folds = folds_within("classification", samples.labels, samples.domains)
+    for share in SHARES:
+        found = heads[Head("clip", FROM_ZERO_SHOT, share)][None]
+        for outputs, parts in ((found.out_of_fold, samples.domains), (found.within, folds)):
+            together = np.concatenate(outputs or [])
+            names = np.unique(parts).tolist()
+            paths = left_out_from_zero_shot(
+                samples._replace(domains=parts), 4, [{name} for name in names], zero_shot=texts
+            )
+            for name, path in zip(names, paths, strict=True):
+                expected = path[found.setting]
+                np.testing.assert_allclose(together[parts == name], expected, atol=1e-5)
 
 
 def test_a_head_that_is_used_alone_takes_features_as_they_are() -> None:
     plain = ArraySource(SPACE.features, SPACE.y, SPACE.domains)
-    one, two = (model_predictions(each, "clip") for each in (plain, SOURCE))
-    for a, b in zip(one[ALONE][None].out_of_fold, two[ALONE][None].out_of_fold, strict=True):
+    (one, trained), (two, pooled) = (model_predictions(each, "clip") for each in (plain, SOURCE))
+    for a, b in zip(one[None].out_of_fold, two[None].out_of_fold, strict=True):
         np.testing.assert_array_equal(a, b)
     unit = ArraySource({"clip": normalise(SPACE.features["clip"])}, SPACE.y, SPACE.domains)
-    for kind in ("logistic", "ridge"):
-        expected = model_predictions(unit, "clip")[kind][None].out_of_fold
-        for a, b in zip(two[kind][None].out_of_fold, expected, strict=True):
+    for head, found in model_predictions(unit, "clip")[1].items():
+        expected = found[None].out_of_fold
+        for a, b in zip(pooled[head][None].out_of_fold, expected, strict=True):
             np.testing.assert_allclose(a, b, atol=1e-4)
-        assert np.abs(one[kind][None].out_of_fold[0] - expected[0]).max() > 0.01
+        assert np.abs(trained[head][None].out_of_fold[0] - expected[0]).max() > 0.01
 
 
-def _accuracy(heads: Heads, head: Head) -> float:
-    return _share(heads.candidates[head], heads)
-
-
-def _share(predicted: HeadPredictions | Pool, heads: Heads) -> float:
-    """Accuracy on left-out domains."""
+def _accuracy(predicted: HeadPredictions | Pool, heads: Heads) -> float:
+    """On left-out domains."""
     pairs = zip(predicted.out_of_fold, heads.labels, strict=True)
     return float(np.mean([np.mean(p.argmax(axis=1) == y) for p, y in pairs]))
 
 
 def test_the_pool_takes_the_heads_that_are_right() -> None:
     heads = predict_with_heads(SOURCE)[None]
-    assert len(heads.candidates) == 6
-    zero_shot = _accuracy(heads, Head("clip", "zero_shot"))
-    started = _accuracy(heads, Head("clip", "from_zero_shot"))
-    trained = max(_accuracy(heads, Head("clip", kind)) for kind in ("logistic", "ridge"))
+    assert len(heads.candidates) == 4 * len(SHARES)
+    trained, zero_shot, started = (
+        max(_accuracy(heads.candidates[Head("clip", kind, s)], heads) for s in SHARES)
+        for kind in (TRAINED, ZERO_SHOT, FROM_ZERO_SHOT)
+    )
     assert min(zero_shot, started) > trained + 0.05
     pool = choose_pool(heads)
-    assert {head.kind for head in pool.members} & {"zero_shot", "from_zero_shot"}
+    weights = zip(pool.members, pool.weights, strict=True)
+    assert sum(w for head, w in weights if head.kind in (ZERO_SHOT, FROM_ZERO_SHOT)) > 0.5
     without = choose_pool(
         predict_with_heads(ArraySource(SPACE.features, SPACE.y, SPACE.domains))[None]
     )
-    assert _share(pool, heads) > _share(without, heads) + 0.05
+    assert _accuracy(pool, heads) > _accuracy(without, heads) + 0.05
 
 
 @pytest.mark.parametrize("scale", [0.001, 10.0])
@@ -117,12 +151,12 @@ def test_the_pool_is_one_linear_head(scale: float) -> None:
     pool = choose_pool(heads)
     assert final.columns.normalised == ({"clip"} & set(pool.models))
     total: Any = 0
-    for head in pool.members:
+    for head, weight in zip(pool.members, pool.weights, strict=True):
         samples = pool_columns(source, [head.model]).samples(source, source.domains)
         setting = heads.candidates[head].setting
         zero_shot = find_zero_shot(source, head.model)
-        fitted = fit_kind(head.kind, samples, 4, setting, zero_shot)
-        total = total + fitted.logits(samples.features) / len(pool.members)
+        fitted = fit_kind("classification", head.kind, samples, 4, setting, zero_shot)
+        total = total + weight * fitted.logits(samples.features)
     together = final.columns.samples(source, source.domains).features
     np.testing.assert_allclose(final.head.logits(together), total, atol=1e-6)
     assert final.adaptive is not None
@@ -158,15 +192,15 @@ def test_other_columns_are_not_of_unit_length() -> None:
 
 def test_what_a_store_keeps_depends_on_the_texts(tmp_path: Path) -> None:
     store = stored_space(tmp_path, SPACE)
-    before = model_predictions(StoreSource(store), "clip")
-    same = model_predictions(StoreSource(store), "clip")
-    for kind, predictions in before.items():
+    _, before = model_predictions(StoreSource(store), "clip")
+    _, same = model_predictions(StoreSource(store), "clip")
+    for head, predictions in before.items():
         np.testing.assert_array_equal(
-            predictions[None].out_of_fold[0], same[kind][None].out_of_fold[0]
+            predictions[None].out_of_fold[0], same[head][None].out_of_fold[0]
         )
     other = embeddings_of(SPACE._replace(texts=SPACE.texts[::-1]))
     write_class_embeddings(store.path, "clip", store.model("clip").identity, other)
-    after = model_predictions(StoreSource(store), "clip")
-    for kind in ("zero_shot", "from_zero_shot"):
-        difference = before[kind][None].out_of_fold[0] - after[kind][None].out_of_fold[0]
-        assert np.abs(difference).max() > 0.1
+    _, after = model_predictions(StoreSource(store), "clip")
+    for head, predictions in before.items():
+        difference = predictions[None].out_of_fold[0] - after[head][None].out_of_fold[0]
+        assert (np.abs(difference).max() > 0.1) == (head.kind != TRAINED)

@@ -77,7 +77,7 @@ def test_concatenated_features_are_candidates_within_the_limit() -> None:
     order, heads = ["best", "good", "fair", "poor"], predict_with_heads(source)
     final = decide(source, order, heads[None], top_k=2)
     for max_ms in (1.5, 2.5, 9.0):
-        found = limited_final(source, order, heads[None], Limits(None, max_ms), final, compare=True)
+        found = limited_final(source, order, heads[None], Limits(None, max_ms), final)
         assert (
             found.choice
             == decide(source, order, heads[None], top_k=2, limits=Limits(None, max_ms)).recommended
@@ -91,7 +91,7 @@ def test_the_labels_of_the_test_domain_do_not_matter() -> None:
         heads = predict_with_heads(source)["d1"]
         order = [row.model for row in rank_for_test_domains(source, score="unseen")["d1"].rows]
         limits, fold = Limits(None, 2.0), judge.fold("d1")
-        found = limited_fold(source, "d1", order, heads, limits, fold, compare=True)
+        found = limited_fold(source, "d1", order, heads, limits, fold)
         return found.choice, found.models
 
     assert chosen(costly(SAME)) == chosen(costly(SAME, scrambled="d1"))

@@ -24,7 +24,7 @@ from oodzoo.evaluation.metrics import measures
 from oodzoo.evaluation.training import TrainingView, fast_trainer
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.kinds import fit_head_of
 from oodzoo.ranking.ranker import rank_for_test_domains
 
 
@@ -47,7 +47,7 @@ def test_random_features_are_the_mean_of_five_draws() -> None:
     draws = random_features(columns, result.selection.cells["d0"].n_features, 3)
     found = []
     for draw in draws:
-        head = fit_head(draw.samples(source, ["d1", "d2"]), 3)
+        head = fit_head_of("classification", draw.samples(source, ["d1", "d2"]), 3)
         test = draw.samples(source, ["d0"])
         found.append(measures(head.probabilities(test.features), test.labels).accuracy)
     assert len({str(draw.by_model) for draw in draws}) == len(draws) == 5
@@ -79,7 +79,7 @@ def test_what_is_decided_on_the_training_domains_is_trained() -> None:
     assert found.ensembles[2].columns.models == tuple(order[:2])
     assert len(found.selection.columns) == len(decision.selection)
     assert found.selection_ratio == len(decision.selection) / 24
-    head = fit_head(decision.selection.samples(training, training.domains), 3)
+    head = fit_head_of("classification", decision.selection.samples(training, training.domains), 3)
     np.testing.assert_array_equal(found.selection.heads[0].head.weights, head.weights)
     assert list(found.singles) == [order[0]]
     single = found.singles[order[0]]
@@ -93,7 +93,7 @@ def test_heads_of_single_models_are_trained_for_trials() -> None:
     (single,) = chosen(source, retrain=True).singles.values()
     assert isinstance(single, Candidate)
     training = source.only(["d0", "d2", "d3"])
-    head = fit_head(single.columns.samples(training, training.domains), 3)
+    head = fit_head_of("classification", single.columns.samples(training, training.domains), 3)
     np.testing.assert_array_equal(single.heads[0].head.weights, head.weights)
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.evaluation.data import stored, zoo
-from tests.oracles.paths import left_out_path
+from tests.oracles.ridge import left_out_ridge
 
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.evaluation.fewer_domains import FewerDomains, with_fewer_domains
 from oodzoo.evaluation.learning_curve import metric_of_all
 from oodzoo.features.source import ArraySource
-from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.ridge import SETTINGS
 
 
 def test_it_equals_heads_trained_without_each_other_domain() -> None:
@@ -28,11 +28,11 @@ def test_it_equals_heads_trained_without_each_other_domain() -> None:
     for at in (0, 3):
         test = f"d{at}"
         model, inside = models[test], numbers == at
-        C = C_GRID[heads[test].alone[model].setting]
+        setting = SETTINGS[heads[test].alone[model].setting]
         shares = []
         for other in set(range(4)) - {at}:
             X = features[model].astype(np.float32)
-            (path,) = left_out_path(X, y, numbers, {at, other}, [C], 3)
+            (path,) = left_out_ridge(X, y, numbers, {at, other}, [setting], 3)
             predicted = path.argmax(axis=1)[inside[np.isin(numbers, [at, other])]]
             shares.append(100 * np.mean(predicted == y[inside]))
         assert found.fewer[test] == pytest.approx(np.mean(shares))

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
+import numpy as np
 from tests.evaluation.data import stored, zoo
 from tests.evaluation.test_settings import settings
 
@@ -27,15 +28,23 @@ def test_a_fold_is_judged_once_and_kept(tmp_path: Path) -> None:
     assert lines
     assert all(line.startswith("test domain 'd1': ") for line in lines)
     lines.clear()
-    assert _judge(source, lines).fold("d1") == first
+    again = _judge(source, lines).fold("d1")
     assert lines == []
-    assert first.recommended in first.cells
+    assert replace(again, estimates={}) == replace(first, estimates={})
+    assert list(again.estimates) == list(first.estimates) == ["ensemble", "selection"]
+    for name, kinds in first.estimates.items():
+        left_out, within = kinds
+        assert [len(each) for each in left_out] == [15, 15]
+        assert len(within) == (2 if name == "ensemble" else 0)
+        for found, expected in zip(again.estimates[name], kinds, strict=True):
+            np.testing.assert_array_equal(found, expected)
+    assert first.recommended in ("single", "pool", "ensemble", "selection")
 
 
-@pytest.mark.parametrize("n_domains", [3, 4])
-def test_the_final_decision_uses_all_domains(tmp_path: Path, n_domains: int) -> None:
-    source = stored(tmp_path, *zoo(n=15, n_domains=n_domains))
+def test_the_final_decision_uses_all_domains(tmp_path: Path) -> None:
+    source = stored(tmp_path, *zoo(n=15, n_domains=3))
     decision = _judge(source, []).final()
     assert set(decision.models(decision.recommended)) <= set(source.models)
-    if n_domains == 3:
-        assert decision.recommended == "pool"
+    assert list(decision.estimates) == ["single", "pool", "ensemble", "selection"]
+    for each in decision.estimates.values():
+        assert [len(part) for part in each.contributions] == [15, 15, 15]

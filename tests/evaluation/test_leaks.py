@@ -263,9 +263,14 @@ def test_labels_and_order_of_the_images_of_the_test_domain_change_nothing(test: 
 
 
 def test_an_evaluation_with_images_depends_on_their_set_alone() -> None:
-    """All rows, for an order of the images of each domain that is reversed."""
+    """All rows, for another order of the images of each domain that keeps the folds.
+
+    Folds are every fifth image of a class of a domain: the first and second change places with the
+    sixth and seventh, and the last class comes first.
+    """
     features, y, domains = zoo(n=21, n_domains=3)
-    order = np.arange(len(y)).reshape(3, 21)[:, ::-1].ravel()
+    classes = np.arange(len(y)).reshape(3, 7, 3).transpose(0, 2, 1)  # domains, classes, images
+    order = classes[:, ::-1, [5, 6, 2, 3, 4, 0, 1]].ravel()
     moved = {name: array[order] for name, array in features.items()}
     options: dict[str, Any] = {"top_k": 2, "baselines": False, "with_target": True}
     one = oodzoo.evaluate(features, y, domains, **options)

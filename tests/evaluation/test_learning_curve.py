@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.evaluation.data import stored, task_zoo, zoo
-from tests.oracles.combination import most_accurate
-from tests.oracles.paths import left_out_path
+from tests.oracles import evaluation as oracle
 
 import oodzoo
 from oodzoo.combination.heads import predict_with_heads
@@ -29,7 +28,7 @@ from oodzoo.evaluation.learning_curve import (
     places,
 )
 from oodzoo.features.source import ArraySource
-from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.kinds import folds_within
 from oodzoo.task import Kind
 
 
@@ -49,18 +48,12 @@ def test_a_part_equals_the_protocol_written_out(test: str) -> None:
     X, numbers = features["fair"].astype(np.float32), np.repeat(np.arange(4), 24)
     kept = np.concatenate([places(source, f"d{n}", 1) < 0.25 for n in range(4)])
     assert kept.sum() == 24  # two of each of three classes in four domains
-    X_kept, y_kept, numbers_kept = X[kept], y[kept], numbers[kept]
-    at = int(test[1:])
-    paths, labels = [], []
-    for other in set(range(4)) - {at}:
-        path = left_out_path(X_kept, y_kept, numbers_kept, {at, other}, C_GRID, 3)
-        both = numbers_kept[np.isin(numbers_kept, [at, other])]
-        paths.append(path[:, both == other])
-        labels.append(y_kept[numbers_kept == other])
-    setting = most_accurate(paths, labels)
-    some = kept | (numbers == at)
-    (final,) = left_out_path(X[some], y[some], numbers[some], {at}, [C_GRID[setting]], 3)
-    right = [int(np.argmax(row)) == c for row, c in zip(final, y[numbers == at], strict=True)]
+    tested = numbers == int(test[1:])
+    some, train = kept | tested, kept & ~tested
+    by_domain, folds = np.where(train, numbers, -1), np.full(len(y), -1)
+    folds[train] = folds_within("classification", y[train], numbers[train])
+    final = oracle.chosen_head(X[some], y[some], by_domain[some], folds[some], 3)
+    right = [int(np.argmax(row)) == c for row, c in zip(final, y[tested], strict=True)]
     assert found == {test: pytest.approx(100 * sum(right) / len(right))}
 
 

@@ -29,8 +29,10 @@ def test_the_highest_row_is_explained(evaluation: Evaluation) -> None:
     first = max(TITLES.keys() & evaluation.rows.keys(), key=lambda name: evaluation[name].average)
     assert why(evaluation, choice=first, average=100.0) == ""
     other = next(name for name in ("pool", "single") if name != first)
-    few = why(evaluation, choice=other, average=1.0, estimates={})
-    assert few.startswith(f"{TITLES[first]} has {evaluation[first].average:.1f} %, but three")
+    assert why(evaluation, choice=other, average=1.0) == (
+        f"{TITLES[first]} has {evaluation[first].average:.1f} %, but it is not clearly better on "
+        "the training domains, which decide."
+    )
     same = dict(evaluation[first].measure(evaluation.metric))
-    tied = why(evaluation, choice=other, average=1.0, domains=same, estimates={"pool": 1.0})
+    tied = why(evaluation, choice=other, average=1.0, domains=same)
     assert "but the difference is within a standard error" in tied

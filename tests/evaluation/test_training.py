@@ -10,10 +10,11 @@ from tests.evaluation.data import zoo
 from tests.heads.partition import require_whole
 
 import oodzoo
-from oodzoo.evaluation.training import TrainingView, _inside
+from oodzoo.evaluation.training import TrainingView, _inside, fast_trainer
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.domainbed import sweep
+from oodzoo.heads.kinds import fit_head_of
 
 
 def test_a_view_has_the_training_domains_only() -> None:
@@ -39,10 +40,32 @@ def test_a_trial_trains_on_whole_groups() -> None:
         for row, group in enumerate(view.groups())
     ]
     for trial in range(3):
-        kept = {tuple(row) for row in _inside(samples, view, trial).features.tolist()}
+        kept = {tuple(row) for row in samples.features[_inside(samples, view, trial)].tolist()}
         inside = np.array([tuple(row) in kept for row in samples.features.tolist()])
         require_whole(owners, np.flatnonzero(inside), np.flatnonzero(~inside))
         assert 0.7 < inside.mean() < 0.9
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_groups_are_whole_in_the_choice_of_the_regularisation(trials: int) -> None:
+    """Each sample is there twice, in a group: the copies must not be in different folds."""
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1, 2], 40), np.repeat(["a", "b", "c", "d"], 30)
+    X = np.eye(3)[y] + rng.normal(size=(120, 3))
+    features = {"m": np.hstack([X, rng.normal(size=(120, 60))]).repeat(2, axis=0)}
+    groups = [f"g{row // 2}" for row in range(240)]
+    source = ArraySource(features, y.repeat(2), domains.repeat(2), groups)
+    view, columns = TrainingView.without(source, "d"), Columns.all_of(source, ["m"])
+    samples = columns.samples(view.source, view.source.domains)
+    found = fast_trainer(trials)(view, columns)
+    assert len(found) == trials
+    for trial, (head, _) in enumerate(found):
+        rows = np.arange(180) if trials == 1 else _inside(samples, view, trial)
+        part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
+        some = [view.groups()[row] for row in rows.tolist()]
+        expected = fit_head_of("classification", part, 3, groups=some)
+        np.testing.assert_array_equal(head.weights, expected.weights)
+        assert not np.allclose(head.weights, fit_head_of("classification", part, 3).weights)
 
 
 def test_standard_error_over_trials() -> None:

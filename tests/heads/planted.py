@@ -11,6 +11,9 @@ from oodzoo.features.columns import Samples
 SHAPES = [(80, 6), (60, 100), (48, 24)]
 """More samples than features, fewer, and both, depending on the domains left out."""
 
+SETS = [frozenset({a, b}) for a in range(4) for b in range(a, 4)]
+"""All sets of one or two of four domains."""
+
 
 def planted(n: int, d: int, n_classes: int, n_domains: int, seed: int = 0) -> Samples:
     """Classes around centres of their own, each domain moved a little, in odd units."""

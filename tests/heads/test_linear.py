@@ -18,7 +18,7 @@ from oodzoo import _threads
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads import linear
-from oodzoo.heads.linear import TOLERANCE, LinearHead, fit_head, left_out_accuracies
+from oodzoo.heads.linear import TOLERANCE, LinearHead, fit_head
 from oodzoo.heads.logistic import minimise
 from oodzoo.heads.paths import C_GRID
 
@@ -179,13 +179,6 @@ def test_one_class_only() -> None:
         fit_head(samples, 2)
 
 
-def test_one_class_without_a_domain() -> None:
-    """The other domains predict their only class; this is measured, not an error."""
-    labels = np.array([0, 0, 0, 1])
-    samples = Samples(np.eye(4, dtype=np.float32), labels, np.array([0, 0, 1, 1]))
-    assert left_out_accuracies(samples, 2, 1.0)[1] == 0.5
-
-
 def test_folds_of_a_single_domain_keep_groups_whole() -> None:
     """Copies of samples in other folds would make the weakest penalty look best."""
     rng = np.random.default_rng(0)
@@ -240,19 +233,6 @@ def test_what_cannot_be_fitted() -> None:
         fit_head(samples, 3, Cs=())
     with pytest.raises(InputError, match=r"got shape \(20, 3\), 19 labels, 20 domains"):
         fit_head(Samples(samples.features, samples.labels[1:], samples.domains), 3)
-
-
-def test_accuracy_on_each_left_out_domain() -> None:
-    labels, domains = np.tile([0, 1], 30), np.repeat([0, 1, 2], 20)
-    features = np.where(domains == 2, 1 - labels, labels)[:, None] + np.arange(60)[:, None] / 1000
-    samples = Samples(features.astype(np.float32), labels, domains)
-    accuracies = left_out_accuracies(samples, 2, C=1.0)
-    assert accuracies[2] == 0  # its labels are swapped
-    for domain, accuracy in enumerate(accuracies):
-        left_out = domains == domain
-        head = fit_head(Samples(*(array[~left_out] for array in samples)), 2, C=1.0)
-        predicted = head.logits(samples.features[left_out]).argmax(axis=1)
-        assert accuracy == np.mean(predicted == labels[left_out])
 
 
 @pytest.mark.parametrize(("large", "threads"), [(2**25, {1}), (0, {2})])

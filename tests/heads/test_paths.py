@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.heads.planted import SHAPES, planted, scrambled
+from tests.heads.planted import SETS, SHAPES, planted, scrambled
 from tests.oracles.paths import left_out_path
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads import paths
-from oodzoo.heads.paths import label_likelihood, left_out_paths, singles_and_pairs
+from oodzoo.heads.paths import label_likelihood, left_out_paths
 
 CS = (1e-3, 0.1, 1.0)
 
@@ -25,9 +25,8 @@ def test_what_scikit_learn_predicts(
     shape: tuple[int, int], n_classes: int, device: str | None
 ) -> None:
     samples = planted(*shape, n_classes, 4)
-    sets = singles_and_pairs(range(4))
-    found = left_out_paths(samples, n_classes, sets, Cs=CS, tol=1e-8, device=device)
-    for left_out, path in zip(sets, found, strict=True):
+    found = left_out_paths(samples, n_classes, SETS, Cs=CS, tol=1e-8, device=device)
+    for left_out, path in zip(SETS, found, strict=True):
         expected = left_out_path(*samples, left_out, CS, n_classes)
         np.testing.assert_allclose(path, expected, atol=1e-5)
         assert path.dtype == np.float32
@@ -36,9 +35,8 @@ def test_what_scikit_learn_predicts(
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_default_tolerance(shape: tuple[int, int], device: str | None) -> None:
     samples = planted(*shape, 3, 4)
-    sets = singles_and_pairs(range(4))
-    loose = left_out_paths(samples, 3, sets, Cs=CS, device=device)
-    exact = left_out_paths(samples, 3, sets, Cs=CS, tol=1e-8)
+    loose = left_out_paths(samples, 3, SETS, Cs=CS, device=device)
+    exact = left_out_paths(samples, 3, SETS, Cs=CS, tol=1e-8)
     difference = max(np.abs(np.exp(a) - np.exp(b)).max() for a, b in zip(loose, exact, strict=True))
     assert 1e-6 < difference < 0.02
 
@@ -61,10 +59,9 @@ def test_left_out_samples_have_no_influence(
 def test_batches_of_any_size(bytes_of_a_batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch", reason="PyTorch is an extra")
     samples = planted(48, 6, 3, 4)
-    sets = singles_and_pairs(range(4))
-    together = left_out_paths(samples, 3, sets, Cs=CS, device="cpu")
+    together = left_out_paths(samples, 3, SETS, Cs=CS, device="cpu")
     monkeypatch.setattr(paths, "_DEVICE_BYTES", bytes_of_a_batch)
-    found = left_out_paths(samples, 3, sets, Cs=CS, device="cpu")
+    found = left_out_paths(samples, 3, SETS, Cs=CS, device="cpu")
     for one, two in zip(together, found, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-5)
 
@@ -128,11 +125,6 @@ def test_likelihood_of_labels() -> None:
         [np.log(0.5 * 0.8) / 2, np.log(0.25 * 0.75) / 2],
     )
     assert label_likelihood(path, np.array([2, 2, 2])).tolist() == [0, 0]
-
-
-def test_singles_and_pairs() -> None:
-    assert singles_and_pairs([2, 0, 1, 1]) == [{0}, {1}, {2}, {0, 1}, {0, 2}, {1, 2}]
-    assert singles_and_pairs([3, 5]) == [{3}, {5}]
 
 
 def test_bad_Cs() -> None:

@@ -10,10 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.heads.numbers import numbers
 from tests.oracles import outputs as oracle
+from tests.oracles.ridge import split_ridge
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.regression import fit_regression_head, left_out_regressions
+from oodzoo.heads.left_out import Split
+from oodzoo.heads.regression import (
+    fit_regression_head,
+    left_out_regressions,
+    predict_regression_splits,
+)
 from oodzoo.heads.ridge import RIDGES
 
 SHAPES = [(60, 5), (24, 40)]
@@ -43,6 +49,19 @@ def test_a_head_has_the_predictions_of_its_path(n: int, d: int) -> None:
     np.testing.assert_allclose(head.values(samples.features[out]), path[2], rtol=1e-6, atol=1e-6)
     with pytest.raises(ValueError, match="no probabilities"):
         head.probabilities(samples.features)
+
+
+@pytest.mark.parametrize(("n", "d"), SHAPES)
+def test_splits(n: int, d: int) -> None:
+    samples = numbers(n, d, 2, 3)
+    splits = [Split(samples.domains != 1, (samples.domains,)), Split.of(np.arange(n) % 5)]
+    found = predict_regression_splits(samples, 2, splits)
+    for (training, partitions), ((inside,), rest) in zip(splits, found, strict=True):
+        folds = np.where(training, partitions[0], -1)
+        for at, ridge in enumerate(RIDGES):
+            expected = split_ridge(samples.features, samples.labels, folds, ridge)
+            np.testing.assert_allclose(inside[at], expected[0], rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(rest[at], expected[1], rtol=1e-8, atol=1e-8)
 
 
 @settings(max_examples=10, deadline=None)

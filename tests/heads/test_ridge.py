@@ -11,13 +11,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import log_softmax
-from tests.heads.planted import SHAPES, planted, scrambled
-from tests.oracles.ridge import left_out_ridge
+from tests.heads.planted import SETS, SHAPES, planted, scrambled
+from tests.oracles.ridge import left_out_ridge, split_classes, split_ridge
 
+from oodzoo.backend import backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.paths import singles_and_pairs
-from oodzoo.heads.ridge import RIDGES, SETTINGS, TEMPERATURES, fit_ridge_head, left_out_ridges
+from oodzoo.heads import ridge
+from oodzoo.heads.left_out import Split
+from oodzoo.heads.ridge import (
+    RIDGES,
+    SETTINGS,
+    TEMPERATURES,
+    fit_ridge_head,
+    left_out_ridges,
+    predict_ridge_splits,
+    solve_split,
+)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -26,17 +36,16 @@ def test_what_an_explicit_inverse_predicts(
     shape: tuple[int, int], n_classes: int, device: str | None
 ) -> None:
     samples = planted(*shape, n_classes, 4)
-    sets = singles_and_pairs(range(4))
-    found = left_out_ridges(samples, n_classes, sets, device=device)
-    for left_out, result in zip(sets, found, strict=True):
+    found = left_out_ridges(samples, n_classes, SETS, device=device)
+    for left_out, result in zip(SETS, found, strict=True):
         expected = left_out_ridge(*samples, left_out, SETTINGS, n_classes)
         np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
         assert result.dtype == np.float32
 
 
 def test_all_pairs_are_settings() -> None:
-    assert SETTINGS[:2] == ((RIDGES[0], 2.0), (RIDGES[0], 4.0))
-    assert len(set(SETTINGS)) == len(RIDGES) * len(TEMPERATURES) == 30
+    assert SETTINGS[:2] == ((RIDGES[0], 1.0), (RIDGES[0], 2.0))
+    assert len(set(SETTINGS)) == len(RIDGES) * len(TEMPERATURES)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -63,17 +72,17 @@ def test_left_out_samples_have_no_influence(
 
 @settings(max_examples=15, deadline=None)
 @given(shape=st.sampled_from(SHAPES), seed=st.integers(0, 99))
-def test_order_and_units_do_not_matter(shape: tuple[int, int], seed: int) -> None:
+def test_order_origin_and_a_common_unit_do_not_matter(shape: tuple[int, int], seed: int) -> None:
     samples = planted(*shape, 3, 3, seed)
     # Integers, so that they can be shifted and scaled without rounding.
     mean, std = samples.features.mean(axis=0), samples.features.std(axis=0)
     features = np.round(64 * (samples.features - mean) / std)
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(samples.labels))
-    units, shifts = 2.0 ** rng.integers(-4, 5, shape[1]), rng.integers(-50, 50, shape[1])
+    unit, shifts = 2.0 ** rng.integers(-4, 5), rng.integers(-50, 50, shape[1])
     renamed = np.array([7, 1, 4])
     other = Samples(
-        ((features + shifts) * units).astype(np.float32)[order],
+        ((features + shifts) * unit).astype(np.float32)[order],
         samples.labels[order],
         renamed[samples.domains][order],
     )
@@ -111,11 +120,13 @@ def test_a_head_predicts_what_is_predicted_left_out(
 
 
 def test_the_penalty_of_a_head() -> None:
-    """A standardised sample has a mean squared norm of one per feature that is not constant."""
+    """A scaled feature has the mean square v / (v + m), where m is the mean of all v."""
     samples = planted(40, 6, 3, 4)
     samples.features[:, 2] = 0.1
     head = fit_ridge_head(samples, 3, 0.5, 4.0)
-    np.testing.assert_allclose(head.C, 1 / (0.5 * 5), rtol=1e-6)
+    variances = samples.features.astype(np.float64).var(axis=0)
+    unit = sum(v / (v + variances.mean()) for v in variances)
+    np.testing.assert_allclose(head.C, 1 / (0.5 * unit), rtol=1e-6)
     assert (head.weights[:, 2] == 0).all()
     assert (np.delete(head.weights, 2, axis=1) != 0).all()
 
@@ -140,7 +151,7 @@ def test_one_class_to_train_on(device: str | None) -> None:
     labels = np.array([0, 1, 2, 2])
     samples = Samples(np.eye(4, dtype=np.float32), labels, np.array([0, 0, 1, 1]))
     found = left_out_ridges(samples, 3, [{0}], device=device)[0]
-    np.testing.assert_array_equal(found, np.tile([-np.inf, -np.inf, 0], (30, 2, 1)))
+    np.testing.assert_array_equal(found, np.tile([-np.inf, -np.inf, 0], (len(SETTINGS), 2, 1)))
 
 
 @pytest.mark.parametrize("d", [2, 20])
@@ -150,6 +161,79 @@ def test_constant_features_predict_the_frequencies(d: int, device: str | None) -
     found = left_out_ridges(samples, 2, [{0}], settings=[(0.1, 2.0)], device=device)[0]
     expected: NDArray[Any] = log_softmax(2 * np.array([0.75, 0.25]))
     np.testing.assert_allclose(found, np.tile(expected, (1, 2, 1)), rtol=1e-6)
+
+
+# --- splits -------------------------------------------------------------------------------------
+
+
+def some_split(n: int, seed: int = 0) -> Split:
+    """Two thirds of the samples, as four domains of different size and as five folds."""
+    rng = np.random.default_rng(seed)
+    domains = rng.choice(4, n, p=[0.1, 0.2, 0.3, 0.4])
+    return Split(rng.random(n) < 2 / 3, (domains, rng.permutation(n) % 5))
+
+
+@pytest.mark.parametrize("form", ["_predict_dual", "_predict_primal"])
+@pytest.mark.parametrize("shape", [(50, 4), (36, 24), (30, 60)])
+@pytest.mark.parametrize("constant", [False, True])
+def test_splits_equal_fits_to_the_other_folds(
+    shape: tuple[int, int],
+    form: str,
+    constant: bool,
+    device: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In both forms, with the scale and the penalty of all training samples."""
+    for name in ("_predict_dual", "_predict_primal"):
+        monkeypatch.setattr(ridge, name, getattr(ridge, form))
+    X, split, on = planted(*shape, 3, 4).features, some_split(shape[0]), backend(device)
+    if constant:
+        X[:] = 0.1
+    Y = np.random.default_rng(1).normal(size=(shape[0], 2)) * [1, 50] + 7
+    found = solve_split(on.asarray(X), Y[split.training], split, RIDGES, on)
+    assert len(found.partitions) == 2
+    for at, each in enumerate(RIDGES):
+        for partition, outputs in zip(split.partitions, found.partitions, strict=True):
+            folds = np.where(split.training, partition, -1)
+            inside, outside = split_ridge(X, Y, folds, each)
+            np.testing.assert_allclose(outputs[at], inside, rtol=1e-8, atol=1e-8)
+            np.testing.assert_allclose(found.rest[at], outside, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "form"), [(300, 5, "_predict_primal"), (24, 60, "_predict_dual")]
+)
+def test_the_form_with_less_work_is_used(
+    n: int, d: int, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = "_predict_dual" if form == "_predict_primal" else "_predict_primal"
+    monkeypatch.delattr(ridge, other)
+    samples, on = planted(n, d, 3, 4), backend()
+    solve_split(samples.features, np.ones((n, 1)), Split.of(samples.domains), RIDGES, on)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_classes_of_splits(shape: tuple[int, int], device: str | None) -> None:
+    """Class 2 is in one domain only, class 3 in no training sample, class 4 nowhere."""
+    samples, split = planted(*shape, 4, 4), some_split(shape[0])
+    labels = samples.labels
+    labels[(labels == 2) & (split.partitions[0] != 1)] = 0
+    labels[(labels == 3) & split.training] = 1
+    splits = [split, Split.of(split.partitions[1])]
+    found = predict_ridge_splits(samples, 5, splits, device=device)
+    for (training, partitions), (inside, rest) in zip(splits, found, strict=True):
+        for partition, outputs in zip(partitions, inside, strict=True):
+            folds = np.where(training, partition, -1)
+            expected = split_classes(samples.features, labels, folds, SETTINGS, 5)
+            np.testing.assert_allclose(outputs, expected[0], rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(rest, expected[1], rtol=1e-5, atol=1e-5)
+            assert outputs.dtype == rest.dtype == np.float32
+    without = split.partitions[0][split.training] == 1
+    assert np.isneginf(found[0].partitions[0][:, without, 2]).all()
+    assert np.isfinite(found[0].partitions[0][:, ~without, 2]).all()
+
+
+# --- what cannot be fitted -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bad", [[], [(0.1, 2.0), (0.0, 2.0)], [(0.1, -1.0)], [(np.nan, 2.0)]])

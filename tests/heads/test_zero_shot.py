@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
-from tests.heads.planted import SHAPES, planted
+from tests.heads.planted import SETS, SHAPES, planted
 from tests.oracles import zero_shot as oracle
 
 from oodzoo.features.columns import Samples, normalise
 from oodzoo.heads.linear import LinearHead, fit_head
-from oodzoo.heads.paths import left_out_paths, singles_and_pairs
+from oodzoo.heads.paths import left_out_paths
 from oodzoo.heads.zero_shot import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
@@ -56,10 +56,9 @@ def test_features_without_any_length_stay_zero() -> None:
 
 def test_the_zero_shot_head_learns_nothing(device: str | None) -> None:
     samples, head = _unit((48, 24), 3), _texts(3, 24)
-    sets = singles_and_pairs(range(4))
-    found = left_out_zero_shot(samples, 3, sets, zero_shot=head, device=device)
+    found = left_out_zero_shot(samples, 3, SETS, zero_shot=head, device=device)
     expected = log_softmax(head.logits(samples.features), axis=1)
-    for left_out, path in zip(sets, found, strict=True):
+    for left_out, path in zip(SETS, found, strict=True):
         rows = np.isin(samples.domains, list(left_out))
         np.testing.assert_allclose(path, expected[None, rows], rtol=1e-5)
         assert path.dtype == np.float32
@@ -72,10 +71,9 @@ def test_paths_that_start_from_given_logits(
 ) -> None:
     samples, head = _unit(shape, n_classes), _texts(n_classes, shape[1])
     offset = head.logits(samples.features)
-    sets = singles_and_pairs(range(4))
-    found = left_out_paths(samples, n_classes, sets, Cs=CS, tol=1e-8, device=device, offset=offset)
+    found = left_out_paths(samples, n_classes, SETS, Cs=CS, tol=1e-8, device=device, offset=offset)
     X = samples.features.astype(np.float64)
-    for left_out, path in zip(sets, found, strict=True):
+    for left_out, path in zip(SETS, found, strict=True):
         rows = np.isin(samples.domains, list(left_out))
         mean, std = X[~rows].mean(axis=0), X[~rows].std(axis=0)
         Z = (X - mean) / std
@@ -87,10 +85,9 @@ def test_paths_that_start_from_given_logits(
 
 def test_the_default_tolerance(device: str | None) -> None:
     samples, head = _unit((80, 6), 3), _texts(3, 6)
-    sets = singles_and_pairs(range(4))
-    loose = left_out_from_zero_shot(samples, 3, sets, zero_shot=head, device=device)
+    loose = left_out_from_zero_shot(samples, 3, SETS, zero_shot=head, device=device)
     offset = head.logits(samples.features)
-    exact = left_out_paths(samples, 3, sets, tol=1e-8, offset=offset)
+    exact = left_out_paths(samples, 3, SETS, tol=1e-8, offset=offset)
     difference = max(np.abs(np.exp(a) - np.exp(b)).max() for a, b in zip(loose, exact, strict=True))
     assert difference < 0.02
 

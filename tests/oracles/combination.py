@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.stats import ttest_1samp
+from tests.oracles.outputs import quality
+
+from oodzoo.heads.outputs import outputs_of
+from oodzoo.task import Kind
 
 Floats = NDArray[Any]
 Labels = NDArray[np.int64]
 
 
-def pool(heads: Sequence[Floats]) -> Floats:
-    """Normalised geometric mean of the probabilities (n, C) of some heads; log-probabilities."""
+def pool(heads: Sequence[Floats], weights: Sequence[float] | None = None) -> Floats:
+    """Normalised weighted geometric mean of probabilities (n, C); log-probabilities."""
     n, n_classes = heads[0].shape
+    each = weights or [1 / len(heads)] * len(heads)
     result = np.empty((n, n_classes))
     for i in range(n):
-        products = [math.prod(math.exp(h[i, c]) ** (1 / len(heads)) for h in heads)
-                    for c in range(n_classes)]  # fmt: skip
+        products = [
+            math.prod(math.exp(h[i, c]) ** w for h, w in zip(heads, each, strict=True))
+            for c in range(n_classes)
+        ]
         for c in range(n_classes):
             result[i, c] = math.log(products[c] / sum(products)) if products[c] else -math.inf
     return result
@@ -35,110 +44,166 @@ def likelihood(log_probabilities: Floats, labels: Labels) -> float:
     return sum(values) / len(values)
 
 
-def greedy_weights(domains: Sequence[tuple[Sequence[Floats], Labels]]) -> list[float]:
-    """Add the best head thirty times; weights of the best pool on the way.
-
-    The search ends after ten rounds without a better pool.
-    """
-    n_heads = len(domains[0][0])
-    members: list[int] = []
-    best, best_value, best_size = [0.0] * n_heads, -math.inf, 0
-    for _ in range(30):
-        values = []
-        for head in range(n_heads):
-            value = 0.0
-            for heads, labels in domains:
-                chosen = [np.maximum(heads[at], -100) for at in [*members, head]]
-                value += likelihood(sum(chosen[1:], chosen[0]) / len(chosen), labels)
-            values.append(value)
-        members.append(values.index(max(values)))
-        if max(values) > best_value:
-            best_value, best_size = max(values), len(members)
-            best = [members.count(at) / len(members) for at in range(n_heads)]
-        elif len(members) == best_size + 10:
-            break
-    return best
+def pool_quality(
+    kind: str, heads: Sequence[Floats], weights: Sequence[float], labels: Labels, every: Labels
+) -> float:
+    """Quality of a weighted pool of the outputs (n, C) of some heads for a domain."""
+    if kind != "classification":
+        pooled = sum(w * head for w, head in zip(weights, heads, strict=True))
+        return quality(kind, np.asarray(pooled), labels, every)
+    values = []
+    for i, label in enumerate(labels.tolist()):
+        raised = [[max(float(value), -100.0) for value in head[i]] for head in heads]
+        if max(row[label] for row in raised) > -100:  # some head knows the class
+            logs = [sum(w * row[c] for w, row in zip(weights, raised, strict=True))
+                    for c in range(len(raised[0]))]  # fmt: skip
+            largest = max(logs)
+            total = sum(math.exp(value - largest) for value in logs)
+            values.append(logs[label] - largest - math.log(total))
+    return sum(values) / len(values) if values else math.nan
 
 
-def greedy_shares(domains: Sequence[tuple[Sequence[Floats], Labels]]) -> list[float]:
-    """Mean of the weights without each of the domains, of samples whose class a head knows."""
-    kept = []
-    for heads, labels in domains:
-        rows = [i for i, c in enumerate(labels.tolist()) if max(h[i, c] for h in heads) > -100]
-        if rows:
-            kept.append(([head[rows] for head in heads], labels[rows]))
-    if not kept:
-        return [1 / len(domains[0][0])] * len(domains[0][0])
-    if len(kept) == 1:
-        return greedy_weights(kept)
-    found = [
-        greedy_weights([kept[other] for other in range(len(kept)) if other != left_out])
-        for left_out in range(len(kept))
-    ]
-    return [sum(column) / len(column) for column in zip(*found, strict=True)]
+def pool_objective(
+    kind: str,
+    weights: Sequence[float],
+    left_out: Sequence[Sequence[Floats]],
+    within: Sequence[Sequence[Floats]] | None,
+    labels: Sequence[Labels],
+    share: float,
+) -> float:
+    """What the weights of heads maximise, by their outputs for each domain."""
+    every, value = np.concatenate(labels), 0.0
+    parts = [(share, left_out)] if within is None else [(share, left_out), (1 - share, within)]
+    for factor, domains in parts:
+        each = [
+            pool_quality(kind, heads, weights, y, every)
+            for heads, y in zip(domains, labels, strict=True)
+        ]
+        known = [one for one in each if not math.isnan(one)]
+        value += factor * sum(known) / len(known) if known else 0.0
+    n_heads = len(weights)
+    divergence = sum(w * math.log(w * n_heads) for w in weights if w > 0)
+    return value - divergence / math.sqrt(len(every))
 
 
-def most_likely(paths: Sequence[Floats], labels: Sequence[Labels]) -> int:
-    """The setting with the highest likelihood, domains weighing alike."""
-    return _most_likely(range(len(paths[0])), paths, labels)
-
-
-def most_accurate(paths: Sequence[Floats], labels: Sequence[Labels]) -> int:
-    """Of the settings within a standard error of the most accurate one, the most likely."""
-    accuracies = []
-    for at in range(len(paths[0])):
-        means = []
-        for path, y in zip(paths, labels, strict=True):
-            means.append(
-                sum(int(np.argmax(row)) == c for row, c in zip(path[at], y, strict=True)) / len(y)
-            )
-        accuracies.append(sum(means) / len(means))
-    best, n = max(accuracies), sum(len(y) for y in labels)
-    least = best - math.sqrt(best * (1 - best) / n) - 1e-9
-    return _most_likely(
-        [at for at, accuracy in enumerate(accuracies) if accuracy >= least], paths, labels
+def pool_weights(
+    kind: str,
+    left_out: Sequence[Sequence[Floats]],
+    within: Sequence[Sequence[Floats]] | None,
+    labels: Sequence[Labels],
+    share: float,
+) -> list[float]:
+    """Weights on the simplex that maximise the objective, by sequential quadratic programming."""
+    n_heads = len(left_out[0])
+    found = minimize(
+        lambda w: -pool_objective(kind, w.tolist(), left_out, within, labels, share),
+        np.full(n_heads, 1 / n_heads),
+        method="SLSQP",
+        bounds=[(1e-12, 1.0)] * n_heads,
+        constraints={"type": "eq", "fun": lambda w: w.sum() - 1},
+        options={"ftol": 1e-12, "maxiter": 500},
     )
+    assert found.success
+    weights: list[float] = found.x.tolist()
+    return weights
 
 
-def _most_likely(settings: Sequence[int], paths: Sequence[Floats], labels: Sequence[Labels]) -> int:
-    """Samples of a class that was not in training, with -inf, do not count."""
-    found = {}
-    for at in settings:
-        means = []
-        for path, y in zip(paths, labels, strict=True):
-            known = [
-                float(row[c]) for row, c in zip(path[at], y, strict=True) if row[c] > -math.inf
-            ]
-            means.append(sum(known) / len(known) if known else 0.0)
-        found[at] = sum(means) / len(means)
-    return max(found, key=lambda at: found[at])
+def carried_over(
+    kind: Kind,
+    left_out: Sequence[Sequence[Floats]],
+    within: Sequence[Sequence[Floats]],
+    labels: Sequence[Labels],
+    shares: Sequence[float],
+) -> list[float]:
+    """The shares whose pools are not clearly worse than the last one on domains left out."""
+    every = range(len(labels))
+
+    def on_left_out(share: float) -> Known:
+        hits = []
+        for at in every:
+            rest = [other for other in every if other != at]
+            weights = pool_weights(
+                kind,
+                [left_out[i] for i in rest],
+                [within[i] for i in rest],
+                [labels[i] for i in rest],
+                share,
+            )
+            pooled = outputs_of(kind).pooled(np.stack(left_out[at]), weights)
+            hits.append(outputs_of(kind).contributions(pooled, labels[at]).tolist())
+        return Known(hits, None, 0.0)
+
+    best = on_left_out(shares[-1])
+    return [s for s in shares if s == shares[-1] or not clearly_better(best, on_left_out(s))]
 
 
-def recommended(correct: Mapping[str, Sequence[Sequence[bool]]], costs: Mapping[str, float]) -> str:
-    """The pool or what is better between domains; then the cheapest that is close everywhere."""
+class Known(NamedTuple):
+    """What is known about a way to combine models: hits by domain, and the cost."""
 
-    def accuracies(name: str) -> list[float]:
-        return [sum(each) / len(each) for each in correct[name]]
+    left_out: Sequence[Sequence[float]]
+    within: Sequence[Sequence[float]] | None
+    cost: float
 
-    best = max(correct, key=lambda name: sum(accuracies(name)))
-    gains = [a - b for a, b in zip(accuracies(best), accuracies("pool"), strict=True)]
-    mean, error = sum(gains) / len(gains), math.inf
-    if len(gains) > 1:
-        variance = sum((gain - mean) ** 2 for gain in gains) / (len(gains) - 1)
-        error = math.sqrt(variance / len(gains))
-    if mean <= error + 1e-12:
-        best = "pool"
-    close = []
-    for name, domains in correct.items():
-        everywhere = True
-        for mine, theirs in zip(domains, correct[best], strict=True):
-            gaps = [int(b) - int(a) for a, b in zip(mine, theirs, strict=True)]
-            gap = sum(gaps) / len(gaps)
-            spread = math.sqrt(sum((each - gap) ** 2 for each in gaps) / len(gaps))
-            everywhere = everywhere and gap <= spread / math.sqrt(len(gaps)) + 1e-12
-        if everywhere:
-            close.append(name)
-    return min(close, key=lambda name: (costs[name], name != best))
+
+def recommended(ways: Mapping[str, Known]) -> str:
+    """The pool or what is clearly better, but for what fails somewhere; then the cheapest."""
+    better = [name for name, way in ways.items() if clearly_better(way, ways["pool"])]
+    best = "pool"
+    for name in better:
+        if best == "pool" or _mean(ways[name].left_out) > _mean(ways[best].left_out):
+            best = name
+    if "single" in ways:
+        single = ways["single"]
+        if fails(ways[best], single) and not fails(single, ways[best]):
+            best = "single"
+    good = [name for name, way in ways.items() if name == best or never_worse(way, ways[best])]
+    return min(good, key=lambda name: (ways[name].cost, name != best))
+
+
+def clearly_better(one: Known, other: Known) -> bool:
+    """A test of Student's over domains at 90 %, and not worse within."""
+    gains = [_share(a) - _share(b) for a, b in zip(one.left_out, other.left_out, strict=True)]
+    if len(gains) == 1 or _gain(one.within, other.within) < -1e-9:
+        return False
+    if max(gains) - min(gains) < 1e-12:
+        return gains[0] > 1e-9
+    return bool(ttest_1samp(gains, 0, alternative="greater").pvalue < 0.1)
+
+
+def never_worse(one: Known, other: Known) -> bool:
+    """Whether the share of hits is nowhere lower, in any domain, left out or within."""
+    if other.within is not None and one.within is None:
+        return False
+    pairs = list(zip(one.left_out, other.left_out, strict=True))
+    if other.within is not None:
+        pairs += zip(one.within or (), other.within, strict=True)
+    return all(_share(mine) >= _share(theirs) - 1e-9 for mine, theirs in pairs)
+
+
+def fails(one: Known, other: Known) -> bool:
+    """Whether it is worse by two standard errors on some domain, left out or within."""
+    pairs = list(zip(one.left_out, other.left_out, strict=True))
+    if one.within is not None and other.within is not None:
+        pairs += zip(one.within, other.within, strict=True)
+    for mine, theirs in pairs:
+        gaps = [float(b) - float(a) for a, b in zip(mine, theirs, strict=True)]
+        gap = _share(gaps)
+        error = math.sqrt(sum((each - gap) ** 2 for each in gaps)) / len(gaps)
+        if gap > 2 * error + 1e-9:
+            return True
+    return False
+
+
+def _share(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _mean(domains: Sequence[Sequence[float]]) -> float:
+    return sum(map(_share, domains)) / len(domains)
+
+
+def _gain(one: Sequence[Sequence[float]] | None, other: Sequence[Sequence[float]] | None) -> float:
+    return 0.0 if one is None or other is None else _mean(one) - _mean(other)
 
 
 def standardised(X: Floats, weights: Sequence[float]) -> Floats:

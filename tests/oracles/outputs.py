@@ -67,38 +67,37 @@ def likelihood(outputs: Floats, labels: Floats) -> float:
     return sum(values) / len(values)
 
 
-def greedy_shares(kind: str, domains: Sequence[tuple[Sequence[Floats], Floats]]) -> list[float]:
-    """Mean of the weights of heads in greedy selections without each of the domains."""
-    every = np.concatenate([labels for _, labels in domains])
-    found = []
-    for left_out in range(len(domains)):
-        kept = [each for at, each in enumerate(domains) if at != left_out]
-        found.append(_greedy_weights(kind, kept, every))
-    return [sum(column) / len(column) for column in zip(*found, strict=True)]
+def class_likelihood(outputs: Floats, labels: Floats) -> float:
+    """Mean log-probability of the labels; those of a class that was not in training do not count.
+
+    0 if there are no others.
+    """
+    found = [float(row[c]) for row, c in zip(outputs, labels.tolist(), strict=True)]
+    known = [value for value in found if value > -math.inf]
+    return sum(known) / len(known) if known else 0.0
 
 
-def _greedy_weights(
-    kind: str, domains: Sequence[tuple[Sequence[Floats], Floats]], every: Floats
-) -> list[float]:
-    n_heads = len(domains[0][0])
-    members: list[int] = []
-    best, best_value, best_size = [0.0] * n_heads, -math.inf, 0
-    for _ in range(30):
-        values = []
-        for head in range(n_heads):
-            value = 0.0
-            for heads, labels in domains:
-                pool = np.mean([heads[at] for at in [*members, head]], axis=0)
-                value += (
-                    squared_error(pool, labels, every)
-                    if kind == "regression"
-                    else likelihood(pool, labels)
-                )
-            values.append(value)
-        members.append(values.index(max(values)))
-        if max(values) > best_value:
-            best_value, best_size = max(values), len(members)
-            best = [members.count(at) / len(members) for at in range(n_heads)]
-        elif len(members) == best_size + 10:
-            break
-    return best
+def quality(kind: str, outputs: Floats, labels: Floats, every: Floats) -> float:
+    """The quality of outputs for some samples; `every` are the labels of all domains."""
+    if kind == "regression":
+        return squared_error(outputs, labels, every)
+    return (class_likelihood if kind == "classification" else likelihood)(outputs, labels)
+
+
+def best_setting(
+    kind: str,
+    left_out: Sequence[Floats],
+    within: Sequence[Floats] | None,
+    labels: Sequence[Floats],
+    share: float,
+) -> int:
+    """The setting of the highest quality, a share of it on left-out domains, the rest within."""
+    every, values = np.concatenate(labels), []
+    for at in range(len(left_out[0])):
+        value = 0.0
+        for domain, y in enumerate(labels):
+            outside = quality(kind, left_out[domain][at], y, every)
+            inside = outside if within is None else quality(kind, within[domain][at], y, every)
+            value += share * outside + (1 - share) * inside
+        values.append(value)
+    return values.index(max(values))

@@ -200,8 +200,7 @@ def test_a_domain_with_an_accent_is_not_extracted_again(
 def test_another_choice_repeats_what_depends_on_it(
     job: Path, digits: ImageDomains, zoo: list[ModelSpec]
 ) -> None:
-    one = RunConfig(top_k=1, extraction=ExtractionConfig(device="cpu"))
-    oodzoo.run(digits, zoo[:3], job, config=one)
+    oodzoo.run(digits, zoo[:3], job, config=config(baselines=False))
     # The same is recommended, so that the predictor is the same.
     assert [name for name, was in reused(job).items() if not was] == ["evaluation"]
 

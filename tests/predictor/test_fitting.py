@@ -16,7 +16,7 @@ import oodzoo
 from oodzoo import InputError
 from oodzoo.features.importing import import_features
 from oodzoo.features.source import StoreSource
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.kinds import fit_head_of
 from oodzoo.zoo import ModelSpec
 
 
@@ -26,7 +26,8 @@ def test_training_images_give_the_features_of_the_store(
     source = StoreSource(store, predictor.columns.models)
     samples = predictor.columns.samples(source, store.domains)
     paths = [digits / path for domain in store.domains for path in store.paths(domain)]
-    expected = fit_head(samples, len(store.classes)).probabilities(samples.features)
+    head = fit_head_of("classification", samples, len(store.classes))
+    expected = head.probabilities(samples.features)
     np.testing.assert_allclose(predictor.predict_proba(paths), expected, atol=1e-5)
 
 

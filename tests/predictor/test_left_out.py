@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import softmax
 from tests.evaluation.data import zoo
 
 import oodzoo
@@ -15,7 +14,7 @@ from oodzoo.combination.heads import choose_pool, left_out_pools, predict_with_h
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, StoreSource
-from oodzoo.heads.linear import fit_head
+from oodzoo.heads.kinds import PATHS, ByDomain, split_without
 from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.prediction_sets import measure_class_sets
 
@@ -45,14 +44,16 @@ def test_one_head_is_measured_by_heads_trained_without_each_domain() -> None:
     features, y, domains = _features()
     source = ArraySource(features, y, domains)
     columns = Columns.all_of(source, ["good"])
-    found = measure_left_out(source, "single", columns, 0.1)
+    found = measure_left_out(source, "single", columns)
     samples = columns.samples(source, source.domains)
-    probabilities = {}
-    for at, domain in enumerate(source.domains):
-        out = samples.domains == at
-        training = type(samples)(*(array[~out] for array in samples))
-        head = fit_head(training, 3, C=0.1)
-        probabilities[domain] = softmax(head.logits(samples.features[out]), axis=1)
+    split = split_without("classification", samples)
+    (outputs,) = PATHS["classification"].predict(samples, 3, [split])
+    predicted = ByDomain.of(samples, split, outputs)
+    setting = predicted.best_setting("classification")
+    probabilities = {
+        domain: np.exp(path[setting].astype(np.float64))
+        for domain, path in zip(source.domains, predicted.left_out, strict=True)
+    }
     labels = {domain: source.labels(domain) for domain in source.domains}
     assert found is not None
     for each, expected in zip(found.sets, measure_class_sets(probabilities, labels), strict=True):
@@ -63,8 +64,8 @@ def test_a_pool_is_measured_as_the_other_domains_choose_it(store: oodzoo.Feature
     source = StoreSource(store)
     heads = predict_with_heads(source)
     columns = Columns.all_of(source, source.models)
-    found = measure_left_out(source, "pool", columns, 1.0, heads=heads)
-    outputs = dict(zip(source.domains, left_out_pools(heads[None]), strict=True))
+    found = measure_left_out(source, "pool", columns, heads=heads)
+    outputs = dict(zip(source.domains, left_out_pools(heads[None]).out_of_fold, strict=True))
     probabilities = {domain: np.exp(each) for domain, each in outputs.items()}
     without = {}
     for domain in source.domains:
@@ -99,7 +100,7 @@ def test_labels_of_a_domain_do_not_choose_its_own_sets() -> None:
     features, y, domains = _features()
     wrong = np.where(domains == 0, np.roll(y, 1), y)
     source = ArraySource(features, wrong, domains)
-    found = measure_left_out(source, "single", Columns.all_of(source, ["good"]), 0.1)
+    found = measure_left_out(source, "single", Columns.all_of(source, ["good"]))
     assert found is not None
     assert found.at_coverage(0.8).coverage["0"] < 60
 

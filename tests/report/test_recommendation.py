@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.report.example import DOMAINS, evaluation_row
 from tests.report.reader import Reader
 
-import oodzoo
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.record import Run
 from oodzoo.report import page
@@ -104,25 +102,22 @@ def test_ways_beyond_the_limits(
 ) -> None:
     text = decision_figure(with_recommended(evaluation, estimates=estimates)).text
     assert f"{words} on models or time." in text
-    assert "On all domains: Single 1.0 %, Pool 2.0 %" in text
-
-
-def test_three_domains_are_not_compared() -> None:
-    """As evaluated: no estimates, and nothing that would exceed a limit."""
-    rng = np.random.default_rng(0)
-    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
-    features = {name: np.eye(2)[y] + rng.normal(size=(120, 2)) for name in ("one", "two")}
-    text = decision_figure(oodzoo.evaluate(features, y, domains, top_k=1)).text
-    assert text.startswith("With three domains, heads that leave out two of them")
-    assert "a pool is chosen. Without each test domain, the choice is the same." in text
-    assert "limits" not in text
-    assert "On all domains" not in text
+    assert "On all domains (left-out domains): Single 1.0 %, Pool 2.0 %" in text
 
 
 def test_the_rule_is_that_of_the_verdict(evaluation: Evaluation) -> None:
     text = decision_figure(evaluation).text
-    assert "A pool is chosen, unless another way is better by more than a standard error" in text
-    assert "within a standard error in every left-out domain" in text
+    assert "tried on the training domains: leaving each of them out, and by cross-" in text
+    assert "A pool is chosen, unless another way is better on left-out domains by more than" in text
+    assert "the single model, if the pool is much worse somewhere; a cheaper way, if it is" in text
+
+
+def test_both_kinds_of_estimates(evaluation: Evaluation) -> None:
+    both = with_recommended(evaluation, within={"single": 80.0, "pool": 85.5, "ensemble": 84.0})
+    assert (
+        "On all domains (left-out domains and within the domains): Single 71.0 and 80.0 %, "
+        "Pool 78.2 and 85.5 %, Ensemble 76.0 and 84.0 %, Selection 77.5 %; chosen: Pool."
+    ) in decision_figure(both).text
 
 
 def test_choices_of_the_test_domains(evaluation: Evaluation, read: Reader) -> None:

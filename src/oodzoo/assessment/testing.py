@@ -78,7 +78,7 @@ def test(
     >>> X = rng.normal(size=(120, 4)) + 3 * y[:, None] + place[:, None]
     >>> predictor = oodzoo.fit({"sensor": X[:80]}, y[:80], place[:80])
     >>> oodzoo.test(predictor, {"sensor": X[80:]}, labels=y[80:]).confusion
-    ((18, 2), (1, 19))
+    ((19, 1), (1, 19))
     """
     found = predictor if isinstance(predictor, Predictor) else load(predictor)
     options = DataOptions(root, columns, labels, domains)

@@ -224,7 +224,7 @@ def evaluate(
 
 
 def tune_device(device: str | None) -> str | None:
-    """The device to fine-tune on, if the one to compute on does not say it: NumPy is no device."""
+    """`--device cpu` means NumPy for arrays, but must still be passed to fine-tuning."""
     return "cpu" if device is not None and device.split(",")[0].strip() == "cpu" else None
 
 
@@ -292,6 +292,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
         )
     _show_outputs(terminal, evaluation)
     _show_cost(terminal, rows)
+    _show_estimates(terminal, evaluation)
     if evaluation.tuning is not None:
         terminal.line(
             f"Fine-tuned: {duration(evaluation.tuning.seconds)} of training for a test domain, "
@@ -352,7 +353,7 @@ def show_published(terminal: Terminal, evaluation: Evaluation) -> None:
 
 
 def _other_measures(evaluation: Evaluation) -> str:
-    """What else was measured of what is recommended, means over the test domains."""
+    """Secondary metrics of the recommended combination, averaged over held-out domains."""
     row = evaluation.recommended_row
     parts = []
     for name in row.measures[1:]:
@@ -416,6 +417,23 @@ def _show_cost(terminal: Terminal, rows: Mapping[str, Row]) -> None:
             ]
         )
     terminal.table(["cost", "models", "ms / image", "M parameters"], table)
+
+
+def _show_estimates(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print what decided the recommendation: both estimates of each way, from all domains."""
+    from oodzoo.evaluation.recommended import TITLES
+
+    best = evaluation.recommended
+    table: list[list[object]] = [
+        [
+            TITLES[name],
+            f"{value:.1f}",
+            f"{best.within[name]:.1f}" if name in best.within else "",
+        ]
+        for name, value in best.estimates.items()
+    ]
+    if table:
+        terminal.table(["what decided", "left-out domains, %", "within the domains, %"], table)
 
 
 def _cells(name: str, row: Row, domains: Sequence[str]) -> list[object]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.predictions import HeadPredictions
+from oodzoo.combination.predictions import SHARES, HeadPredictions
 from oodzoo.features.columns import Samples
 from oodzoo.heads.adaptive import (
     Confusion,
@@ -22,11 +22,13 @@ from oodzoo.heads.adaptive import (
     estimate_mixture,
     weighted_mean_and_std,
 )
-from oodzoo.heads.kinds import best_setting
-from oodzoo.heads.paths import left_out_paths
+from oodzoo.heads.groups import Groups
+from oodzoo.heads.kinds import best_settings, folds_within
+from oodzoo.heads.left_out import Split
+from oodzoo.heads.ridge import left_out_ridges, predict_ridge_splits
 
 STANDARDISED = "standardised"
-"""The kind of a logistic regression of features standardised within each domain."""
+"""The kind of a head of features standardised within each domain."""
 
 Floats = NDArray[np.float64]
 
@@ -91,9 +93,10 @@ def standardised_predictions(
     n_classes: int,
     weights: ImageWeights,
     *,
+    groups: Groups | None = None,
     device: str | None = None,
-) -> HeadPredictions:
-    """Predictions of a head of standardised features, out of fold and for the target.
+) -> dict[float, HeadPredictions]:
+    """Predictions of heads of standardised features, by their share of left-out domains.
 
     Parameters
     ----------
@@ -101,6 +104,8 @@ def standardised_predictions(
         Of the training domains, numbered from 0 and in order.
     target : array (n, d), optional
         Features of the target.
+    groups : sequence, optional
+        Groups of samples that the cross-validation within the domains keeps whole.
     """
     labelled = standardise(samples, weights.labelled)
     numbers = range(len(weights.labelled))
@@ -109,23 +114,36 @@ def standardised_predictions(
         rows = samples.domains == left_out
         features = labelled.features.copy()
         features[rows] = _standardised(samples.features[rows], weights.predicted[left_out])
-        (path,) = left_out_paths(
+        (path,) = left_out_ridges(
             labelled._replace(features=features), n_classes, [{left_out}], device=device
         )
         paths.append(path)
         labels.append(samples.labels[rows])
-    setting = best_setting(paths, labels)
-    out_of_fold = [path[setting] for path in paths]
-    if target is None or weights.target is None:
-        return HeadPredictions(setting, out_of_fold)
-    number, rest = len(numbers), _standardised(target, weights.target)
-    together = Samples(
-        np.concatenate([labelled.features, rest]),
-        np.concatenate([samples.labels, np.zeros(len(rest), np.int64)]),
-        np.concatenate([samples.domains, np.full(len(rest), number)]),
-    )
-    (test,) = left_out_paths(together, n_classes, [{number}], device=device)
-    return HeadPredictions(setting, out_of_fold, test[setting])
+    features, truth, domains = labelled
+    if target is not None and weights.target is not None:
+        rest = _standardised(target, weights.target)
+        features = np.concatenate([features, rest])
+        truth = np.concatenate([truth, np.zeros(len(rest), np.int64)])
+    training = np.arange(len(features)) < len(domains)
+    folds = np.full(len(features), -1)
+    folds[training] = folds_within("classification", samples.labels, samples.domains, groups)
+    several = len(np.unique(folds[training])) > 1
+    every = Samples(features, truth, folds)
+    split = Split(training, (folds,) if several else ())
+    (found,) = predict_ridge_splits(every, n_classes, [split], device=device)
+    inside = None
+    if several:
+        inside = [found.partitions[0][:, samples.domains == number] for number in numbers]
+    result = {}
+    settings = best_settings(paths, inside, labels, "classification", SHARES)
+    for share, at in zip(SHARES, settings, strict=True):
+        result[share] = HeadPredictions(
+            at,
+            [path[at] for path in paths],
+            None if inside is None else [path[at] for path in inside],
+            None if target is None else found.rest[at],
+        )
+    return result
 
 
 def standardise(samples: Samples, weights: Sequence[Floats]) -> Samples:

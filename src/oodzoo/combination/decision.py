@@ -1,44 +1,43 @@
 """Everything that is decided about the combination of models on some training domains.
 
 The accuracy of each way to combine models, or another metric (:mod:`oodzoo.metrics`), is estimated
-on the training domains by leaving each of them out:
+on each training domain, by heads that were trained without it, and by cross-validation within the
+domains:
 
 - single: the model with the highest likelihood in the other domains;
 - pool: the pool chosen in the other domains;
-- ensemble: the best models of the ranking, heads trained without the domain;
-- selection: as many features as are selected, ordered and trained without the domain.
-
-Two training domains are too few for that: a head that leaves one out is trained on a single domain,
-and what is best then is often not best for heads of two. A pool is recommended, which loses least
-when it is not the best.
+- ensemble: the best models of the ranking;
+- selection: as many features as are selected, ordered without the left-out domain; on left-out
+  domains only.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.heads import Heads, Pool, choose_pool, left_out_pools
+from oodzoo.combination.heads import Heads, Pool, Pooled, choose_pool, left_out_pools
 from oodzoo.combination.pool import Limits, qualities
-from oodzoo.combination.predictions import RULES, Outputs
-from oodzoo.combination.verdict import Estimate, recommend
+from oodzoo.combination.predictions import HeadPredictions, Outputs
+from oodzoo.combination.verdict import Contributions, Estimate, recommend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource, total_cost
-from oodzoo.heads.kinds import PATHS
+from oodzoo.features.source import FeatureSource, groups_of, total_cost
+from oodzoo.heads.kinds import PATHS, best_setting, folds_within
+from oodzoo.heads.left_out import Split
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.heads.paths import C_GRID
 from oodzoo.heads.ridge import SETTINGS
 from oodzoo.selection.contributions import contributions
 from oodzoo.selection.select import select_features
-
-FEWEST_DOMAINS = 3
-"""Number of training domains from which the ways to combine models are compared."""
+from oodzoo.task import Kind
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Decision:
     ensemble, selection : Columns
         All features of the best models, and the features selected from all models.
     estimates : dict of str to Estimate
-        Of each way to combine models that is within the limits; empty with two domains.
+        Of each way to combine models that is within the limits.
     recommended : str
         One of them.
     """
@@ -82,7 +81,6 @@ def decide(
     *,
     top_k: int,
     limits: Limits | None = None,
-    compare: bool | None = None,
     device: str | None = None,
 ) -> Decision:
     """Decide how to combine the models.
@@ -98,31 +96,25 @@ def decide(
     top_k : int
         Number of models of the ensemble.
     limits : Limits, optional
-    compare : bool, optional
-        Whether to compare the ways on left-out domains; otherwise a pool is recommended. By default
-        if there are at least `FEWEST_DOMAINS` training domains.
     device : str, optional
         PyTorch device; NumPy if None.
     """
     limits = limits or Limits()
-    compare = len(training.domains) >= FEWEST_DOMAINS if compare is None else compare
     pool = choose_pool(heads, limits)  # an error if no model is within the limits
     best = first_within(order, heads, limits)
     ensemble = Columns.all_of(training, order[:top_k])
     selection = select_features(training, device=device).columns
-    estimates: dict[str, Estimate] = {}
-    if compare:
-        estimates = _of_heads(training, best, pool, heads, limits)
-        estimates |= _of_columns(training, ensemble, selection, heads, limits, device)
-    recommended = recommend(estimates) if estimates else "pool"
-    return Decision(best, pool, ensemble, selection, estimates, recommended)
+    estimates = _of_heads(training, best, pool, heads, limits)
+    estimates |= _of_columns(training, ensemble, selection, heads, limits, device)
+    return Decision(best, pool, ensemble, selection, estimates, recommend(estimates))
 
 
 class Way(NamedTuple):
-    """A way to combine models that was estimated on left-out domains before."""
+    """A way to combine models that was estimated before."""
 
     models: tuple[str, ...]
-    contributions: Sequence[NDArray[Any]]
+    contributions: Contributions
+    within: Contributions | None
     """As in :class:`~oodzoo.combination.verdict.Estimate`."""
 
 
@@ -140,29 +132,25 @@ def decide_within(
     heads: Heads,
     limits: Limits,
     others: Mapping[str, Way],
-    *,
-    compare: bool,
 ) -> LimitedDecision:
     """Decide again within other limits, without training a head.
 
     Parameters
     ----------
-    source, order, heads, limits, compare
+    source, order, heads, limits
         As for :func:`decide`; of `source`, only the cost of the models is used.
     others : dict of str to Way
         What was estimated for "ensemble" and "selection"; they are candidates if they are within
         the limits.
     """
     pool, best = choose_pool(heads, limits), first_within(order, heads, limits)
-    estimates: dict[str, Estimate] = {}
-    if compare:
-        cost = _Cost(source)
-        estimates = _of_heads(source, best, pool, heads, limits) | {
-            name: Estimate(way.contributions, cost(way.models))
-            for name, way in others.items()
-            if limits.allow(way.models, heads.milliseconds)
-        }
-    return LimitedDecision(best, pool, recommend(estimates) if estimates else "pool")
+    cost = _Cost(source)
+    estimates = _of_heads(source, best, pool, heads, limits) | {
+        name: Estimate(way.contributions, cost(way.models), way.within)
+        for name, way in others.items()
+        if limits.allow(way.models, heads.milliseconds)
+    }
+    return LimitedDecision(best, pool, recommend(estimates))
 
 
 def first_within(order: Sequence[str], heads: Heads, limits: Limits) -> str:
@@ -173,15 +161,11 @@ def first_within(order: Sequence[str], heads: Heads, limits: Limits) -> str:
 def _of_heads(
     source: FeatureSource, best: str, pool: Pool, heads: Heads, limits: Limits
 ) -> dict[str, Estimate]:
-    """Estimate the accuracy of a single model and of a pool on left-out domains."""
-    cost = _Cost(source)
+    """Estimate the accuracy of a single model and of a pool."""
+    cost, estimate = _Cost(source), partial(_estimate, heads.kind, heads.labels)
     return {
-        "single": Estimate(
-            _contributions(heads, _left_out_singles(heads, limits), heads.labels), cost([best])
-        ),
-        "pool": Estimate(
-            _contributions(heads, left_out_pools(heads, limits), heads.labels), cost(pool.models)
-        ),
+        "single": estimate(_left_out_singles(heads, limits), cost([best])),
+        "pool": estimate(left_out_pools(heads, limits), cost(pool.models)),
     }
 
 
@@ -194,26 +178,30 @@ def _of_columns(
     device: str | None,
 ) -> dict[str, Estimate]:
     """Estimate the accuracy of concatenated features that are within the limits."""
-    cost = _Cost(training)
-    labels = [training.labels(domain) for domain in training.domains]
+    labels = [training.labels(domain) for domain in training.domains]  # of its own classes
+    cost, estimate = _Cost(training), partial(_estimate, training.task.kind, labels)
     estimates = {}
     if limits.allow(ensemble.models, heads.milliseconds):
-        found = left_out_columns(training, [ensemble] * len(labels), device)
-        contributed = _contributions(heads, found, labels)
-        estimates["ensemble"] = Estimate(contributed, cost(ensemble.models))
+        found = left_out_columns(training, ensemble, device=device)
+        estimates["ensemble"] = estimate(found, cost(ensemble.models))
     if limits.allow(selection.models, heads.milliseconds):
         parts = selections_without(training, len(selection), device)
-        contributed = _contributions(heads, left_out_columns(training, parts, device), labels)
-        estimates["selection"] = Estimate(contributed, cost(selection.models))
+        found = left_out_columns(training, selection, parts, device=device)
+        # these features were selected with the labels of all folds: within would be too high
+        found = Pooled(found.out_of_fold, None)
+        estimates["selection"] = estimate(found, cost(selection.models))
     return estimates
 
 
-def _contributions(
-    heads: Heads, outputs: Sequence[Outputs], labels: Sequence[NDArray[Any]]
-) -> list[NDArray[np.float64]]:
-    """What each sample of the left-out domains contributes to the metric."""
-    of = outputs_of(heads.kind).contributions
-    return [of(here, y) for here, y in zip(outputs, labels, strict=True)]
+def _estimate(kind: Kind, labels: Sequence[NDArray[Any]], found: Pooled, cost: float) -> Estimate:
+    """What each sample contributes to the metric, by predictions of both kinds."""
+    of = outputs_of(kind).contributions
+
+    def contributions(outputs: Sequence[Outputs]) -> list[NDArray[np.float64]]:
+        return [of(here, y) for here, y in zip(outputs, labels, strict=True)]
+
+    within = None if found.within is None else contributions(found.within)
+    return Estimate(contributions(found.out_of_fold), cost, within)
 
 
 class _Cost:
@@ -231,42 +219,60 @@ class _Cost:
         return float(total_cost({model: self._costs[model] for model in models}) or 0)
 
 
-def _left_out_singles(heads: Heads, limits: Limits) -> list[Outputs]:
+def _left_out_singles(heads: Heads, limits: Limits) -> Pooled:
     """Predictions of each domain by the model that is best in the other domains."""
     models = [model for model in heads.alone if limits.allow([model], heads.milliseconds)]
+    members = [heads.alone[model] for model in models]
     every = range(len(heads.labels))
-    stacks = [np.stack([heads.alone[model].out_of_fold[at] for model in models]) for at in every]
-    found = qualities(stacks, heads.labels, heads.kind)
-    result = []
+    found = qualities(_stacks(members, "out_of_fold", every), heads.labels, heads.kind)
+    inside = all(each.within is not None for each in members)
+    if inside:
+        found = found + qualities(_stacks(members, "within", every), heads.labels, heads.kind)
+    out_of_fold, within = [], []
     for at in every:
-        best = models[int(np.delete(found, at, axis=0).mean(axis=0).argmax())]
-        result.append(heads.alone[best].out_of_fold[at])
-    return result
+        others = np.delete(found, at, axis=0) if len(found) > 1 else found
+        best = members[int(others.mean(axis=0).argmax())]
+        out_of_fold.append(best.out_of_fold[at])
+        if best.within is not None:
+            within.append(best.within[at])
+    return Pooled(out_of_fold, within if inside else None)
+
+
+def _stacks(members: Sequence[HeadPredictions], name: str, domains: Sequence[int]) -> list[Outputs]:
+    """Outputs (M, n, C) of some heads for each domain."""
+    return [np.stack([getattr(each, name)[at] for each in members]) for at in domains]
 
 
 def left_out_columns(
     training: FeatureSource,
-    columns: Sequence[Columns],
-    device: str | None,
-    setting: int | None = None,
-) -> list[Outputs]:
-    """Predictions of each domain by a head of its columns trained on the other domains.
+    columns: Columns,
+    parts: Sequence[Columns] | None = None,
+    *,
+    device: str | None = None,
+) -> Pooled:
+    """Predictions of each domain by a head of columns trained on the others, and within.
 
-    `columns` are those of each domain. All domains choose the setting of the regularisation, if
-    none is given. The predictions are kept in a store.
+    `parts` are the columns for each left-out domain, if they are not the same. All domains choose
+    the setting of the regularisation. The predictions are kept in a store.
     """
-    found = _left_out_settings(training, columns, device)
-    chosen = found["settings"][0] if setting is None else setting
-    if f"outputs {chosen}" not in found:
-        found = _left_out_settings(training, columns, device, setting)
-    return np.split(found[f"outputs {chosen}"], _ends(training))
+    found = _column_predictions(training, columns, parts, device)
+    chosen = found["settings"][0]
+    within = found.get("within")
+    return Pooled(
+        np.split(found[f"outputs {chosen}"], _ends(training)),
+        None if within is None else np.split(within, _ends(training)),
+    )
 
 
 def left_out_columns_without(
-    training: FeatureSource, columns: Sequence[Columns], device: str | None
+    training: FeatureSource,
+    columns: Columns,
+    parts: Sequence[Columns] | None = None,
+    *,
+    device: str | None = None,
 ) -> dict[str, list[Outputs]]:
-    """The same for each domain, with the setting that the other domains choose."""
-    found = _left_out_settings(training, columns, device)
+    """The same for each domain by left-out domains, with the setting that the others choose."""
+    found = _column_predictions(training, columns, parts, device)
     pairs = zip(training.domains, found["settings"][1:], strict=True)
     return {d: np.split(found[f"outputs {each}"], _ends(training)) for d, each in pairs}
 
@@ -277,43 +283,62 @@ def _ends(training: FeatureSource) -> NDArray[np.int64]:
     return ends
 
 
-def _left_out_settings(
+def _column_predictions(
     training: FeatureSource,
-    columns: Sequence[Columns],
+    columns: Columns,
+    parts: Sequence[Columns] | None,
     device: str | None,
-    setting: int | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Predictions of left-out domains, as they are kept in a store.
+    """Predictions of left-out domains and within the domains, as they are kept in a store.
 
     They are those of the settings that all domains choose, and all but each one, which mostly are
-    the same; or those of a given setting.
+    the same.
     """
-    kind = training.task.kind
+    kind, n_outputs = training.task.kind, len(training.classes)
     labels = [training.labels(domain) for domain in training.domains]
+    groups = groups_of(training, training.domains)
 
     def compute() -> dict[str, NDArray[Any]]:
-        paths: list[Outputs] = []
-        samples = None
-        for at, chosen in enumerate(columns):
-            if samples is None or chosen is not columns[at - 1]:
-                samples = chosen.samples(training, training.domains)
-            paths += PATHS[kind].left_out(samples, len(training.classes), [{at}], device=device)
-        settings = [setting] if setting is not None else [RULES[kind](paths, labels)]
-        for at in range(len(labels)) if setting is None else ():
-            rest = paths[:at] + paths[at + 1 :], labels[:at] + labels[at + 1 :]
-            settings.append(RULES[kind](*rest))
-        return {"settings": np.array(settings)} | {
+        head = PATHS[kind]
+        samples = columns.samples(training, training.domains)
+        folds = folds_within(kind, samples.labels, samples.domains, groups)
+        partitions = [samples.domains] if parts is None else []
+        partitions += [folds] if len(np.unique(folds)) > 1 else []
+        split = Split(np.ones(len(folds), np.bool_), tuple(partitions))
+        (outputs,) = head.predict(samples, n_outputs, [split], device=device)
+        found = [np.split(each, _ends(training), axis=1) for each in outputs.partitions]
+        within = found[-1] if len(np.unique(folds)) > 1 else None
+        paths: list[Outputs] = found[0] if parts is None else []
+        for at, part in enumerate(parts or ()):
+            samples = part.samples(training, training.domains)
+            paths += head.left_out(samples, n_outputs, [{at}], device=device)
+        settings = [best_setting(paths, within, labels, kind)]
+        every = range(len(labels))
+        for at in every if len(labels) > 1 else ():
+            rest = [other for other in every if other != at]
+            settings.append(
+                best_setting(
+                    [paths[i] for i in rest],
+                    None if within is None else [within[i] for i in rest],
+                    [labels[i] for i in rest],
+                    kind,
+                )
+            )
+        arrays = {"settings": np.array(settings)}
+        if within is not None:
+            arrays["within"] = np.concatenate([part[settings[0]] for part in within])
+        return arrays | {
             f"outputs {each}": np.concatenate([path[each] for path in paths])
             for each in set(settings)
         }
 
-    digest = hashlib.sha256()
-    for chosen in columns:
+    digest = hashlib.sha256(json.dumps(groups).encode())
+    for chosen in (columns, *(parts or ())):
         for model, numbers in chosen.by_model.items():
             digest.update(f"{model}\n{model in chosen.normalised}\n{len(numbers)}\n".encode())
             digest.update(np.asarray(numbers, np.int64).tobytes())
-    models = sorted({model for chosen in columns for model in chosen.models})
-    settings = f"{C_GRID} {SETTINGS} {setting} {digest.hexdigest()}"
+    models = sorted({model for chosen in (columns, *(parts or ())) for model in chosen.models})
+    settings = f"{C_GRID} {SETTINGS} {digest.hexdigest()}"
     return training.cached("left_out_heads", models, compute, settings=settings)
 
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from oodzoo.backend import to_numpy
 from oodzoo.combination.adaptation import STANDARDISED, ImageWeights, standardise, weigh_images
-from oodzoo.combination.heads import Head, Heads, Pool, choose_pool
+from oodzoo.combination.heads import Heads, Pool, choose_pool
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import fit_kind
+from oodzoo.combination.predictions import TRAINED, Head, fit_kind
 from oodzoo.combination.target import pool_for_target, with_standardised_heads
 from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns
@@ -167,11 +167,14 @@ def _fit_members(
     n_outputs = len(source.classes)
     starts = _starts(columns)
     total, bias = np.zeros((n_outputs, len(columns))), np.zeros(n_outputs)
+    fitted: dict[tuple[str, str, int], LinearHead] = {}
     for head, share in zip(members, shares, strict=True):
-        fitted = (given or {}).get(head) or _fit_member(source, heads, head, weights)
-        start = starts[head.model]
-        total[:, start : start + fitted.weights.shape[1]] += share * fitted.weights
-        bias += share * fitted.bias
+        key = head.model, head.kind, heads.candidates[head].setting
+        if key not in fitted:
+            fitted[key] = (given or {}).get(head) or _fit_member(source, heads, head, weights)
+        start, each = starts[head.model], fitted[key]
+        total[:, start : start + each.weights.shape[1]] += share * each.weights
+        bias += share * each.bias
     return LinearHead(total, bias, C_OF_A_POOL, source.task.kind)
 
 
@@ -181,10 +184,11 @@ def _fit_member(
     samples = pool_columns(source, [head.model]).samples(source, source.domains)
     if weights is not None:
         samples = standardise(samples, weights.labelled)
-    kind = "logistic" if head.kind == STANDARDISED else head.kind
+    kind = TRAINED if head.kind == STANDARDISED else head.kind
     setting = heads.candidates[head].setting
     zero_shot = find_zero_shot(source, head.model)
-    return fit_kind(kind, samples, len(source.classes), setting, zero_shot)
+    n_outputs = len(source.classes)
+    return fit_kind(source.task.kind, kind, samples, n_outputs, setting, zero_shot)
 
 
 def _starts(columns: Columns) -> Mapping[str, int]:

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.pool import Limits, PoolChooser, Shares
-from oodzoo.combination.predictions import ALONE, HeadPredictions, model_predictions
+from oodzoo.combination.pool import Limits, PoolChooser, Weights
+from oodzoo.combination.predictions import ByTest, Head, HeadPredictions, model_predictions
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.task import Kind
-
-
-class Head(NamedTuple):
-    """A head of a model."""
-
-    model: str
-    kind: str
 
 
 @dataclass(frozen=True)
@@ -42,8 +35,8 @@ class Heads:
         Time per image of each model; None if unknown.
     kind : {"classification", "regression", "multilabel"}
         What is predicted.
-    shares : dict
-        Shares of the heads in pools that were computed before.
+    weights : dict
+        Weights of the heads in pools that were computed before.
     """
 
     domains: tuple[str, ...]
@@ -52,7 +45,18 @@ class Heads:
     candidates: dict[Head, HeadPredictions]
     milliseconds: dict[str, float | None]
     kind: Kind = "classification"
-    shares: Shares = field(default_factory=dict, init=False, compare=False, repr=False)
+    weights: Weights = field(default_factory=dict, init=False, compare=False, repr=False)
+
+
+class Pooled(NamedTuple):
+    """Outputs (n, C) for the samples of each training domain, see :mod:`oodzoo.heads.outputs`.
+
+    By heads trained without the domain, and by cross-validation within the domains, if that was
+    done.
+    """
+
+    out_of_fold: list[NDArray[np.float64]]
+    within: list[NDArray[np.float64]] | None
 
 
 @dataclass(frozen=True)
@@ -62,13 +66,13 @@ class Pool:
     Attributes
     ----------
     members : tuple of Head
-        The head with the largest share first.
+        The head with the largest weight first.
     out_of_fold : list of arrays (n, C)
         Outputs for the samples of each training domain (:mod:`oodzoo.heads.outputs`).
     test : array (n, C), optional
         Those of the test domain.
     weights : tuple of float
-        Weight of each member; they add up to 1. All are equal, but for numbers.
+        Weight of each member; they add up to 1.
     """
 
     members: tuple[Head, ...]
@@ -86,25 +90,22 @@ def predict_with_heads(
     source: FeatureSource, *, device: str | None = None, progress: Progress | None = None
 ) -> dict[str | None, Heads]:
     """Predictions of all heads of all models, by test domain; None is for no test domain."""
-    found: dict[str, dict[str, dict[str | None, HeadPredictions]]] = {}
+    alone: dict[str, ByTest] = {}
+    candidates: dict[Head, ByTest] = {}
     for number, model in enumerate(source.models):
-        found[model] = model_predictions(source, model, device=device)
+        alone[model], found = model_predictions(source, model, device=device)
+        candidates |= found
         if progress is not None:
             progress(number + 1, len(source.models))
     milliseconds = {model: source.facts(model).milliseconds for model in source.models}
     result: dict[str | None, Heads] = {}
-    for test in found[source.models[0]][ALONE]:
+    for test in alone[source.models[0]]:
         domains = tuple(domain for domain in source.domains if domain != test)
         result[test] = Heads(
             domains,
             [source.labels(domain) for domain in domains],
-            {model: kinds[ALONE][test] for model, kinds in found.items()},
-            {
-                Head(model, kind): predictions[test]
-                for model, kinds in found.items()
-                for kind, predictions in kinds.items()
-                if kind != ALONE
-            },
+            {model: predictions[test] for model, predictions in alone.items()},
+            {head: predictions[test] for head, predictions in candidates.items()},
             milliseconds,
             source.task.kind,
         )
@@ -113,45 +114,47 @@ def predict_with_heads(
 
 def choose_pool(heads: Heads, limits: Limits | None = None) -> Pool:
     """Choose a pool on all training domains."""
-    names = list(heads.candidates)
     found = _chooser(heads, limits).choose()
-    chosen, weights = tuple(names[at] for at in found), tuple(found.values())
-    members = [heads.candidates[head] for head in chosen]
+    weights = tuple(found.values())
+    members = [heads.candidates[head] for head in found]
     tests = [each.test for each in members if each.test is not None]
-    pooled = outputs_of(heads.kind).pooled
     return Pool(
-        chosen,
-        [pooled(_stack(members, at), weights) for at in range(len(heads.domains))],
-        pooled(np.stack(tests), weights) if len(tests) == len(members) else None,
+        tuple(found),
+        [
+            _pooled(heads, [each.out_of_fold[at] for each in members], weights)
+            for at in range(len(heads.domains))
+        ],
+        _pooled(heads, tests, weights) if len(tests) == len(members) else None,
         weights,
     )
 
 
-def left_out_pools(heads: Heads, limits: Limits | None = None) -> list[NDArray[np.float64]]:
-    """Outputs for each training domain by a pool that was chosen without it."""
-    chooser, predictions = _chooser(heads, limits), list(heads.candidates.values())
-    pooled = outputs_of(heads.kind).pooled
+def left_out_pools(heads: Heads, limits: Limits | None = None) -> Pooled:
+    """Outputs for each training domain by a pool that was chosen without it.
+
+    The heads of its predictions within the domains are trained on a part of the domain.
+    """
+    chooser = _chooser(heads, limits)
     every = range(len(heads.domains))
-    result = []
+    out_of_fold, within = [], []
     for left_out in every:
         chosen = chooser.choose([at for at in every if at != left_out])
-        members = [predictions[at] for at in chosen]
-        result.append(pooled(_stack(members, left_out), tuple(chosen.values())))
-    return result
+        members, weights = [heads.candidates[head] for head in chosen], tuple(chosen.values())
+        out_of_fold.append(_pooled(heads, [m.out_of_fold[left_out] for m in members], weights))
+        inside = [each.within[left_out] for each in members if each.within is not None]
+        if len(inside) == len(members):
+            within.append(_pooled(heads, inside, weights))
+    return Pooled(out_of_fold, within if len(within) == len(out_of_fold) else None)
 
 
 def _chooser(heads: Heads, limits: Limits | None) -> PoolChooser:
     return PoolChooser(
-        [_stack(heads.candidates.values(), at) for at in range(len(heads.domains))],
-        heads.labels,
-        [head.model for head in heads.candidates],
-        heads.milliseconds,
-        limits,
-        heads.kind,
-        heads.shares,
+        heads.candidates, heads.labels, heads.milliseconds, limits, heads.kind, heads.weights
     )
 
 
-def _stack(heads: Iterable[HeadPredictions], at: int) -> NDArray[Any]:
-    """Out-of-fold predictions (M, n, C) of one training domain."""
-    return np.stack([head.out_of_fold[at] for head in heads])
+def _pooled(
+    heads: Heads, outputs: Iterable[NDArray[Any]], weights: Sequence[float]
+) -> NDArray[np.float64]:
+    """Outputs (n, C) of a pool, from those of its members."""
+    return outputs_of(heads.kind).pooled(np.stack(list(outputs)), weights)

@@ -1,46 +1,58 @@
-r"""Which heads to pool, from their out-of-fold predictions.
+r"""Which heads to pool, and with which weights, from predictions they were not trained on.
 
 A pool predicts the normalised geometric mean of the probabilities of its heads,
 
 .. math:: p(c\mid x) \propto \prod_k p_k(c\mid x)^{w_k}, \qquad \sum_k w_k = 1.
 
-Its heads are chosen by greedy forward selection with replacement [1]_: starting from nothing, the
-head is added that raises the likelihood of the labels most, in which all domains weigh alike; the
-best of the first 30 pools counts. The selection is repeated without each of the domains, and the
-*share* of a head is the mean of its weights.
+For each share s of left-out domains (:mod:`oodzoo.combination.predictions`), the weights of the
+heads with this share are
 
-All chosen heads get the same weight. A few domains tell which heads are useful, but not how useful
-they are on another domain: there, equal weights are more accurate than estimated ones, as for
-forecasts in general [2]_.
+.. math:: \max_w\; s\,Q_l(w) + (1 - s)\,Q_w(w)
+   - \frac{1}{\sqrt{n}} \sum_k w_k \ln (w_k M),
+
+where :math:`Q_l` and :math:`Q_w` are the mean log-likelihood of the labels under the pool, by
+predictions of left-out domains and within the domains; all domains weigh alike. The last term is
+the relative entropy of the M weights and equal ones. The problem is concave, so the solution is
+unique. With few of the n samples, the weights stay near equal ones, whose error is known to be
+small [1]_; with many, a model that is better than all others gets nearly all the weight. The factor
+is the rate at which averages of n samples become certain, as for exponential weights [2]_.
+
+The pools of all shares are multiplied: the weight of a head is its mean weight in them. A share is
+left out if its pool, chosen without each domain in turn, is less accurate there than that of the
+share 1, by more than domains differ (:func:`~oodzoo.combination.verdict.is_better`): some models
+fit the known domains perfectly, and nothing of it carries over. Models with little weight are left
+out, because each costs a forward pass.
 
 The logarithm of the pool is linear in those of its heads, so a pool of linear heads is a linear
 head of the concatenated features (:func:`~oodzoo.heads.linear.LinearHead`).
 
 A pool for several labels has the mean of the log-odds of its heads, and a pool for numbers the mean
-of their numbers, weighted by their shares. In place of the likelihood of classes, their heads are
-chosen by the likelihood of the labels or the squared error (:mod:`oodzoo.heads.outputs`). Weights
-matter more for numbers: a poor classifier is uncertain and thus changes the mean of
-log-probabilities little, but a poor regression predicts the mean of the labels with full weight.
+of their numbers. In place of the likelihood of classes, the quality is the likelihood of the labels
+or minus the squared error (:mod:`oodzoo.heads.outputs`).
 
 References
 ----------
-.. [1] Caruana, Niculescu-Mizil, Crew, Ksikes: Ensemble selection from libraries of models,
-   ICML 2004.
-.. [2] Smith, Wallis: A simple explanation of the forecast combination puzzle, Oxford Bulletin of
+.. [1] Smith, Wallis: A simple explanation of the forecast combination puzzle, Oxford Bulletin of
    Economics and Statistics 71 (2009).
+.. [2] Cesa-Bianchi, Lugosi: Prediction, Learning, and Games, Cambridge University Press 2006,
+   chapter 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import expit, softmax
 
 from oodzoo._text import count
+from oodzoo.combination.predictions import SHARES, Head, HeadPredictions
+from oodzoo.combination.verdict import Estimate, is_better
 from oodzoo.errors import InputError
 from oodzoo.heads.outputs import bernoulli_likelihood, outputs_of, relative_errors
 from oodzoo.ranking.constraints import Limits as Limits
@@ -49,19 +61,18 @@ from oodzoo.task import Kind
 Floats = NDArray[np.floating[Any]]
 Labels = NDArray[Any]
 
-ROUNDS = 30
-PATIENCE = 10
-"""The selection ends early after this many rounds without a better pool."""
-
-_BLOCK = 2**20
-"""Number of outputs that are added up at a time."""
+LEAST_WEIGHT = 0.02
+"""Models with less weight are left out of a pool."""
 
 LOWEST = -100.0
 """Log-probabilities below this, such as those of classes that a head does not know, count as it."""
 
+_BLOCK = 2**20
+"""Number of outputs that are converted to float64 at a time."""
 
-Shares = dict[tuple[tuple[int, ...], tuple[int, ...] | None], NDArray[np.float64]]
-"""Shares of heads, by their numbers and those of the domains that they were computed from."""
+
+Weights = dict[tuple[tuple[Head, ...], tuple[int, ...]], NDArray[np.float64]]
+"""Weights of heads, by the heads and the numbers of the domains that they were computed from."""
 
 
 class PoolChooser:
@@ -69,233 +80,243 @@ class PoolChooser:
 
     Parameters
     ----------
-    predictions : sequence of arrays (M, n, C)
-        For each domain the outputs for its samples by M heads that have not seen it, such as
-        log-probabilities.
+    candidates : dict of Head to HeadPredictions
+        Predictions for some domains. Unless all have predictions within the domains, only the heads
+        that left-out domains regularise are pooled.
     labels : sequence of arrays
         For each domain the classes (n,) or the labels (n, C) of its samples.
-    models : sequence of str
-        The model of each head.
     milliseconds : dict
         Time per image of each model; None if unknown.
     limits : Limits, optional
-        Heads are taken in the order of their shares while the models are within the limits.
+        Models are taken in the order of their weights while they are within the limits.
     kind : {"classification", "regression", "multilabel"}
-    shares : dict, optional
-        Shares that were computed before from the same predictions, which computed ones are added
-        to: whatever the limits are, the shares of the same heads are the same.
+    known : dict, optional
+        Weights that were computed before from the same predictions, which computed ones are added
+        to: whatever the limits are, the weights of the same heads are the same.
     """
 
     def __init__(
         self,
-        predictions: Sequence[Floats],
+        candidates: Mapping[Head, HeadPredictions],
         labels: Sequence[Labels],
-        models: Sequence[str],
-        milliseconds: dict[str, float | None],
+        milliseconds: Mapping[str, float | None],
         limits: Limits | None = None,
         kind: Kind = "classification",
-        shares: Shares | None = None,
+        known: Weights | None = None,
     ) -> None:
-        self._limits = limits or Limits()
-        self._models, self._milliseconds = models, milliseconds
-        self._equal = kind != "regression"
-        self._usable = [
-            at for at, model in enumerate(models) if self._limits.allow([model], milliseconds)
-        ]
+        self._candidates, self._labels, self._kind = candidates, labels, kind
+        self._milliseconds, self._limits = dict(milliseconds), limits or Limits()
+        self._known: Weights = {} if known is None else known
+        within = all(each.within is not None for each in candidates.values())
+        self._shares = SHARES if within else SHARES[-1:]
+        models = dict.fromkeys(head.model for head in candidates)
+        self._usable = [m for m in models if self._limits.allow([m], self._milliseconds)]
         if not self._usable:
-            raise InputError(self._none_within())
-        self._predictions, self._labels, self._kind = predictions, labels, kind
-        self._known: Shares = {} if shares is None else shares
+            raise InputError(self._none_within(len(models)))
 
-    @cached_property
-    def _greedy(self) -> GreedyShares:
-        usable = [each[self._usable] for each in self._predictions]
-        return GreedyShares(usable, self._labels, self._kind)
+    def choose(self, domains: Sequence[int] | None = None) -> dict[Head, float]:
+        """Weights of the heads chosen on some domains or all; the largest is first.
 
-    def _shares(self, domains: Sequence[int] | None) -> NDArray[np.float64]:
-        key = tuple(self._usable), None if domains is None else tuple(domains)
-        if key not in self._known:
-            self._known[key] = self._greedy.of(domains)
-        return self._known[key]
-
-    def choose(self, domains: Sequence[int] | None = None) -> dict[int, float]:
-        """Weights of the heads chosen on some domains or all, by their numbers.
-
-        `domains` are positions among those given. The head with the largest share is first.
+        `domains` are positions among those given.
         """
-        shares = self._shares(domains)
-        chosen: dict[int, float] = {}
+        numbers = tuple(range(len(self._labels)) if domains is None else domains)
+        weights = self._weights(self._usable, numbers)
+        models = _by_model(weights)
+        most = next(iter(models))
+        models = {m: w for m, w in models.items() if w >= LEAST_WEIGHT or m == most}
         used: list[str] = []
-        for at in np.argsort(-shares, kind="stable"):
-            model = self._models[self._usable[at]]
-            more = used if model in used else [*used, model]
-            if shares[at] > 0 and self._limits.allow(more, self._milliseconds):
-                chosen[self._usable[at]] = 1.0 if self._equal else float(shares[at])
-                used = more
-        total = sum(chosen.values())
-        return {at: weight / total for at, weight in chosen.items()}
+        for model in models:
+            if self._limits.allow([*used, model], self._milliseconds):
+                used.append(model)
+        if len(used) < len(models):
+            weights = self._weights(used, numbers)
+        weights = {head: w for head, w in weights.items() if head.model in used and w > 0}
+        total = sum(weights.values())
+        order = sorted(weights, key=lambda head: -weights[head])
+        return {head: weights[head] / total for head in order}
 
-    def _none_within(self) -> str:
+    def _weights(self, models: Sequence[str], domains: tuple[int, ...]) -> dict[Head, float]:
+        """The weights of all heads of some models, in the product of the pools of the shares."""
+        shares = self._carried_over(models, domains)
+        return {
+            head: weight / len(shares)
+            for share in shares
+            for head, weight in self._weights_of(share, models, domains).items()
+        }
+
+    def _weights_of(
+        self, share: float, models: Sequence[str], domains: tuple[int, ...]
+    ) -> dict[Head, float]:
+        """The weights of the heads of one share."""
+        heads = tuple(h for h in self._candidates if h.share == share and h.model in models)
+        key = heads, domains
+        if key not in self._known:
+            self._known[key] = self._solve(heads, domains, share)
+        return dict(zip(heads, self._known[key].tolist(), strict=True))
+
+    def _carried_over(self, models: Sequence[str], domains: tuple[int, ...]) -> list[float]:
+        """The shares whose pools are not worse on left-out domains than that of the share 1."""
+        *others, last = self._shares
+        if len(domains) < 2:
+            return [*others, last]
+        best = self._left_out(last, models, domains)
+        kept = [s for s in others if not is_better(best, self._left_out(s, models, domains))]
+        return [*kept, last]
+
+    def _left_out(self, share: float, models: Sequence[str], domains: tuple[int, ...]) -> Estimate:
+        """The metric on each domain of the pool of one share that the other domains choose."""
+        meaning, found = outputs_of(self._kind), []
+        for at in domains:
+            rest = tuple(other for other in domains if other != at)
+            weights = self._weights_of(share, models, rest)
+            outputs = [self._candidates[head].out_of_fold[at] for head in weights]
+            pooled = meaning.pooled(np.stack(outputs), list(weights.values()))
+            found.append(meaning.contributions(pooled, self._labels[at]))
+        return Estimate(found, 0.0)
+
+    def _solve(
+        self, heads: Sequence[Head], domains: tuple[int, ...], share: float
+    ) -> NDArray[np.float64]:
+        members = [self._candidates[head] for head in heads]
+        tables: list[tuple[float, _Table]] = []
+        labels = [self._labels[at] for at in domains]
+        for weight, name in ((share, "out_of_fold"), (1 - share, "within")):
+            if weight:
+                outputs = [np.stack([getattr(m, name)[at] for m in members]) for at in domains]
+                found = _tables(outputs, labels, self._kind)
+                tables += [(weight / len(found), table) for table in found]
+        return best_weights(tables, len(heads), sum(map(len, labels)))
+
+    def _none_within(self, n_models: int) -> str:
         known = [ms for ms in self._milliseconds.values() if ms is not None]
         fastest = f"the fastest takes {min(known):.4g} ms" if known else "no time is known"
         return (
-            f"none of the {count(len(set(self._models)), 'model')} takes at most "
+            f"none of the {count(n_models, 'model')} takes at most "
             f"{self._limits.max_ms:g} ms per image ({fastest}); raise --max-ms"
         )
 
 
-class GreedyShares:
-    """Shares of heads: their mean weights in greedy selections without each of some domains.
-
-    Selections are remembered: leaving out two domains, one after the other, gives the same one in
-    either order. Parameters are as in :class:`PoolChooser`.
-
-    Examples
-    --------
-    >>> y = np.array([0, 1, 0, 1])
-    >>> good, bad = np.log(np.eye(2)[y] * 0.8 + 0.1), np.log(np.full((4, 2), 0.5))
-    >>> GreedyShares([np.stack([bad, good])] * 2, [y, y]).of().tolist()
-    [0.0, 1.0]
-    """
-
-    def __init__(
-        self,
-        predictions: Sequence[Floats],
-        labels: Sequence[Labels],
-        kind: Kind = "classification",
-    ) -> None:
-        self._n_heads = len(predictions[0])
-        self._domains = _tables(predictions, labels, kind)
-        self._found: dict[frozenset[int], NDArray[np.float64]] = {}
-
-    def of(self, domains: Sequence[int] | None = None) -> NDArray[np.float64]:
-        """Compute the share (M,) of each head, from some domains or all."""
-        wanted = self._domains if domains is None else domains
-        usable = frozenset(number for number in wanted if number in self._domains)
-        if not usable:
-            return np.full(self._n_heads, 1 / self._n_heads)
-        if len(usable) == 1:
-            return self._weights(usable)
-        shares: NDArray[np.float64] = np.mean(
-            [self._weights(usable - {number}) for number in sorted(usable)], axis=0
-        )
-        return shares
-
-    def _weights(self, domains: frozenset[int]) -> NDArray[np.float64]:
-        if domains not in self._found:
-            self._found[domains] = _greedy_weights([self._domains[at] for at in sorted(domains)])
-        return self._found[domains]
+def _by_model(weights: Mapping[Head, float]) -> dict[str, float]:
+    """The weight of each model, the sum over its heads; the largest is first."""
+    totals: dict[str, float] = {}
+    for head, weight in weights.items():
+        totals[head.model] = totals.get(head.model, 0.0) + weight
+    return dict(sorted(totals.items(), key=lambda item: -item[1]))
 
 
 class _Table(Protocol):
-    """The outputs of all heads for the samples of a domain."""
+    """The outputs of all heads for the samples of a domain, by predictions of one kind."""
 
-    @property
-    def outputs(self) -> Floats:
-        """(C, M, n): with the classes first, sums over them are several times faster."""
-        ...
-
-    def quality(self, pools: Floats) -> NDArray[Any]:
-        """Quality (P,) of the outputs (C, P, n) of P pools, which may be overwritten."""
+    def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        """Quality of the pool with these weights, and its gradient (M,)."""
         ...
 
 
 @dataclass(frozen=True)
 class _Classes:
-    """Log-probabilities of classes, and the classes (n,)."""
+    """Log-probabilities (M, n, C) of classes, and the classes (n,)."""
 
     outputs: Floats
     labels: Labels
 
-    def quality(self, pools: Floats) -> NDArray[Any]:
-        correct = pools[self.labels, :, np.arange(len(self.labels))].T
-        highest = pools.max(axis=0)
-        pools -= highest
-        np.exp(pools, out=pools)
-        likelihood: NDArray[Any] = (correct - highest - np.log(pools.sum(axis=0))).mean(axis=1)
-        return likelihood
+    def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = 0.0, np.zeros(len(weights))
+        for rows, outputs in _blocks(self.outputs):
+            labels = self.labels[rows]
+            pool = np.tensordot(weights, outputs, 1)
+            pool -= pool.max(axis=1, keepdims=True)
+            residual = np.exp(pool)
+            sums = residual.sum(axis=1, keepdims=True)
+            every = np.arange(len(labels))
+            value += float((pool[every, labels] - np.log(sums[:, 0])).sum())
+            residual /= -sums
+            residual[every, labels] += 1
+            gradient += outputs.reshape(len(weights), -1) @ residual.reshape(-1)
+        return value / len(self.labels), gradient / len(self.labels)
 
 
 @dataclass(frozen=True)
 class _Errors:
-    """Errors of numbers, relative to their variation; that of a pool is the mean of its heads'."""
+    """Mean products (M, M) of the errors of numbers, relative to their variation."""
 
-    outputs: Floats
+    products: NDArray[np.float64]
 
-    def quality(self, pools: Floats) -> NDArray[Any]:
-        quality: NDArray[Any] = -np.mean(pools**2, axis=(0, 2))
-        return quality
+    def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        gradient = -self.products @ weights
+        return float(weights @ gradient), 2 * gradient
 
 
 @dataclass(frozen=True)
 class _LogOdds:
-    """Log-odds of labels, and the labels (C, 1, n)."""
+    """Log-odds (M, n, C) of labels, and the labels (n, C)."""
 
     outputs: Floats
     labels: Floats
 
-    def quality(self, pools: Floats) -> NDArray[Any]:
-        likelihood: NDArray[Any] = bernoulli_likelihood(pools, self.labels).mean(axis=(0, 2))
-        return likelihood
+    def quality(self, weights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = 0.0, np.zeros(len(weights))
+        for rows, outputs in _blocks(self.outputs):
+            pool = np.tensordot(weights, outputs, 1)
+            value += float(bernoulli_likelihood(pool, self.labels[rows]).sum())
+            residual = self.labels[rows] - expit(pool)
+            gradient += outputs.reshape(len(weights), -1) @ residual.reshape(-1)
+        return value / self.labels.size, gradient / self.labels.size
 
 
-def _tables(
-    predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind
-) -> dict[int, _Table]:
+def _blocks(outputs: Floats) -> Iterable[tuple[slice, NDArray[np.float64]]]:
+    """Some samples at a time, in float64."""
+    step = max(1, _BLOCK // (outputs.shape[0] * outputs.shape[2]))
+    for start in range(0, outputs.shape[1], step):
+        rows = slice(start, start + step)
+        yield rows, np.ascontiguousarray(outputs[:, rows], np.float64)
+
+
+def _tables(predictions: Sequence[Floats], labels: Sequence[Labels], kind: Kind) -> list[_Table]:
     """The table of each domain that says something about the heads."""
     if kind == "regression":
         errors = relative_errors(predictions, labels)
-        return {number: _Errors(_classes_first(each)) for number, each in enumerate(errors)}
-    tables: dict[int, _Table] = {}
-    for number, (each, y) in enumerate(zip(predictions, labels, strict=True)):
+        flat = [each.reshape(len(each), -1) for each in errors]
+        return [_Errors(each @ each.T / each.shape[1]) for each in flat]
+    tables: list[_Table] = []
+    for outputs, y in zip(predictions, labels, strict=True):
         if kind == "multilabel":
-            log_odds = _classes_first(each.astype(np.float32))
-            tables[number] = _LogOdds(log_odds, y.T[:, None].astype(np.float32))
+            tables.append(_LogOdds(outputs, y.astype(np.float64)))
             continue
-        table = np.maximum(each, LOWEST).astype(np.float32)
-        known = table.max(axis=0) > LOWEST  # classes that some head knows
-        rows = known[np.arange(len(y)), y]
-        if rows.any():
-            tables[number] = _Classes(_classes_first(table[:, rows]), y[rows])
+        outputs = np.maximum(outputs, LOWEST)
+        known = outputs.max(axis=0)[np.arange(len(y)), y] > LOWEST  # by some head
+        if known.any():
+            tables.append(_Classes(outputs[:, known], y[known]))
     return tables
 
 
-def _classes_first(outputs: Floats) -> Floats:
-    return np.ascontiguousarray(np.moveaxis(outputs, 2, 0))
+def best_weights(
+    tables: Sequence[tuple[float, _Table]], n_heads: int, n_samples: int
+) -> NDArray[np.float64]:
+    """Weights (M,) with the highest quality, less the distance from equal weights.
 
-
-def _greedy_weights(domains: Sequence[_Table]) -> NDArray[np.float64]:
-    """Weights (M,) of the best pool among the first `ROUNDS` of the greedy selection."""
-    n_heads = domains[0].outputs.shape[1]
-    sums = [np.zeros_like(table.outputs[:, 0]) for table in domains]
-    counts, best, best_value, best_size = np.zeros(n_heads), np.zeros(n_heads), -np.inf, 0
-    for size in range(1, ROUNDS + 1):
-        values = np.zeros(n_heads)
-        for total, table in zip(sums, domains, strict=True):
-            values += _qualities_with(total, table, size)
-        added = int(values.argmax())
-        counts[added] += 1
-        for total, table in zip(sums, domains, strict=True):
-            total += table.outputs[:, added]
-        if values[added] > best_value:
-            best_value, best, best_size = values[added], counts.copy(), size
-        elif size >= best_size + PATIENCE:
-            break
-    weights: NDArray[np.float64] = best / best.sum()
-    return weights
-
-
-def _qualities_with(total: Floats, table: _Table, size: int) -> NDArray[np.float64]:
-    """Quality (M,) of pools of `size` heads, if each head of a table is the last one.
-
-    `total` (C, n) is the sum of the outputs of the other heads of the pool.
+    Parameters
+    ----------
+    tables : sequence of (float, _Table)
+        With the weight of each.
+    n_heads, n_samples : int
     """
-    step = max(1, _BLOCK // total.size)
-    found = []
-    for start in range(0, table.outputs.shape[1], step):
-        pools = (table.outputs[:, start : start + step] + total[:, None]) / np.float32(size)
-        found.append(table.quality(pools))
-    return np.concatenate(found).astype(np.float64)
+    rate = 1 / math.sqrt(n_samples)
+
+    def loss(logits: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights = softmax(logits)
+        logs = np.log(np.maximum(weights, 1e-300))
+        value, gradient = -rate * (weights @ logs + math.log(n_heads)), -rate * (logs + 1)
+        for share, table in tables:
+            quality, slope = table.quality(weights)
+            value, gradient = value + share * quality, gradient + share * slope
+        return -value, -weights * (gradient - weights @ gradient)
+
+    if n_heads == 1 or not tables:
+        return np.full(n_heads, 1 / n_heads)
+    options = {"maxiter": 1000, "ftol": 1e-11, "gtol": 1e-6}
+    found = minimize(loss, np.zeros(n_heads), jac=True, method="L-BFGS-B", options=options)
+    weights: NDArray[np.float64] = softmax(found.x)
+    return weights
 
 
 def qualities(

@@ -1,37 +1,44 @@
-"""Predictions of the heads of a model for domains that they have not seen.
+"""Predictions of heads for samples that they were not trained on.
 
-For each test domain, and for none, the heads of a model are trained on the other domains. Their
-*out-of-fold* predictions of a training domain are those of heads trained without it. These choose
-the regularisation of each head, and later the heads of a pool; all domains weigh alike. They are
-computed once and kept in the store.
+For a test domain, two kinds of predictions of the training domains say how good a head is:
 
-The regularisation of a classifier that is used alone is chosen by accuracy, with the rule of
-:func:`~oodzoo.heads.linear.fit_head`. In a pool, probabilities matter, and it is chosen by the
-likelihood of the labels. Heads of other kinds of tasks are chosen by the quality of their outputs
-(:mod:`oodzoo.heads.outputs`), alone and in a pool.
+- those of *left-out domains*, by heads of the other training domains: they see the shift to another
+  domain, but the heads are trained on fewer domains, and a few domains say little;
+- those *within* the domains, by cross-validation: the heads are trained on all domains, like the
+  final one, and the estimate varies little, but it does not see any shift.
 
-A model with class embeddings has two more kinds of heads in a pool: the zero-shot head, which is
-not trained, and heads that start from it (:mod:`oodzoo.heads.zero_shot`).
+How far the test domain is from the others is unknown. A model therefore has several heads in a
+pool, which differ in their regularisation: it has the highest quality (:mod:`oodzoo.heads.outputs`)
+for samples of which a *share* comes from a domain as far away as the training domains are from each
+other, and the rest from these domains. A head that is used alone has the share ½.
+
+A head of the training domains predicts the test domain. The test domain has no influence on
+anything else.
+
+Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
+pool: the zero-shot head, which is not trained, and heads that start from it
+(:mod:`oodzoo.heads.zero_shot`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, Samples
-from oodzoo.features.source import FeatureSource
-from oodzoo.heads.kinds import PATHS, HeadPath, best_setting
+from oodzoo.features.source import FeatureSource, groups_of
+from oodzoo.heads.groups import Groups
+from oodzoo.heads.kinds import PATHS, ByDomain, HeadPath, split_without
+from oodzoo.heads.left_out import predict_splits_by
 from oodzoo.heads.linear import LinearHead
-from oodzoo.heads.outputs import outputs_of
-from oodzoo.heads.paths import C_GRID, singles_and_pairs
-from oodzoo.heads.ridge import SETTINGS, fit_ridge_head, left_out_ridges
+from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.ridge import SETTINGS
 from oodzoo.heads.zero_shot import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
@@ -39,20 +46,32 @@ from oodzoo.heads.zero_shot import (
 )
 from oodzoo.task import Kind
 
-POOLED = ("logistic", "ridge")
-"""Kinds of heads of every model in a pool."""
+SHARES = (0.0, 0.5, 1.0)
+"""Weights of left-out domains in the choice of heads and pools; the rest is within the domains."""
 
-ZERO_SHOT, FROM_ZERO_SHOT = "zero_shot", "from_zero_shot"
-"""Kinds of heads of a model with class embeddings."""
+ALONE = 0.5
+"""The share of a head that is used alone."""
 
-ALONE = "alone"
-"""The kind of a head that is used alone: a logistic regression, or a ridge regression."""
+TRAINED, ZERO_SHOT, FROM_ZERO_SHOT = "trained", "zero_shot", "from_zero_shot"
+"""Kinds of heads; the last two are those of a model with class embeddings."""
 
 Outputs = NDArray[Any]
 """Log-probabilities, numbers or log-odds, see :mod:`oodzoo.heads.outputs`."""
 
-Rule = Callable[[Sequence[Outputs], Sequence[NDArray[Any]]], int]
-"""Chooses a setting by the outputs (settings, n, C) and the labels of each domain."""
+
+class Head(NamedTuple):
+    """A head of a model.
+
+    Attributes
+    ----------
+    model, kind : str
+    share : float
+        Weight of left-out domains in the choice of its regularisation.
+    """
+
+    model: str
+    kind: str = TRAINED
+    share: float = ALONE
 
 
 @dataclass(frozen=True)
@@ -65,116 +84,126 @@ class HeadPredictions:
         Position of its regularisation among those tried.
     out_of_fold : list of arrays (n, C)
         Outputs for the samples of each training domain, by heads trained without it.
+    within : list of arrays (n, C), optional
+        Outputs for the same samples, by cross-validation within the training domains; None if it
+        was not done.
     test : array (n, C), optional
-        Those of the test domain, by the head trained on all training domains.
+        Outputs for the test domain, by the head trained on all training domains.
     """
 
     setting: int
     out_of_fold: list[Outputs]
+    within: list[Outputs] | None = None
     test: Outputs | None = None
 
 
-_PATHS = {
-    "logistic": PATHS["classification"],
-    "ridge": HeadPath(
-        left_out_ridges, lambda samples, n, at: fit_ridge_head(samples, n, *SETTINGS[at])
-    ),
-    "regression": PATHS["regression"],
-    "labels": PATHS["multilabel"],
-}
-"""The kinds of heads in a pool."""
-
-_PATHS_OF: dict[Kind, tuple[str, ...]] = {
-    "classification": POOLED,
-    "regression": ("regression",),
-    "multilabel": ("labels",),
-}
-"""The kinds of heads of each kind of task; the first one is also used alone."""
-
-
-def _path(name: str, zero_shot: LinearHead | None) -> HeadPath:
+def _path(kind: Kind, name: str, zero_shot: LinearHead | None) -> HeadPath:
     """Return a kind of head; the zero-shot head is that of the model."""
-    if zero_shot is None or name not in (ZERO_SHOT, FROM_ZERO_SHOT):
-        return _PATHS["logistic" if name == ALONE else name]
+    if name == TRAINED or zero_shot is None:
+        return PATHS[kind]
     if name == ZERO_SHOT:
-        return HeadPath(partial(left_out_zero_shot, zero_shot=zero_shot), lambda *_: zero_shot)
+        left_out = partial(left_out_zero_shot, zero_shot=zero_shot)
+        return HeadPath(partial(predict_splits_by, left_out), left_out, lambda *_: zero_shot)
+    left_out = partial(left_out_from_zero_shot, zero_shot=zero_shot)
     return HeadPath(
-        partial(left_out_from_zero_shot, zero_shot=zero_shot),
+        partial(predict_splits_by, left_out),
+        left_out,
         lambda samples, n, at: fit_from_zero_shot(samples, n, C_GRID[at], zero_shot),
     )
 
 
 def fit_kind(
+    task: Kind,
     kind: str,
     samples: Samples,
-    n_classes: int,
+    n_outputs: int,
     setting: int,
     zero_shot: LinearHead | None = None,
 ) -> LinearHead:
     """Fit a head of a kind with one of its settings; `zero_shot` is that of the model, if any."""
-    return _path(kind, zero_shot).fit(samples, n_classes, setting)
+    return _path(task, kind, zero_shot).fit(samples, n_outputs, setting)
+
+
+ByTest = dict[str | None, HeadPredictions]
+"""Predictions of a head by test domain; None is for no test domain."""
 
 
 def model_predictions(
     source: FeatureSource, model: str, *, device: str | None = None
-) -> dict[str, dict[str | None, HeadPredictions]]:
-    """Predictions of each kind of head of a model for each test domain; None is for no test domain.
+) -> tuple[ByTest, dict[Head, ByTest]]:
+    """Predictions of the head of a model that is used alone, and of its heads in a pool.
 
     With two domains there is no test domain: one domain cannot be split into training domains.
     Domains are in the order of the source, without the test domain.
     """
     domains = source.domains
     tests: list[str | None] = [None, *(domains if len(domains) > 2 else ())]
-    result: dict[str, dict[str | None, HeadPredictions]] = {}
 
-    def add(arrays: dict[str, NDArray[Any]], kind: str) -> None:
-        result[kind] = {}
-        for number, test in enumerate(tests):
-            sizes = [len(source.labels(domain)) for domain in domains if domain != test]
-            result[kind][test] = HeadPredictions(
-                int(arrays[f"{kind} {number} setting"]),
-                np.split(arrays[f"{kind} {number} out-of-fold"], np.cumsum(sizes)[:-1]),
-                arrays.get(f"{kind} {number} test"),
-            )
+    def read(kind: str, zero_shot: LinearHead | None) -> dict[Head, ByTest]:
+        arrays = _predictions(source, model, kind, device, zero_shot)
+        result: dict[Head, ByTest] = {}
+        for share in SHARES:
+            found = result[Head(model, kind, share)] = {}
+            for number, test in enumerate(tests):
+                sizes = [len(source.labels(domain)) for domain in domains if domain != test]
+                ends, name = np.cumsum(sizes)[:-1], f"{share} {number}"
+                within = arrays.get(f"{name} within")
+                found[test] = HeadPredictions(
+                    int(arrays[f"{name} setting"]),
+                    np.split(arrays[f"{name} out-of-fold"], ends),
+                    None if within is None else np.split(within, ends),
+                    arrays.get(f"{name} test"),
+                )
+        return result
 
-    for path in _PATHS_OF[source.task.kind]:
-        arrays = _path_arrays(source, model, path, device)
-        for kind in _rules(path):
-            add(arrays, kind)
+    heads = read(TRAINED, None)
+    alone = heads[Head(model)]
     if (zero_shot := find_zero_shot(source, model)) is not None:
-        for path in (*POOLED, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
-            add(_path_arrays(source, model, path, device, zero_shot), path)
-    return result
+        heads = {}
+        for kind in (TRAINED, ZERO_SHOT, FROM_ZERO_SHOT):  # of features of unit length
+            heads |= read(kind, zero_shot)
+    return alone, heads
 
 
-def _path_arrays(
+def _predictions(
     source: FeatureSource,
     model: str,
-    path: str,
+    kind: str,
     device: str | None,
-    zero_shot: LinearHead | None = None,
+    zero_shot: LinearHead | None,
 ) -> dict[str, NDArray[Any]]:
-    """The predictions of all kinds of heads of one path, as they are cached.
+    """The predictions of the heads of one kind with each share, as they are cached.
 
     With a zero-shot head, they are those of features of unit length.
     """
+    groups = groups_of(source, source.domains)
 
     def compute() -> dict[str, NDArray[Any]]:
         choose = Columns.all_of if zero_shot is None else pool_columns
-        samples = choose(source, [model]).samples(source, source.domains)
         found = predict_left_out(
-            samples, len(source.classes), path, zero_shot=zero_shot, device=device
+            choose(source, [model]).samples(source, source.domains),
+            len(source.classes),
+            source.task.kind,
+            kind,
+            groups=groups,
+            zero_shot=zero_shot,
+            device=device,
         )
         arrays: dict[str, NDArray[Any]] = {}
-        for name, predictions in found.items():
+        for share, predictions in found.items():
             for number, each in enumerate(predictions):
-                arrays[f"{name} {number} setting"] = np.array(each.setting)
-                arrays[f"{name} {number} out-of-fold"] = np.concatenate(each.out_of_fold)
+                name = f"{share} {number}"
+                arrays[f"{name} setting"] = np.array(each.setting)
+                arrays[f"{name} out-of-fold"] = np.concatenate(each.out_of_fold)
+                if each.within is not None:
+                    arrays[f"{name} within"] = np.concatenate(each.within)
                 if each.test is not None:
-                    arrays[f"{name} {number} test"] = each.test
+                    arrays[f"{name} test"] = each.test
         return arrays
 
-    settings = f"{path} {C_GRID} {SETTINGS}"
+    settings = f"{kind} {C_GRID} {SETTINGS} {SHARES}"
+    if any(group is not None for group in groups):
+        settings += f" {json.dumps(groups)}"
     if zero_shot is not None:
         settings += f" unit length, {zero_shot.digest}"
     return source.cached("heads", [model], compute, settings=settings)
@@ -182,69 +211,33 @@ def _path_arrays(
 
 def predict_left_out(
     samples: Samples,
-    n_classes: int,
-    path: str,
+    n_outputs: int,
+    task: Kind,
+    kind: str = TRAINED,
     *,
+    groups: Groups | None = None,
     zero_shot: LinearHead | None = None,
     device: str | None = None,
-) -> dict[str, list[HeadPredictions]]:
-    """Predictions without a test domain, then for each domain as the test domain.
+) -> dict[float, list[HeadPredictions]]:
+    """Predictions without a test domain, then for each domain as the test domain, by share.
 
-    `samples` are of domains numbered from 0; `path` is "logistic" or "ridge", or with the zero-shot
-    head of the model also "zero_shot" or "from_zero_shot"; "regression" for numbers, and "labels"
-    for several labels. A head that is also used alone is returned as two kinds, in a pool and
-    alone. A head trained without two domains serves both.
+    `samples` are of domains numbered from 0; groups are kept whole by the cross-validation within
+    the domains. A head trained without two domains serves both.
     """
     numbers = np.unique(samples.domains).tolist()
-    sets = singles_and_pairs(numbers) if len(numbers) > 2 else [frozenset({n}) for n in numbers]
-    found = _path(path, zero_shot).left_out(samples, n_classes, sets, device=device)
-    paths = dict(zip(sets, found, strict=True))
-
-    def left_out(domain: int, test: int | None) -> Outputs:
-        """Outputs (settings, n, C) for a domain by heads trained without both."""
-        some = frozenset({domain} if test is None else {domain, test})
-        among = samples.domains[np.isin(samples.domains, list(some))]
-        return paths[some][:, among == domain]
-
-    rules = _rules(path)
-    result: dict[str, list[HeadPredictions]] = {name: [] for name in rules}
-    for test in [None, *(numbers if len(numbers) > 2 else ())]:
-        training = [number for number in numbers if number != test]
-        each = [left_out(domain, test) for domain in training]
-        labels = [samples.labels[samples.domains == domain] for domain in training]
-        for name, rule in rules.items():
-            at = rule(each, labels)
-            unseen = None if test is None else paths[frozenset({test})][at]
-            result[name].append(HeadPredictions(at, [some[at] for some in each], unseen))
+    tests = [None, *(numbers if len(numbers) > 2 else ())]
+    splits = [split_without(task, samples, groups, test) for test in tests]
+    found = _path(task, kind, zero_shot).predict(samples, n_outputs, splits, device=device)
+    result: dict[float, list[HeadPredictions]] = {share: [] for share in SHARES}
+    for test, split, outputs in zip(tests, splits, found, strict=True):
+        each = ByDomain.of(samples, split, outputs)
+        for share, at in zip(SHARES, each.best_settings(task, SHARES), strict=True):
+            result[share].append(
+                HeadPredictions(
+                    at,
+                    [part[at] for part in each.left_out],
+                    None if each.within is None else [part[at] for part in each.within],
+                    None if test is None else outputs.rest[at],
+                )
+            )
     return result
-
-
-def _rules(path: str) -> dict[str, Rule]:
-    """How to choose the setting of each kind of head of a path."""
-    for kind, (first, *others) in _PATHS_OF.items():
-        if path == first:
-            return {path: partial(best_setting, kind=kind), ALONE: RULES[kind]}
-        if path in others:
-            return {path: partial(best_setting, kind=kind)}
-    return {path: best_setting}
-
-
-def accurate_setting(predictions: Sequence[Outputs], labels: Sequence[NDArray[np.int64]]) -> int:
-    """Of the settings within a standard error of the most accurate one, that of best likelihood."""
-    accuracies = np.mean(
-        [(p.argmax(axis=2) == y).mean(axis=1) for p, y in zip(predictions, labels, strict=True)],
-        axis=0,
-    )
-    best = accuracies.max()
-    error = np.sqrt(best * (1 - best) / sum(map(len, labels)))
-    close = accuracies >= best - error - 1e-9
-    likelihoods = outputs_of("classification").quality(predictions, labels).mean(axis=0)
-    return int(np.where(close, likelihoods, -np.inf).argmax())
-
-
-RULES: dict[Kind, Rule] = {
-    "classification": accurate_setting,
-    "regression": partial(best_setting, kind="regression"),
-    "multilabel": partial(best_setting, kind="multilabel"),
-}
-"""How to choose the setting of a head that is used alone."""

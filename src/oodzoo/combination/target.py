@@ -14,10 +14,11 @@ from oodzoo.combination.adaptation import (
     standardised_predictions,
     weigh_images,
 )
-from oodzoo.combination.heads import Head, Heads, Pool, choose_pool
+from oodzoo.combination.heads import Heads, Pool, choose_pool
 from oodzoo.combination.pool import Limits
+from oodzoo.combination.predictions import Head, HeadPredictions
 from oodzoo.combination.zero_shot import pool_columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, groups_of
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,17 @@ def with_standardised_heads(
     device: str | None = None,
 ) -> Heads:
     """Add heads of features standardised within each domain to the candidates."""
-    added = {}
+    added: dict[Head, HeadPredictions] = {}
     for model in models:
         samples = pool_columns(source, [model]).samples(source, heads.domains)
         features = None if target is None else target(model)
-        added[Head(model, STANDARDISED)] = standardised_predictions(
-            samples, features, len(source.classes), weights, device=device
+        found = standardised_predictions(
+            samples,
+            features,
+            len(source.classes),
+            weights,
+            groups=groups_of(source, heads.domains),
+            device=device,
         )
+        added |= {Head(model, STANDARDISED, share): each for share, each in found.items()}
     return replace(heads, candidates=heads.candidates | added)

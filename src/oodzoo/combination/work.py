@@ -100,9 +100,10 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     model = task.decode()
     rank_for_test_domains(StoreSource(source.store, [model]), device=device)
     digest = hashlib.sha256()
-    for kind, predictions in model_predictions(source, model, device=device).items():
+    alone, heads = model_predictions(source, model, device=device)
+    for head, predictions in [(model, alone), *heads.items()]:
         for test, found in predictions.items():
-            digest.update(f"{kind} {test} {found.setting}".encode())
+            digest.update(f"{head} {test} {found.setting}".encode())
             for array in found.out_of_fold:
                 digest.update(array.tobytes())
     return digest.hexdigest().encode()

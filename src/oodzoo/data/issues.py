@@ -107,8 +107,7 @@ def constant_numbers(numbers: Mapping[str, Mapping[str, Spread]]) -> Iterator[Is
         yield Issue(
             "constant",
             _shown(found),
-            advice="no variance is there to be explained: add images with other values, or leave "
-            "the domain out",
+            advice="R² is undefined there: add images with other values, or leave the domain out",
         )
 
 

@@ -253,7 +253,7 @@ def _candidate(
         return unusable("the same value for all images")
     if n_values == n - n_missing:
         return unusable("another value for each image")
-    domains, n_kept = _put_together([UNKNOWN if v is None else v for v in values], labels)
+    domains, n_kept = _merge_small_values([UNKNOWN if v is None else v for v in values], labels)
     if n_kept < 2:
         return unusable(
             f"fewer than two of {n_values:,} values have {MIN_IMAGES} images and two classes"
@@ -267,7 +267,7 @@ def _candidate(
     return replace(found, values=n_values, missing=n_missing)
 
 
-def _put_together(
+def _merge_small_values(
     values: Sequence[str], labels: Sequence[Collection[str]]
 ) -> tuple[list[str], int]:
     """Put small values together; also return the number of values that are large enough."""

@@ -71,16 +71,16 @@ def limited_final(
     heads: Heads,
     limits: Limits,
     final: Decision,
-    *,
-    compare: bool,
 ) -> Limited:
     """Decide within limits on all domains; `final` is what was decided without them."""
     ways: dict[str, Way] = {
-        name: Way(final.models(name), final.estimates[name].contributions)
+        name: Way(
+            final.models(name), final.estimates[name].contributions, final.estimates[name].within
+        )
         for name in ("ensemble", "selection")
         if name in final.estimates
     }
-    found = decide_within(source, order, heads, limits, ways, compare=compare)
+    found = decide_within(source, order, heads, limits, ways)
     models = {"single": (found.best,), "pool": found.pool.models}
     return Limited(
         found.recommended, models.get(found.recommended) or final.models(found.recommended)
@@ -94,8 +94,6 @@ def limited_fold(
     heads: Heads,
     limits: Limits,
     fold: Fold,
-    *,
-    compare: bool,
 ) -> Limited:
     """Decide within limits without a test domain, and measure on it; kept in a store.
 
@@ -110,17 +108,15 @@ def limited_fold(
     limits : Limits
     fold : Fold
         What was found without the limits.
-    compare : bool
-        As for :func:`~oodzoo.combination.decision.decide`.
     """
     cells = {"selection": fold.cells["selection"], "ensemble": fold.cells[f"ensemble {fold.top_k}"]}
     ways = {
-        name: Way(cells[name].models, contributions)
-        for name, contributions in fold.estimates.items()
+        name: Way(cells[name].models, left_out, within or None)
+        for name, (left_out, within) in fold.estimates.items()
     }
 
     def compute() -> dict[str, np.ndarray]:
-        found = decide_within(source, order, heads, limits, ways, compare=compare)
+        found = decide_within(source, order, heads, limits, ways)
         if found.recommended == "single":
             limited = Limited(
                 "single", (found.best,), metric_of_all(source, heads, test, found.best)
@@ -137,7 +133,7 @@ def limited_fold(
 
     costs = [source.facts(model).milliseconds for model in source.models]
     known = {name: [list(way.models), cells[name].accuracy] for name, way in ways.items()}
-    key: list[Any] = [test, list(order), limits.max_models, limits.max_ms, costs, known, compare]
+    key: list[Any] = [test, list(order), limits.max_models, limits.max_ms, costs, known]
     if texts := class_texts(source):
         key.append(texts)
     arrays = source.cached("budgets", source.models, compute, settings=json.dumps(key))

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from oodzoo import scores
 from oodzoo._text import count
 from oodzoo.combination.decision import Decision, decide
-from oodzoo.combination.heads import Head, Heads
+from oodzoo.combination.heads import Heads
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import ZERO_SHOT
+from oodzoo.combination.predictions import ZERO_SHOT, Head
 from oodzoo.evaluation.training import TrainedHead, Trainer, TrainingView
 from oodzoo.events import Log
 from oodzoo.features.columns import Columns
@@ -109,7 +109,6 @@ def choose(
     top_k: Sequence[int] | None,
     main: int | None = None,
     limits: Limits | None = None,
-    compare: bool | None = None,
     peers: Sequence[str] | None,
     retrain: bool = False,
     seed: int = 0,
@@ -120,7 +119,7 @@ def choose(
 
     `ranking` and `heads` are those of the training domains. `top_k` are the numbers of models to
     concatenate, chosen on the training domains if None; `main` is the one for the main rows, the
-    first if None. `compare` is as in :func:`~oodzoo.combination.decision.decide`. Baselines need
+    first if None. Baselines need
     the names of `peers`; there are none if None. `retrain` trains the heads of single models with
     `train`, instead of using the predictions of `heads`.
     """
@@ -141,9 +140,7 @@ def choose(
         top_k = [choose_top_k(training, order)]
     main = top_k[0] if main is None else main
     log("choosing a pool, selecting features, comparing on left-out domains")
-    decision = decide(
-        training, order, heads, top_k=main, limits=limits, compare=compare, device=device
-    )
+    decision = decide(training, order, heads, top_k=main, limits=limits, device=device)
     log(f"training on {count(len(decision.selection), 'selected feature')}")
     selection = candidate(decision.selection)
     ensembles, paper_selections = {}, {}

@@ -21,6 +21,8 @@ from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
 from oodzoo.ranking.intervals import new_domain_interval
 
+_KINDS = ("left out", "within")
+
 WITH_TARGET = "pool with target"
 """Name of the cell of the pool for which the images of the test domain are known."""
 
@@ -42,10 +44,10 @@ class Fold:
     recommended : str
     diagnosis : ClassDiagnosis, optional
         Of what is recommended; None without classes.
-    estimates : dict of str to list of array
-        Contributions to the metric of the left-out training domains, of the ways to combine models
-        that need heads of their own (ensemble, selection): see
-        :class:`~oodzoo.combination.verdict.Estimate`.
+    estimates : dict of str to pair of lists of array
+        Contributions to the metric of the training domains, left out and within, of the ways to
+        combine models that need heads of their own (ensemble, selection): see
+        :class:`~oodzoo.combination.verdict.Estimate`. The second list may be empty.
     """
 
     cells: dict[str, Cell]
@@ -54,7 +56,7 @@ class Fold:
     selection_ratio: float
     recommended: str
     diagnosis: ClassDiagnosis | None = None
-    estimates: dict[str, list[NDArray[Any]]] = field(default_factory=dict)
+    estimates: dict[str, list[list[NDArray[Any]]]] = field(default_factory=dict)
 
 
 def kept_fold(
@@ -65,8 +67,9 @@ def kept_fold(
     def compute() -> dict[str, NDArray[Any]]:
         fold = judge()
         arrays = {"fold": np.array(msgspec.json.encode(replace(fold, estimates={})).decode())}
-        for name, parts in fold.estimates.items():
-            arrays |= {f"{name} {number}": each for number, each in enumerate(parts)}
+        for name, kinds in fold.estimates.items():
+            for kind, parts in zip(_KINDS, kinds, strict=True):
+                arrays |= {f"{name} {kind} {number}": each for number, each in enumerate(parts)}
         return arrays
 
     arrays = source.cached(
@@ -74,9 +77,16 @@ def kept_fold(
     )
     document = msgspec.json.decode(str(arrays["fold"]))
     estimates = {
-        name: [arrays[f"{name} {number}"] for number in range(len(source.domains) - 1)]
+        name: [
+            [
+                arrays[key]
+                for number in range(len(source.domains) - 1)
+                if (key := f"{name} {kind} {number}") in arrays
+            ]
+            for kind in _KINDS
+        ]
         for name in ("ensemble", "selection")
-        if f"{name} 0" in arrays
+        if f"{name} {_KINDS[0]} 0" in arrays
     }
     found = document["diagnosis"]
     diagnosis = None if found is None else ClassDiagnosis.from_dict(found)
@@ -157,6 +167,11 @@ def _recommended(
         domains=domains,
         choices=choices,
         estimates={name: each.accuracy for name, each in final.estimates.items()},
+        within={
+            name: each.accuracy_within
+            for name, each in final.estimates.items()
+            if each.accuracy_within is not None
+        },
         candidates=source.models,
         max_models=settings.max_models,
         max_ms=settings.max_ms,

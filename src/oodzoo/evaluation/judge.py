@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from oodzoo.combination.decision import FEWEST_DOMAINS, Decision, decide, first_within
+from oodzoo.combination.decision import Decision, decide, first_within
 from oodzoo.combination.heads import Heads
 from oodzoo.evaluation.budget import Limited, class_texts, limited_final, limited_fold
 from oodzoo.evaluation.choice import choose
@@ -61,8 +61,6 @@ class Judge:
         self._rankings = rankings
         self._device = device
         self._log = log
-        # The final recommendation is made in the same way as those that are measured.
-        self._compare = len(source.domains) > FEWEST_DOMAINS
 
     def fold(self, test: str) -> Fold:
         """Judge a test domain; the result is kept in a store."""
@@ -91,7 +89,6 @@ class Judge:
             top_k=settings.top_k,
             main=settings.main_top_k,
             limits=settings.limits,
-            compare=self._compare,
             peers=settings.peers,
             retrain=settings.protocol == "domainbed" or settings.trials > 1,
             seed=settings.seed,
@@ -113,7 +110,7 @@ class Judge:
             choice.decision.recommended,
             diagnose_choice(source, test, choice, rows),
             {
-                name: list(estimate.contributions)
+                name: [list(estimate.contributions), list(estimate.within or ())]
                 for name, estimate in choice.decision.estimates.items()
                 if name in ("ensemble", "selection")
             },
@@ -129,7 +126,6 @@ class Judge:
             self._heads[test],
             Limits(self._settings.max_models, max_ms),
             fold,
-            compare=self._compare,
         )
 
     def limited_final(self, final: Decision, max_ms: float) -> Limited:
@@ -140,7 +136,6 @@ class Judge:
             self._heads[None],
             Limits(self._settings.max_models, max_ms),
             final,
-            compare=self._compare,
         )
 
     @property
@@ -167,6 +162,5 @@ class Judge:
             self._heads[None],
             top_k=choose_top_k(source, order) if top_k is None else top_k,
             limits=settings.limits,
-            compare=self._compare,
             device=self._device,
         )

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,12 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.heads import Heads
-from oodzoo.combination.predictions import RULES
 from oodzoo.evaluation.rows import mean_of
-from oodzoo.features.columns import Columns, Samples
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.groups import group_numbers
-from oodzoo.heads.kinds import PATHS
+from oodzoo.heads.kinds import PATHS, ByDomain, split_without
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.task.strata import strata
 
@@ -203,28 +201,18 @@ def metrics_of(source: FeatureSource, part: Part, *, device: str | None = None) 
 
 
 def _metrics(source: FeatureSource, part: Part, device: str | None) -> list[float]:
-    kind, n_outputs = source.task.kind, len(source.classes)
-    every = Columns.all_of(source, [part.model]).samples(source, source.domains)
-    kept = _kept(source, part.share, part.draw)
-    some = _rows(every, kept)
+    kind = source.task.kind
+    samples = Columns.all_of(source, [part.model]).samples(source, source.domains)
+    kept, groups = _kept(source, part.share, part.draw), groups_of(source, source.domains)
     tests = [source.domains.index(test) for test in part.tests]
-    numbers = range(len(source.domains))
-    pairs = [pair for pair in combinations(numbers, 2) if set(pair) & set(tests)]
-    left_out = PATHS[kind].left_out
-    found = left_out(some, n_outputs, [set(pair) for pair in pairs], device=device)
-    paths = dict(zip(map(frozenset, pairs), found, strict=True))
+    splits = [split_without(kind, samples, groups, test, kept) for test in tests]
+    found = PATHS[kind].predict(samples, len(source.classes), splits, device=device)
     metrics = []
-    for test in tests:
-        outputs, labels = [], []
-        for other in numbers:
-            if other != test:
-                both = some.domains[np.isin(some.domains, [test, other])]
-                outputs.append(paths[frozenset({test, other})][:, both == other])
-                labels.append(some.labels[some.domains == other])
-        setting = RULES[kind](outputs, labels)
-        whole = _rows(every, kept | (every.domains == test))  # the test domain is not a part
-        (path,) = left_out(whole, n_outputs, [{test}], device=device)
-        metrics.append(percent(source, path[setting], every.labels[every.domains == test]))
+    for test, split, outputs in zip(tests, splits, found, strict=True):
+        setting = ByDomain.of(samples, split, outputs).best_setting(kind)
+        rows = samples.domains == test
+        predicted = outputs.rest[setting][rows[~split.training]]
+        metrics.append(percent(source, predicted, samples.labels[rows]))
     return metrics
 
 
@@ -239,10 +227,6 @@ def metric_of_all(source: FeatureSource, heads: Heads, test: str, model: str) ->
 def percent(source: FeatureSource, outputs: NDArray[Any], labels: NDArray[Any]) -> float:
     """Main metric in percent of the outputs (n, C) of a head."""
     return 100 * float(outputs_of(source.task.kind).contributions(outputs, labels).mean())
-
-
-def _rows(samples: Samples, rows: NDArray[np.bool_]) -> Samples:
-    return Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
 
 
 def _kept(source: FeatureSource, share: float, draw: int) -> NDArray[np.bool_]:

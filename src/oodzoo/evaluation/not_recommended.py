@@ -15,10 +15,8 @@ def why_not_the_highest(evaluation: Evaluation) -> str:
         return ""
     if first in evaluation.beyond_limits:
         reason = "it exceeds the limits"
-    elif not best.estimates:
-        reason = "three domains are too few to compare the ways to combine models: a pool is taken"
     elif first in evaluation.tied:
         reason = "the difference is within a standard error between the domains"
     else:
-        reason = "it is not better on the left-out training domains, which decide"
+        reason = "it is not clearly better on the training domains, which decide"
     return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from oodzoo._text import count
 from oodzoo.backend import Array, backend
 from oodzoo.combination.heads import predict_with_heads
@@ -37,6 +39,7 @@ from oodzoo.features.source import Features, FeatureSource, as_source, total_cos
 from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
 from oodzoo.heads.domainbed.sweep import STEPS
+from oodzoo.heads.linear import FOLDS
 from oodzoo.ranking.constraints import Constraints, restricted
 from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
 from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
@@ -104,8 +107,8 @@ def evaluate(
         the main rows are those of 3 if given, else of the smallest. "auto" chooses 1, 3, 5 or 7 by
         leave-one-domain-out validation on the training domains.
     protocol : {"fast", "domainbed"}
-        How heads are trained: logistic regression (ridge regression of numbers), or DomainBed's
-        random search, which is for classes only.
+        How heads are trained: ridge regression (logistic regression of several labels), or
+        DomainBed's random search, which is for classes only.
     score : str, default "unseen"
         Score to rank by, see :func:`oodzoo.rank`.
     trials : int, optional
@@ -230,7 +233,9 @@ def _evaluate(
 ) -> Evaluation:
     models = count(len(source.models), "model")
     steps = _Steps(len(source.models), len(source.domains), stage.progress)
-    what = f"heads of {models}, trained without each domain and each pair"
+    what = f"heads of {models}, trained without each domain, each pair and each fold"
+    if few := few_samples(source):
+        stage.say(few)
     if engine is not None:
         stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
         compute_heads(source, engine, steps.heads)
@@ -260,6 +265,23 @@ def _evaluate(
     result = what_if.add_to(result, folds)
     steps.end()
     return result
+
+
+def few_samples(source: FeatureSource) -> str:
+    """Say which class of a domain is missing in some folds; empty if none is."""
+    if not source.task.is_classification:
+        return ""
+    for domain in source.domains:
+        sizes = np.bincount(source.labels(domain), minlength=len(source.classes))
+        few = np.flatnonzero((sizes > 0) & (sizes < FOLDS))
+        if len(few):
+            at = int(few[0])
+            return (
+                f"class {source.classes[at]!r} has {count(int(sizes[at]), 'sample')} in domain "
+                f"{domain!r}: fewer than {FOLDS} folds of the cross-validation within the domains "
+                "have it"
+            )
+    return ""
 
 
 def _request(

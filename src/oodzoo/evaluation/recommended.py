@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -39,9 +39,9 @@ class Recommended:
         Accuracy on each test domain.
     choices : dict of str to str
         What was chosen for each test domain.
-    estimates : dict of str to float
-        What decided: accuracy of each way on left-out domains, in percent. It is a comparison; the
-        accuracy to expect is `average`.
+    estimates, within : dict of str to float
+        What decided: accuracy of each way on left-out domains, and by cross-validation within the
+        domains, in percent. They are comparisons; the accuracy to expect is `average`.
     candidates : tuple of str
         The models that it was chosen from; empty if an earlier version wrote it.
     max_models, max_ms : int and float, optional
@@ -55,6 +55,7 @@ class Recommended:
     domains: dict[str, float]
     choices: dict[str, str]
     estimates: dict[str, float]
+    within: dict[str, float] = field(default_factory=dict)
     candidates: tuple[str, ...] = ()
     max_models: int | None = None
     max_ms: float | None = None
@@ -73,6 +74,32 @@ class Recommended:
         if self.choice == "single" or len(self.models) == 1:
             models = f"{self.choice} {short_name(self.models[0])}"
         return f"{models}, {self.average:.1f} %"
+
+    @property
+    def disagreement(self) -> str:
+        """What it means if left-out domains and the domains within disagree; empty if they do not.
+
+        Examples
+        --------
+        >>> both = {"single": 70.0, "pool": 72.0}, {"single": 91.0, "pool": 88.0}
+        >>> best = Recommended("pool", ("a", "b"), 72.0, None, {}, {}, *both)
+        >>> print(best.disagreement.split(". ")[0])
+        The two estimates disagree: Pool is best on left-out domains (72.0 %), but Single within
+        the domains (91.0 %)
+        """
+        here = {name: value for name, value in self.estimates.items() if name in self.within}
+        if not here:
+            return ""
+        out, inside = max(here, key=here.__getitem__), max(here, key=self.within.__getitem__)
+        gains = here[out] - here[inside], self.within[inside] - self.within[out]
+        if min(gains) < _LEAST_DISAGREEMENT:
+            return ""
+        return (
+            f"The two estimates disagree: {TITLES[out]} is best on left-out domains "
+            f"({here[out]:.1f} %), but {TITLES[inside]} within the domains "
+            f"({self.within[inside]:.1f} %). What fits the known domains best carries over less "
+            "well; images of more domains would show which one to trust."
+        )
 
     def __repr__(self) -> str:
         return f"Recommended({self.brief})"
@@ -135,6 +162,9 @@ def chosen_otherwise(best: Recommended, same_everywhere: float) -> str:
         f"{same_everywhere:.1f} %."
     )
 
+
+_LEAST_DISAGREEMENT = 1.0
+"""Points by which both estimates must prefer another way."""
 
 _MOST_DOMAINS = 2
 """More domains are counted, not named."""

@@ -328,7 +328,7 @@ class Evaluation:
                 f"That is {compared(best.average, oracle.average)} the best single model on each "
                 f"test domain ({oracle.average:.1f} %), which is unknown in advance."
             )
-        lines += filter(None, (self.chosen_otherwise, self.caution))
+        lines += filter(None, (self.chosen_otherwise, self.caution, best.disagreement))
         if beyond := [TITLES[name] for name in self.beyond_limits if name in TITLES]:
             one = len(beyond) == 1
             lines.append(

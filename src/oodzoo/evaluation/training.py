@@ -55,7 +55,7 @@ Trainer = Callable[[TrainingView, Columns], list[TrainedHead]]
 
 
 def fast_trainer(trials: int) -> Trainer:
-    """Logistic or ridge regression, regularised by leaving out one training domain at a time.
+    """Linear heads as :func:`~oodzoo.heads.kinds.fit_head_of` fits them.
 
     A single trial trains on all samples. With several, each trains on the 80 % of every training
     domain in DomainBed's split of that trial. All are scored on the whole test domain.
@@ -64,9 +64,16 @@ def fast_trainer(trials: int) -> Trainer:
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
         samples = columns.samples(view.source, view.source.domains)
         kind, n_outputs = view.source.task.kind, len(view.source.classes)
-        rows = np.arange(view.n_test)
-        parts = [samples] if trials == 1 else [_inside(samples, view, t) for t in range(trials)]
-        return [TrainedHead(fit_head_of(kind, part, n_outputs), rows) for part in parts]
+        every, groups = np.arange(view.n_test), view.groups()
+        heads = []
+        for trial in range(trials):
+            part, some = samples, groups
+            if trials > 1:
+                rows = _inside(samples, view, trial)
+                part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
+                some = [groups[row] for row in rows.tolist()]
+            heads.append(TrainedHead(fit_head_of(kind, part, n_outputs, groups=some), every))
+        return heads
 
     return train
 
@@ -106,16 +113,15 @@ def domainbed_trainer(
     return train
 
 
-def _inside(samples: Samples, view: TrainingView, trial: int) -> Samples:
-    """The in-split of each training domain in a trial."""
+def _inside(samples: Samples, view: TrainingView, trial: int) -> NDArray[np.int64]:
+    """The rows of the in-split of each training domain in a trial."""
     positions = _positions(samples, view)
     parts = []
     for position, domain in zip(np.unique(positions), view.source.domains, strict=True):
         rows = np.flatnonzero(positions == position)
         groups = view.source.groups(domain)
         parts.append(rows[split(len(rows), trial, int(position), groups).inside])
-    rows = np.sort(np.concatenate(parts))
-    return Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
+    return np.sort(np.concatenate(parts))
 
 
 def _with_blank_test_domain(samples: Samples, view: TrainingView) -> Samples:

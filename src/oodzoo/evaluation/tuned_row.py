@@ -68,6 +68,7 @@ def with_fine_tuned(
             domains=tuned,
             choices=dict.fromkeys(tuned, FINE_TUNED),
             estimates=before.estimates,
+            within=before.within,
             candidates=before.candidates,
             max_models=before.max_models,
             max_ms=before.max_ms,

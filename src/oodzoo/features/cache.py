@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from oodzoo._io import write_tidily
 from oodzoo.errors import InputError
 
-VERSION = 6
+VERSION = 7
 """Increased when the computation of something cached changes."""
 
 Arrays = dict[str, NDArray[Any]]

@@ -1,58 +1,193 @@
-"""Heads for each kind of task: logistic regressions of classes or labels, ridge regressions."""
+"""Heads for each kind of task: ridge regressions, or logistic regressions of several labels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.features.columns import Samples
 from oodzoo.heads.groups import Groups, group_numbers
-from oodzoo.heads.linear import LinearHead, fit_head, left_out_accuracies, stratified_folds
+from oodzoo.heads.left_out import Split, SplitOutputs, predict_splits_by
+from oodzoo.heads.linear import LinearHead, stratified_folds
 from oodzoo.heads.multilabel import fit_label_head, left_out_labels
 from oodzoo.heads.outputs import outputs_of
-from oodzoo.heads.paths import C_GRID, left_out_paths
-from oodzoo.heads.regression import fit_regression_head, left_out_regressions
-from oodzoo.heads.ridge import RIDGES
+from oodzoo.heads.paths import C_GRID
+from oodzoo.heads.regression import (
+    fit_regression_head,
+    left_out_regressions,
+    predict_regression_splits,
+)
+from oodzoo.heads.ridge import (
+    RIDGES,
+    SETTINGS,
+    fit_ridge_head,
+    left_out_ridges,
+    predict_ridge_splits,
+)
 from oodzoo.task import Kind
 from oodzoo.task.strata import strata
+
+Outputs = NDArray[Any]
+"""Outputs (settings, n, C) of a head with each setting, see :mod:`oodzoo.heads.outputs`."""
 
 
 @dataclass(frozen=True)
 class HeadPath:
-    """How to predict left-out domains with all settings of a head, and how to fit it with one."""
+    """A kind of head, with all settings of its regularisation.
 
-    left_out: Callable[..., list[NDArray[Any]]]
+    Attributes
+    ----------
+    predict : callable
+        Predicts splits, as :func:`~oodzoo.heads.ridge.predict_ridge_splits`.
+    left_out : callable
+        Predicts left-out domains, as :func:`~oodzoo.heads.ridge.left_out_ridges`.
+    fit : callable
+        Fits a head with one setting.
+    """
+
+    predict: Callable[..., list[SplitOutputs]]
+    left_out: Callable[..., list[Outputs]]
     fit: Callable[[Samples, int, int], LinearHead]
 
 
-LOGISTIC = HeadPath(left_out_paths, lambda samples, n, at: fit_head(samples, n, C=C_GRID[at]))
-REGRESSION = HeadPath(
-    left_out_regressions, lambda samples, n, at: fit_regression_head(samples, n, RIDGES[at])
+RIDGE = HeadPath(
+    predict_ridge_splits,
+    left_out_ridges,
+    lambda samples, n, at: fit_ridge_head(samples, n, *SETTINGS[at]),
 )
-LABELS = HeadPath(left_out_labels, lambda samples, n, at: fit_label_head(samples, n, C_GRID[at]))
+REGRESSION = HeadPath(
+    predict_regression_splits,
+    left_out_regressions,
+    lambda samples, n, at: fit_regression_head(samples, n, RIDGES[at]),
+)
+LABELS = HeadPath(
+    partial(predict_splits_by, left_out_labels),
+    left_out_labels,
+    lambda samples, n, at: fit_label_head(samples, n, C_GRID[at]),
+)
 
 PATHS: dict[Kind, HeadPath] = {
-    "classification": LOGISTIC,
+    "classification": RIDGE,
     "regression": REGRESSION,
     "multilabel": LABELS,
 }
-"""The heads that are used alone."""
+"""The heads of each kind of task."""
 
 
 def best_setting(
-    predictions: Sequence[NDArray[Any]],
+    left_out: Sequence[Outputs],
+    within: Sequence[Outputs] | None,
     labels: Sequence[NDArray[Any]],
     kind: Kind = "classification",
+    share: float = 0.5,
 ) -> int:
     """Position of the setting with the highest quality; all domains weigh alike.
 
-    `predictions` are the outputs of each domain, (settings, n, C), see :mod:`oodzoo.heads.outputs`.
+    Parameters
+    ----------
+    left_out, within : sequence of array (settings, n, C)
+        Outputs for the samples of each domain: by heads of the other domains, and by heads of the
+        other folds of all domains. None if there are no folds.
+    labels : sequence of array
+    kind : {"classification", "regression", "multilabel"}
+    share : float
+        Weight of the left-out domains; the rest is that of the folds.
     """
-    return int(outputs_of(kind).quality(predictions, labels).mean(axis=0).argmax())
+    return best_settings(left_out, within, labels, kind, [share])[0]
+
+
+def best_settings(
+    left_out: Sequence[Outputs],
+    within: Sequence[Outputs] | None,
+    labels: Sequence[NDArray[Any]],
+    kind: Kind,
+    shares: Sequence[float],
+) -> list[int]:
+    """Position of the best setting for each share, as :func:`best_setting`."""
+    quality = outputs_of(kind).quality
+    outside = inside = quality(left_out, labels).mean(axis=0)
+    if within is not None:
+        inside = quality(within, labels).mean(axis=0)
+    return [int((share * outside + (1 - share) * inside).argmax()) for share in shares]
+
+
+def folds_within(
+    kind: Kind,
+    labels: NDArray[Any],
+    domains: NDArray[np.int64],
+    groups: Groups | None = None,
+) -> NDArray[np.int64]:
+    """Assign samples to five folds with about equal shares of each domain and class.
+
+    Groups are kept whole. Numbers and labels have strata in place of classes. With few groups some
+    folds have no samples.
+
+    Examples
+    --------
+    >>> labels, domains = np.array([0, 0, 1, 1, 1, 1]), np.array([0, 0, 0, 1, 1, 1])
+    >>> folds_within("classification", labels, domains).tolist()
+    [0, 1, 2, 3, 4, 0]
+    """
+    of_labels = strata(kind, labels)
+    cells = domains * (int(of_labels.max()) + 1) + of_labels
+    return stratified_folds(cells, group_numbers(groups, len(labels)))
+
+
+def split_without(
+    kind: Kind,
+    samples: Samples,
+    groups: Groups | None = None,
+    test: int | None = None,
+    kept: NDArray[np.bool_] | None = None,
+) -> Split:
+    """Train on all domains but a test domain: leave each out, and cross-validate within them.
+
+    `kept` are the samples that may be used. The folds depend on the training samples only.
+    """
+    training = np.ones(len(samples.domains), np.bool_) if kept is None else kept
+    if test is not None:
+        training = training & (samples.domains != test)
+    rows = np.flatnonzero(training)
+    some = None if groups is None else [groups[row] for row in rows.tolist()]
+    folds = np.full(len(samples.domains), -1)
+    folds[rows] = folds_within(kind, samples.labels[rows], samples.domains[rows], some)
+    several = [each for each in (samples.domains, folds) if len(np.unique(each[rows])) > 1]
+    return Split(training, tuple(several))
+
+
+class ByDomain(NamedTuple):
+    """Outputs (settings, n, C) for the training samples of each domain, and their labels.
+
+    `left_out` and `within` are as in :func:`best_setting`; with one domain, `left_out` are those of
+    the folds, and with one sample, there are none.
+    """
+
+    left_out: list[Outputs]
+    within: list[Outputs] | None
+    labels: list[NDArray[Any]]
+
+    @classmethod
+    def of(cls, samples: Samples, split: Split, outputs: SplitOutputs) -> ByDomain:
+        domains, labels = samples.domains[split.training], samples.labels[split.training]
+        rows = [domains == number for number in np.unique(domains)]
+        found = [[each[:, of_domain] for of_domain in rows] for each in outputs.partitions]
+        known = [labels[of_domain] for of_domain in rows]
+        return cls(found[0] if found else [], found[1] if len(found) > 1 else None, known)
+
+    def best_settings(self, kind: Kind, shares: Sequence[float]) -> list[int]:
+        """Position of the best setting for each share; 0 if there are no predictions."""
+        if not self.left_out:
+            return [0] * len(shares)
+        return best_settings(self.left_out, self.within, self.labels, kind, shares)
+
+    def best_setting(self, kind: Kind) -> int:
+        """Position of the best setting for the share ½."""
+        return self.best_settings(kind, [0.5])[0]
 
 
 def fit_head_of(
@@ -60,9 +195,7 @@ def fit_head_of(
 ) -> LinearHead:
     """Fit a head for a kind of task to samples of one or more domains.
 
-    The regularisation is chosen on left-out domains: of a classifier as in
-    :func:`~oodzoo.heads.linear.fit_head`, else by :func:`best_setting`. A single domain is split
-    into five folds instead, which keep groups whole.
+    The regularisation is chosen by left-out domains and cross-validation within the domains.
 
     Parameters
     ----------
@@ -81,33 +214,24 @@ def fit_head_of(
     >>> head.values(np.float32([[5]])).round(1).tolist()
     [[10.0]]
     """
-    if kind == "classification":
-        return fit_head(samples, n_outputs, groups=groups)
-    folds = samples.domains
-    if len(np.unique(folds)) == 1:
-        numbers = group_numbers(groups, len(samples.labels))
-        folds = stratified_folds(strata(kind, samples.labels), numbers)
-    path, parts = PATHS[kind], np.unique(folds)
-    setting = 0
-    if len(parts) > 1:
-        found = path.left_out(samples._replace(domains=folds), n_outputs, [{f} for f in parts])
-        setting = best_setting(found, [samples.labels[folds == fold] for fold in parts], kind)
+    path, split = PATHS[kind], split_without(kind, samples, groups)
+    (outputs,) = path.predict(samples, n_outputs, [split])
+    setting = ByDomain.of(samples, split, outputs).best_setting(kind)
     return path.fit(samples, n_outputs, setting)
 
 
-def left_out_metrics(kind: Kind, samples: Samples, n_outputs: int) -> list[float]:
+def left_out_metrics(
+    kind: Kind, samples: Samples, n_outputs: int, groups: Groups | None = None
+) -> list[float]:
     """Compute the main metric on each domain, in order, of a head fitted to the other domains.
 
     All domains together choose the regularisation.
     """
-    if kind == "classification":
-        return left_out_accuracies(samples, n_outputs, fit_head(samples, n_outputs).C)
-    numbers = np.unique(samples.domains).tolist()
-    found = PATHS[kind].left_out(samples, n_outputs, [{number} for number in numbers])
-    labels = [samples.labels[samples.domains == number] for number in numbers]
-    setting = best_setting(found, labels, kind)
-    outputs = outputs_of(kind)
+    split = split_without(kind, samples, groups)
+    (outputs,) = PATHS[kind].predict(samples, n_outputs, [split])
+    found = ByDomain.of(samples, split, outputs)
+    setting, meaning = found.best_setting(kind), outputs_of(kind)
     return [
-        float(outputs.contributions(path[setting], y).mean())
-        for path, y in zip(found, labels, strict=True)
+        float(meaning.contributions(each[setting], y).mean())
+        for each, y in zip(found.left_out, found.labels, strict=True)
     ]

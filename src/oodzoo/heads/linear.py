@@ -32,7 +32,7 @@ from oodzoo.task import Kind
 TOLERANCE = 1e-4
 """A fit ends when the norm of the gradient, relative to zero weights, falls below this."""
 
-_FOLDS = 5
+FOLDS = 5
 _ROWS = 4096
 _COPY_BYTES = 2**28
 """Features up to this size are copied where that makes a fit faster or more precise."""
@@ -154,20 +154,6 @@ def _fit_head(
     weights[present] = problem.weights(solution) / np.where(std > 0, std, 1)
     bias[present] = solution[:, -1] - weights[present] @ mean
     return LinearHead(weights, bias, float(C))
-
-
-def left_out_accuracies(samples: Samples, n_classes: int, C: float) -> list[float]:
-    """Compute the accuracy on each domain, in order, of a head fitted to the other domains."""
-    check_samples(samples, n_classes)
-    accuracies = []
-    for domain in np.unique(samples.domains):
-        left_out = samples.domains == domain
-        training = Samples(*(array[~left_out] for array in samples))
-        with blas_threads(training.features.size):
-            head = _fit_head(training, n_classes, C)
-        predicted = head.logits(samples.features[left_out]).argmax(axis=1)
-        accuracies.append(float(np.mean(predicted == samples.labels[left_out])))
-    return accuracies
 
 
 class _PrimalProblem:
@@ -331,11 +317,9 @@ def stratified_folds(
     Samples of the same of the numbered groups are in the same fold.
     """
     if groups is not None:
-        return grouped_folds(strata, groups, _FOLDS)
+        return grouped_folds(strata, groups, FOLDS)
     folds = np.empty(len(strata), np.int64)
-    for stratum in np.unique(strata):
-        rows = np.flatnonzero(strata == stratum)
-        folds[rows] = np.arange(len(rows)) % _FOLDS
+    folds[np.argsort(strata, kind="stable")] = np.arange(len(strata)) % FOLDS
     return folds
 
 

@@ -3,18 +3,14 @@ r"""Predictions of left-out domains by logistic regressions of the other domains
 For each set of domains to leave out, L2 logistic regressions with all values of C are fitted to the
 samples of the other domains, and predict the left-out ones. Features are standardised over exactly
 the training samples. The values of C form a path: each solution is the start of the next.
-
-A head that leaves out the domains a and b serves both to choose C for the test domain a, where b is
-left out, and the other way round: singles and pairs of domains are enough for all of these.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -39,13 +35,6 @@ _SINGLE_TOLERANCE = 1e-4
 
 _SINGLE_ITERATIONS, _DOUBLE_ITERATIONS = 300, 10_000
 """Most iterations of a fit. Few need so many: ill-conditioned features with a weak penalty."""
-
-
-def singles_and_pairs(domains: Iterable[int]) -> list[frozenset[int]]:
-    """All sets of one domain, then all sets of two, except one that would leave out everything."""
-    numbers = sorted(set(domains))
-    sets = [frozenset(chosen) for size in (1, 2) for chosen in combinations(numbers, size)]
-    return [left_out for left_out in sets if len(left_out) < len(numbers)]
 
 
 def left_out_paths(

@@ -2,13 +2,8 @@ r"""Ridge regressions of numbers as linear heads, and their predictions of left-
 
 .. math:: W = (Z^\top Z + \rho u I)^{-1} Z^\top (Y - \bar y), \qquad \hat y = W^\top z + \bar y,
 
-with labels Y with mean :math:`\bar y`, and :math:`u` the mean squared norm of a row of Z, as in
-:mod:`oodzoo.heads.ridge`. The features Z are centred and divided by
-:math:`\sqrt{s_j^2 + \overline{s^2}}`, where :math:`s_j` is the standard deviation of feature j over
-exactly the training samples, and :math:`\overline{s^2}` the mean of its square over all features. A
-feature that hardly varies in the training domains may vary much in another one. Divided by its own
-standard deviation alone it would then decide the prediction, which is not bounded as a probability
-is.
+with labels Y with mean :math:`\bar y`; the features Z, their scale and :math:`u` are as in
+:mod:`oodzoo.heads.ridge`. A prediction is not bounded as a probability is, so the scale matters.
 
 The predictions of an output do not depend on the others, and follow its units: those of
 :math:`aY + b` are :math:`a \hat y + b`.
@@ -27,9 +22,9 @@ from oodzoo._threads import blas_threads
 from oodzoo.backend import Array, Backend, backend
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
-from oodzoo.heads.left_out import call_for_sets, left_out_masks
+from oodzoo.heads.left_out import Split, SplitOutputs, call_for_sets, left_out_masks
 from oodzoo.heads.linear import LinearHead
-from oodzoo.heads.ridge import RIDGES, solve_ridges
+from oodzoo.heads.ridge import RIDGES, solve_ridges, solve_split
 from oodzoo.heads.samples import check_numbers
 
 
@@ -79,6 +74,17 @@ def left_out_regressions(
     return call_for_sets(_left_out_regressions, calls, samples.features.size, on_cpu=on.is_numpy)
 
 
+def predict_regression_splits(
+    samples: Samples, n_outputs: int, splits: Sequence[Split], *, device: str | None = None
+) -> list[SplitOutputs]:
+    """Predict splits by ridge regressions, with each of `RIDGES`."""
+    check_numbers(samples, n_outputs)
+    on = backend(device)
+    features = on.asarray(samples.features)
+    calls = [(features, samples.labels[each.training], each, RIDGES, on) for each in splits]
+    return call_for_sets(solve_split, calls, samples.features.size, on_cpu=on.is_numpy)
+
+
 def fit_regression_head(samples: Samples, n_outputs: int, ridge: float) -> LinearHead:
     """Fit a linear head by ridge regression of numbers.
 
@@ -102,7 +108,7 @@ def fit_regression_head(samples: Samples, n_outputs: int, ridge: float) -> Linea
     check_numbers(samples, n_outputs)
     _check_ridges([ridge])
     with blas_threads(samples.features.size):
-        fit = solve_ridges(samples.features, samples.labels, [ridge], backend(), blended=True)
+        fit = solve_ridges(samples.features, samples.labels, [ridge], backend())
     weights = fit.weights[0].T / np.where(fit.std > 0, fit.std, 1)
     return LinearHead(weights, fit.prior - weights @ fit.mean, 1 / (ridge * fit.unit), "regression")
 
@@ -115,7 +121,7 @@ def _left_out_regressions(
     on: Backend,
 ) -> NDArray[np.float64]:
     rows = features[on.asarray(~left_out)]
-    fit = solve_ridges(rows, labels[~left_out], ridges, on, blended=True)
+    fit = solve_ridges(rows, labels[~left_out], ridges, on)
     return fit.outputs(features[on.asarray(left_out)])
 
 

@@ -3,17 +3,22 @@ r"""Ridge regressions of the classes as linear heads, and their predictions of l
 .. math:: W = (Z^\top Z + \rho u I)^{-1} Z^\top (Y - \bar y), \qquad
    p(\cdot\mid z) = \operatorname{softmax}\bigl(t\,(W^\top z + \bar y)\bigr),
 
-with features Z standardised over exactly the training samples, one-hot labels Y with mean
-:math:`\bar y`, and :math:`u` the mean squared norm of a row of Z. The ridge :math:`\rho` is thus
-relative to the scale of the features. The outputs of the regression are multiplied by the
-temperature t: the larger it is, the more certain are the probabilities. The predicted class does
-not depend on it.
+with one-hot labels Y with mean :math:`\bar y`, and :math:`u` the mean squared norm of a row of Z.
+The ridge :math:`\rho` is thus relative to the scale of the features. The outputs of the regression
+are multiplied by the temperature t: the larger it is, the more certain are the probabilities. The
+predicted class does not depend on it.
+
+The features Z are centred and divided by :math:`\sqrt{s_j^2 + \overline{s^2}}`, where
+:math:`s_j` is the standard deviation of feature j over exactly the training samples, and
+:math:`\overline{s^2}` the mean of its square over all features. A feature that hardly varies in the
+training domains may vary much in another one: divided by its own standard deviation alone, it would
+decide the prediction.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import product
 from typing import NamedTuple
@@ -23,17 +28,17 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax
 
 from oodzoo._threads import blas_threads
-from oodzoo.backend import Array, Backend, backend, to_numpy
+from oodzoo.backend import Array, Backend, backend, backend_of, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
-from oodzoo.heads.left_out import call_for_sets, left_out_masks
+from oodzoo.heads.left_out import Split, SplitOutputs, call_for_sets, left_out_masks
 from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.paths import one_hot
 from oodzoo.heads.samples import check_samples, mean_and_std, standardised
 
-RIDGES = tuple(10.0**power for power in (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5))
-TEMPERATURES = (2.0, 4.0, 8.0, 16.0, 32.0)
+RIDGES = tuple(10.0**power for power in range(-3, 3))
+TEMPERATURES = (1.0, 2.0, 4.0, 8.0, 16.0)
 SETTINGS = tuple(product(RIDGES, TEMPERATURES))
 """All pairs of a ridge and a temperature; the temperature changes fastest."""
 
@@ -147,17 +152,12 @@ def solve_ridges(
     targets: NDArray[np.floating],
     ridges: Sequence[float],
     on: Backend,
-    *,
-    blended: bool = False,
 ) -> Ridges:
     """Solve for each ridge, in the smaller of both forms: of the features, or of the samples.
 
-    `targets` are (n, outputs). `blended` divides each feature by the root of the sum of its own
-    variance and the mean variance of all features.
+    `targets` are (n, outputs).
     """
-    mean, std = mean_and_std(features)
-    if blended:
-        std = on.xp.sqrt(std**2 + on.xp.mean(std**2))
+    mean, std = _mean_and_scale(features)
     Z = standardised(features, mean, std, "float64")
     targets = on.float64(targets)
     prior = on.xp.mean(targets, axis=0)
@@ -168,6 +168,160 @@ def solve_ridges(
     solutions = [on.solve_positive(gram, ridge * unit, right) for ridge in ridges]
     weights = on.xp.stack([Z.T @ each if dual else each for each in solutions])
     return Ridges(mean, std, weights, prior, unit)
+
+
+def _mean_and_scale(features: Array) -> tuple[Array, Array]:
+    mean, std = mean_and_std(features)
+    xp = backend_of(features).xp
+    return mean, xp.sqrt(std**2 + xp.mean(std**2))
+
+
+def solve_split(
+    features: Array,
+    targets: NDArray[np.floating],
+    split: Split,
+    ridges: Sequence[float],
+    on: Backend,
+) -> SplitOutputs:
+    r"""Predict the folds of a split by ridge regressions of the other folds, for each ridge.
+
+    The scale of the features and the penalty are those of all training samples; the mean of the
+    targets and the weights are those of the other folds. With fewer samples than features, one
+    inverse serves all folds: with the matrix M that takes the targets to the residuals of all
+    samples, the residuals of a fold S without it are
+
+    .. math:: M_{SS}^{-1} (M Y)_S.
+
+    Else the products of the features of a fold are subtracted from those of all samples.
+
+    Parameters
+    ----------
+    features : array (n, d)
+    targets : array (n, outputs)
+        Those of the training samples only.
+    split : Split
+    ridges : sequence of float
+    on : Backend
+
+    Examples
+    --------
+    >>> x = np.float32([[0], [1], [2], [3], [4]])
+    >>> found = solve_split(x, 2.0 * x, Split.of(np.arange(5)), [1e-9], backend())
+    >>> found.partitions[0].round(3)[0].T.tolist()
+    [[0.0, 2.0, 4.0, 6.0, 8.0]]
+    """
+    training = on.asarray(split.training)
+    rows, others = features[training], features[~training]
+    scale = _mean_and_scale(rows)
+    Z, rest = (standardised(each, *scale, "float64") for each in (rows, others))
+    folds = [each[split.training] for each in split.partitions]
+    parts = [
+        (number, np.flatnonzero(each == fold))
+        for number, each in enumerate(folds)
+        for fold in np.unique(each)
+    ]
+    # an inverse for each ridge, or a Cholesky factor, a third of the work, for each fold, too
+    dual = len(Z) ** 3 < (len(parts) + 1) / 3 * Z.shape[1] ** 3
+    predict = _predict_dual if dual else _predict_primal
+    outputs = [np.empty((len(ridges), *targets.shape)) for _ in folds]
+    unseen = np.empty((len(ridges), len(others), targets.shape[1]))
+    for at, part, found in predict(Z, on.float64(targets), rest, parts, ridges, on):
+        if part is None:
+            unseen[at] = to_numpy(found)
+        else:
+            outputs[part[0]][at, part[1]] = to_numpy(found)
+    return SplitOutputs(list(outputs), unseen)
+
+
+_Part = tuple[int, NDArray[np.int64]]
+"""The number of a partition, and the samples of one of its folds."""
+
+_Predicted = Iterator[tuple[int, _Part | None, Array]]
+"""The number of a ridge, a fold, or None for the samples that are not used, and their outputs."""
+
+
+def _predict_dual(
+    Z: Array, Y: Array, rest: Array, parts: Sequence[_Part], ridges: Sequence[float], on: Backend
+) -> _Predicted:
+    xp, n = on.xp, len(Z)
+    gram, prior = on.gram(Z.T), on.xp.mean(Y, axis=0)
+    unit = float(xp.linalg.trace(gram)) / n or 1.0
+    products = rest @ Z.T
+    for at, ridge in enumerate(ridges):
+        inverse = on.inverse_positive(gram, ridge * unit)
+        solution = inverse @ (Y - prior)
+        yield at, None, products @ solution + prior
+        for part in parts:
+            rows = on.asarray(part[1])
+            block = ridge * unit * inverse[rows][:, rows] - 1 / n
+            residuals = on.solve_positive(block, 0.0, ridge * unit * solution[rows])
+            yield at, part, Y[rows] - residuals
+
+
+def _predict_primal(
+    Z: Array, Y: Array, rest: Array, parts: Sequence[_Part], ridges: Sequence[float], on: Backend
+) -> _Predicted:
+    xp, gram, total = on.xp, on.gram(Z), on.xp.sum(Y, axis=0)
+    unit = float(xp.linalg.trace(gram)) / len(Z) or 1.0
+    products, prior = Z.T @ Y, total / len(Z)
+    for at, ridge in enumerate(ridges):
+        yield at, None, rest @ on.solve_positive(gram, ridge * unit, products) + prior
+    for part in parts:
+        rows = on.asarray(part[1])
+        left_out, labels, n = Z[rows], Y[rows], len(Z) - len(part[1])
+        mean = -xp.sum(left_out, axis=0) / n  # of the others: that of all samples is 0
+        prior = (total - xp.sum(labels, axis=0)) / n
+        others = gram - on.gram(left_out) - n * mean[:, None] * mean
+        right = products - left_out.T @ labels - n * mean[:, None] * prior
+        for at, ridge in enumerate(ridges):
+            weights = on.solve_positive(others, ridge * unit, right)
+            yield at, part, (left_out - mean) @ weights + prior
+
+
+def predict_ridge_splits(
+    samples: Samples, n_classes: int, splits: Sequence[Split], *, device: str | None = None
+) -> list[SplitOutputs]:
+    """Predict splits by ridge heads, with each of `SETTINGS`.
+
+    Outputs are log-probabilities, as in :func:`left_out_ridges`.
+    """
+    check_samples(samples, n_classes)
+    on = backend(device)
+    features = on.asarray(samples.features)
+    calls = [(features, samples.labels, split, n_classes, on) for split in splits]
+    return call_for_sets(_predict_split, calls, samples.features.size, on_cpu=on.is_numpy)
+
+
+def _predict_split(
+    features: Array, labels: NDArray[np.int64], split: Split, n_classes: int, on: Backend
+) -> SplitOutputs:
+    labels = labels[split.training]
+    hot, present = one_hot(labels)
+    found = solve_split(features, hot.T, split, RIDGES, on)
+    for outputs, partition in zip(found.partitions, split.partitions, strict=True):
+        folds = partition[split.training]
+        for fold in np.unique(folds):
+            missing = np.flatnonzero(~np.isin(present, labels[folds != fold]))
+            outputs[:, np.flatnonzero(folds == fold)[:, None], missing] = -np.inf
+    logs = [
+        _log_probabilities(each, present, SETTINGS, RIDGES, n_classes)
+        for each in (*found.partitions, found.rest)
+    ]
+    return SplitOutputs(logs[:-1], logs[-1])
+
+
+def _log_probabilities(
+    outputs: NDArray[np.float64],
+    present: NDArray[np.int64],
+    settings: Sequence[tuple[float, float]],
+    ridges: Sequence[float],
+    n_classes: int,
+) -> NDArray[np.float32]:
+    """Log-probabilities (n_settings, n, n_classes) from the outputs for each ridge."""
+    result = np.full((len(settings), outputs.shape[1], n_classes), -np.inf, np.float32)
+    for at, (ridge, temperature) in enumerate(settings):
+        result[at][:, present] = log_softmax(temperature * outputs[ridges.index(ridge)], axis=1)
+    return result
 
 
 def _left_out_ridges(
@@ -183,11 +337,7 @@ def _left_out_ridges(
     hot, present = one_hot(labels[~left_out])
     fit = solve_ridges(features[on.asarray(~left_out)], hot.T, ridges, on)
     outputs = fit.outputs(features[on.asarray(left_out)])
-    result = np.full((len(settings), outputs.shape[1], n_classes), -np.inf, np.float32)
-    for at, (ridge, temperature) in enumerate(settings):
-        logits = temperature * outputs[ridges.index(ridge)]
-        result[at][:, present] = log_softmax(logits, axis=1)
-    return result
+    return _log_probabilities(outputs, present, settings, ridges, n_classes)
 
 
 def _check_settings(settings: Sequence[tuple[float, float]]) -> None:

@@ -250,7 +250,6 @@ def fit(
                 with_models(source, made.selected_from) if made.selected_from else source,
                 made.choice,
                 columns,
-                made.final.head.C,
                 heads=made.heads,
                 limits=options.limits,
                 reselect=bool(made.selected_from),

@@ -28,7 +28,6 @@ from oodzoo.combination.predictions import Outputs
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource
 from oodzoo.heads.outputs import outputs_of
-from oodzoo.heads.paths import C_GRID
 from oodzoo.predictor.abstention import ConfidencePoint, at_confidence, confidence_curve
 from oodzoo.predictor.prediction_sets import (
     SetLevel,
@@ -67,7 +66,6 @@ def measure_left_out(
     source: FeatureSource,
     choice: str,
     columns: Columns,
-    C: float,
     *,
     heads: Mapping[str | None, Heads] | None = None,
     limits: Limits | None = None,
@@ -82,8 +80,6 @@ def measure_left_out(
     choice : {"single", "pool", "ensemble", "selection", "named"}
     columns : Columns
         Those of the fitted head.
-    C : float
-        Inverse regularisation strength of the fitted head, unless it is that of a pool.
     heads : dict of str or None to Heads, optional
         Predictions of the heads of all models for each test domain, and for none; needed for a
         pool.
@@ -107,21 +103,17 @@ def measure_left_out(
     if choice == "pool":
         if heads is None:
             raise ValueError("a pool needs predictions of heads")
-        values = confident = by_domain(left_out_pools(heads[None], limits))
+        values = confident = by_domain(left_out_pools(heads[None], limits).out_of_fold)
         if len(heads) > 1:  # with two domains, one cannot choose a pool
             chosen = (choose_pool(heads[domain], limits).test for domain in source.domains)
             confident = by_domain([_known(each) for each in chosen])
             without = {domain: values | {domain: each} for domain, each in confident.items()}
     else:
-        parts = [columns] * len(source.domains)
+        parts = None
         if choice == "selection" and reselect:
             parts = selections_without(source, len(columns), device)
-        # the thresholds of a head that is regularised otherwise are not those of this one
-        setting = (
-            None if kind == "regression" else int(np.argmin(np.abs(np.log(C_GRID) - np.log(C))))
-        )
-        values = by_domain(left_out_columns(source, parts, device, setting))
-        each = left_out_columns_without(source, parts, device).items()
+        values = by_domain(left_out_columns(source, columns, parts, device=device).out_of_fold)
+        each = left_out_columns_without(source, columns, parts, device=device).items()
         without = {domain: by_domain(outputs) for domain, outputs in each}
         confident = {domain: found[domain] for domain, found in without.items()}
     if kind == "regression":

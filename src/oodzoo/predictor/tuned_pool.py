@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.combination.final import FinalHead, fit_pool
-from oodzoo.combination.heads import Head, predict_with_heads
-from oodzoo.combination.predictions import HeadPredictions
+from oodzoo.combination.heads import predict_with_heads
+from oodzoo.combination.predictions import SHARES, Head, HeadPredictions
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners
@@ -74,7 +74,7 @@ def fit_tuned_pool(
     """
     others = StoreSource(source.store, [model for model in source.models if model != name])
     heads = predict_with_heads(others)[None]
-    head = Head(name, TUNED)
+    head = Head(name, TUNED, SHARES[-1])
     predictions = HeadPredictions(0, left_out_outputs(source, images, tuned.left_out))
     heads = replace(
         heads,

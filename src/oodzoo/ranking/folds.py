@@ -164,6 +164,7 @@ def leave_one_domain_out(
     stability: Stability = "robust",
     kind: Kind = "classification",
     device: str | None = None,
+    known: Known | None = None,
 ) -> list[Fold]:
     """Compute the fold of each held-out domain (Section 3.1 of the paper).
 
@@ -172,7 +173,9 @@ def leave_one_domain_out(
     of a domain to train on for some held-out domains, if not all of them. `n_features` is the
     number of features, if the moments are of fewer coordinates. `stability` chooses
     :class:`~oodzoo.ranking.stability.RelativeDensity` ("robust") or
-    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper"). `kind` is that of the task.
+    :class:`~oodzoo.ranking.stability.PaperDensity` ("paper"). `kind` is that of the task. `known`
+    are eigendecompositions of the same features that were computed before, which computed ones are
+    added to.
 
     Examples
     --------
@@ -185,7 +188,7 @@ def leave_one_domain_out(
     >>> [(fold.domain, fold.metric) for fold in folds]
     [('a', 1.0), ('b', 1.0), ('c', 1.0)]
     """
-    table = _Domains(domains, shards, training, n_features, stability, kind, device, least=2)
+    table = _Domains(domains, shards, training, n_features, stability, kind, device, known, least=2)
     union = table.union([])
     trained = {name: table.train([name]) for name in table.names}
     ridge = table.best_ridge(trained)
@@ -201,6 +204,7 @@ def leave_two_domains_out(
     stability: Stability = "robust",
     kind: Kind = "classification",
     device: str | None = None,
+    known: Known | None = None,
 ) -> dict[str, list[Fold]]:
     """Compute the folds for each choice of a test domain and a held-out domain.
 
@@ -210,7 +214,7 @@ def leave_two_domains_out(
     together. At least three domains are needed; other parameters are those of
     :func:`leave_one_domain_out`.
     """
-    table = _Domains(domains, shards, training, n_features, stability, kind, device, least=3)
+    table = _Domains(domains, shards, training, n_features, stability, kind, device, known, least=3)
     others = {test: [name for name in table.names if name != test] for test in table.names}
     unions = {test: table.union([test]) for test in table.names}
     pairs = {frozenset(pair): table.train(pair) for pair in combinations(table.names, 2)}
@@ -277,6 +281,10 @@ class _Union:
     evidence: float
 
 
+Known = dict[frozenset[str], _Decomposed]
+"""Decomposed moments of all domains but some."""
+
+
 class _Domains:
     """The domains of one model, on one backend."""
 
@@ -289,6 +297,7 @@ class _Domains:
         stability: Stability,
         kind: Kind,
         device: str | None,
+        known: Known | None = None,
         *,
         least: int,
     ) -> None:
@@ -318,13 +327,20 @@ class _Domains:
         self.stability = stability
         self.kind: Kind = kind
         self.n_classes = self.moments[self.names[0]].n_classes
+        self.known: Known = {} if known is None else known
 
     def union(self, unseen: Sequence[str]) -> _Union:
         """All domains together but the unseen ones, without the groups of these."""
-        together = self._decompose(self.without(unseen))
+        together = self._without(unseen)
         shift, classes = self._labels(together.moments)
         present = together.about(shift).take(classes)
         return _Union(together, _evidence_per_sample(present, maximise_evidence(present)))
+
+    def _without(self, held_out: Sequence[str]) -> _Decomposed:
+        key = frozenset(held_out)
+        if key not in self.known:
+            self.known[key] = self._decompose(self.without(held_out))
+        return self.known[key]
 
     def without(self, held_out: Sequence[str]) -> Moments:
         """Moments of all domains but some, without the groups of these."""
@@ -343,8 +359,8 @@ class _Domains:
         return int(np.argmax(known.mean(axis=0))) if len(known) else 0
 
     def train(self, held_out: Sequence[str]) -> _Training:
-        kept = self.without(held_out)
-        decomposed = self._decompose(kept)
+        decomposed = self._without(held_out)
+        kept = decomposed.moments
         spectrum, eigenvectors = decomposed.spectrum, decomposed.eigenvectors
         density = (
             PaperDensity.of(kept)

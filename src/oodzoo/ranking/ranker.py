@@ -29,7 +29,7 @@ from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.events import Listeners, Stage, extent
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import Features, FeatureSource, as_source, groups_of
+from oodzoo.features.source import Features, FeatureSource, StoreSource, as_source, groups_of
 from oodzoo.features.target import Target, TargetImages, as_target
 from oodzoo.heads.classes import require_classes_to_tell_apart
 from oodzoo.heads.linear import fit_head
@@ -40,6 +40,7 @@ from oodzoo.ranking import constraints as constraint
 from oodzoo.ranking.agreement import Predictions
 from oodzoo.ranking.folds import (
     Fold,
+    Known,
     Stability,
     leave_one_domain_out,
     leave_two_domains_out,
@@ -278,8 +279,17 @@ def _predicted(
     return source.cached("target", [model], compute, settings=settings)
 
 
-def _folds(source: FeatureSource, model: str, stability: Stability, device: str | None) -> _Results:
-    def compute(read: Inputs) -> list[Fold]:
+def _folds(
+    source: FeatureSource,
+    model: str,
+    stability: Stability,
+    device: str | None,
+    known: Known | None = None,
+    transfers: list[Transfer] | None = None,
+) -> _Results:
+    """The folds of each held-out domain; with `known` and `transfers`, if there are any already."""
+
+    def compute(read: Inputs, transfers: list[Transfer]) -> list[Fold]:
         return leave_one_domain_out(
             read.moments,
             read.shards,
@@ -288,16 +298,18 @@ def _folds(source: FeatureSource, model: str, stability: Stability, device: str 
             stability=stability,
             kind=source.task.kind,
             device=device,
+            known=known,
         )
 
-    folds, (transfer,) = _cached(source, model, compute, stability, device)
+    folds, (transfer,) = _cached(source, model, compute, stability, device, transfers)
     return folds, transfer
 
 
 def _folds_by_test(
     source: FeatureSource, model: str, stability: Stability, device: str | None
 ) -> dict[str, _Results]:
-    def compute(read: Inputs) -> list[Fold]:
+    def compute(read: Inputs, transfers: list[Transfer]) -> list[Fold]:
+        known: Known = {}
         both = leave_two_domains_out(
             read.moments,
             read.shards,
@@ -306,7 +318,13 @@ def _folds_by_test(
             stability=stability,
             kind=source.task.kind,
             device=device,
+            known=known,
         )
+        warned = merge(read.moments.values()).centred is not None
+        if isinstance(source, StoreSource) and not warned:
+            # it keeps them, and a ranking of all domains mostly follows
+            shared = transfers if len(transfers) == 1 else None
+            _folds(source, model, stability, device, known, shared)
         return [fold for folds in both.values() for fold in folds]
 
     folds, transfers = _cached(source, model, compute, stability, device, by_test=True)
@@ -320,9 +338,10 @@ def _folds_by_test(
 def _cached(
     source: FeatureSource,
     model: str,
-    compute: Callable[[Inputs], list[Fold]],
+    compute: Callable[[Inputs, list[Transfer]], list[Fold]],
     stability: Stability,
     device: str | None,
+    transfers: list[Transfer] | None = None,
     *,
     by_test: bool = False,
 ) -> tuple[list[Fold], list[Transfer]]:
@@ -346,13 +365,13 @@ def _cached(
         unseen: list[list[str]] = (
             [[test] for test in source.domains] if by_test and groups else [[]]
         )
-        transfers = [
+        found = transfers or [
             Transfer.of(
                 read.moments, read.training, read.n_features, unseen=each, by_output=by_output
             )
             for each in unseen
         ]
-        return pack(compute(read)) | {"skills": np.stack([t.skills for t in transfers])}
+        return pack(compute(read, found)) | {"skills": np.stack([t.skills for t in found])}
 
     kind = "" if source.task.is_classification else f", {source.task.kind}"
     settings = f"{'by test, ' if by_test else ''}{stability}, {MOMENTS_VERSION}{groups}{kind}"
@@ -360,8 +379,8 @@ def _cached(
         source.cached("folds", [model], packed, settings=settings, keep=lambda _: not warned)
     )
     names = tuple(source.domains)
-    transfers = [Transfer(names, skills) for skills in arrays.pop("skills")]
-    return unpack(arrays), transfers
+    kept = [Transfer(names, skills) for skills in arrays.pop("skills")]
+    return unpack(arrays), kept
 
 
 def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:

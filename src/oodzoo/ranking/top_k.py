@@ -9,7 +9,7 @@ import numpy as np
 
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
-from oodzoo.features.source import FeatureSource
+from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.kinds import left_out_metrics
 
 TOP_K = 3
@@ -48,7 +48,8 @@ def choose_top_k(
     for k in numbers:
         if k <= len(order):
             samples = Columns.all_of(training, order[:k]).samples(training, training.domains)
-            found = left_out_metrics(training.task.kind, samples, n_outputs)
+            groups = groups_of(training, training.domains)
+            found = left_out_metrics(training.task.kind, samples, n_outputs, groups)
             accuracy[k] = float(np.mean(found))
     return max(accuracy, key=lambda k: (accuracy[k], -k))
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.recommended import FINE_TUNED, TITLES
+from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, Recommended
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
@@ -115,32 +115,36 @@ def _models(low: int, high: int) -> str:
 def _rule(evaluation: Evaluation) -> str:
     """How the choice was made; it must say what :mod:`oodzoo.combination.verdict` does."""
     best = evaluation.recommended
-    if not best.estimates:
-        return (
-            "With three domains, heads that leave out two of them are trained on a single one, "
-            "which is too few to compare the ways to combine models: a pool is chosen."
-        )
     shown = [
-        f"{name.capitalize()} {number(best.estimates[name], 1)} %"
-        for name in CHOICES
-        if name in best.estimates
+        f"{name.capitalize()} {_both(best, name)} %" for name in CHOICES if name in best.estimates
     ]
     missing = [name.capitalize() for name in CHOICES if name not in best.estimates]
+    where = "left-out domains and within the domains" if best.within else "left-out domains"
     text = (
-        "Each way to combine models is tried on the training domains, leaving each of them out. "
-        "A pool is chosen, unless another way is better by more than a standard error between "
-        "domains; then a cheaper way instead if it is within a standard error in every left-out "
-        f"domain. On all domains: {', '.join(shown)}; chosen: {TITLES[_before(evaluation)]}."
+        "Each way to combine models is tried on the training domains: leaving each of them out, "
+        "and by cross-validation within them, which sees no shift but varies less. A pool is "
+        "chosen, unless another way is better on left-out domains by more than these differ and "
+        "not worse within; the single model, if the pool is much worse somewhere; a cheaper way, "
+        f"if it is not less accurate in any domain. On all domains ({where}): {', '.join(shown)}; "
+        f"chosen: {TITLES[_before(evaluation)]}."
     )
     if best.choice == FINE_TUNED:
         text += (
             " Fine-tuning the top model is better than that by more than a standard error between "
             "the test domains, and recommended."
         )
+    if best.disagreement:
+        text += f" {best.disagreement}"
     if missing:
         verb = "exceeds" if len(missing) == 1 else "exceed"
         text += f" {listed(missing)} {verb} the limits on models or time."
     return text
+
+
+def _both(best: Recommended, name: str) -> str:
+    """The accuracy on left-out domains and within the domains."""
+    values = [best.estimates[name], *([best.within[name]] if name in best.within else [])]
+    return " and ".join(number(value, 1) for value in values)
 
 
 def _before(evaluation: Evaluation) -> str:
@@ -168,6 +172,4 @@ def _choices(evaluation: Evaluation) -> str:
 def _promise(evaluation: Evaluation) -> str:
     average = number(evaluation.recommended.average, 1)
     expected = f"{WORDS[evaluation.task].metric.name} to expect is the measured {average} %."
-    if not evaluation.recommended.estimates:
-        return f"The {expected}"
     return f"Estimates only compare the ways; the {expected}"

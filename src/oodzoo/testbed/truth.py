@@ -18,8 +18,8 @@ def head_accuracy(
 ) -> float:
     """Measure the accuracy on a test domain, in percent, of a head trained on the other domains.
 
-    The head is the one that :func:`oodzoo.fit` trains (:func:`oodzoo.heads.linear.fit_head`), with
-    C chosen on the training domains. The accuracy is cached in the store.
+    The head is a linear probe, a logistic regression (:func:`oodzoo.heads.linear.fit_head`), with C
+    chosen on the training domains. The accuracy is cached in the store.
 
     Parameters
     ----------
