@@ -244,13 +244,13 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     assert code == 0
     assert "Fine-tuned" in [line.split()[0] for line in out.splitlines() if line]
     assert "of training for a test domain, on cpu." in out
-    assert "compared with Pool" in out
+    assert "points compared with Single, which is recommended otherwise" in out
     document = run(
         "evaluate", store, *options, "--data", data, "--learning-rate", "0.01", "--json"
     ).document
     tuned = document["fine_tuned"]
     assert set(tuned) > {"average", "domains", "models", "trials", "seconds", "tuning"}
-    assert document["recommended"]["choice"] in ("pool", "fine_tuned")
+    assert document["recommended"]["choice"] in ("single", "fine_tuned")
     other = write_stripes(tmp_path / "other", ("green", "blue", "red"), per_cell=6)
     assert (
         "is not the data of the store"

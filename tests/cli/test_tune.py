@@ -80,7 +80,8 @@ def test_a_model_of_several(run: Run, ensemble: Path, data: Path, tmp_path: Path
     assert "two-tuned: " in done.out
     pool = oodzoo.load(tmp_path / "tuned").provenance.pool
     assert pool["two-tuned"] > 0
-    assert f"pool: {next(iter(pool))} {next(iter(pool.values())):.2f}" in done.out
+    by_weight = sorted(pool.items(), key=lambda each: -each[1])
+    assert "pool: " + ", ".join(f"{name} {weight:.2f}" for name, weight in by_weight) in done.out
 
 
 def test_an_unchanged_predictor(run: Run, single: Path, data: Path, tmp_path: Path) -> None:

@@ -291,8 +291,8 @@ def test_other_tasks(task: str, data: Path, tmp_path: Path) -> None:
     (name,) = [model.name for model in after.models]
     assert name == "tiny-tuned"
     if task == "regression":
-        predicted = after.predict(files)
-        assert np.abs(predicted - labels).mean() < np.abs(before.predict(files) - labels).mean()
+        errors = np.abs(after.predict(files) - labels)
+        assert errors.mean() < 0.8 * np.abs(labels - np.mean(labels)).mean()
 
 
 def test_what_would_take_too_long(predictor: oodzoo.Predictor, data: Path) -> None:

@@ -28,7 +28,7 @@ from oodzoo.zoo.trainable import Trainable, load_trainable
 torch = pytest.importorskip("torch")
 
 SETTINGS = TuneSettings(steps=4, batch_size=3, learning_rates=(3e-3,))
-GOOD = replace(SETTINGS, augment=False, steps=8, learning_rates=(1e-2,))
+GOOD = replace(SETTINGS, augment=False, steps=24, learning_rates=(3e-3,))
 """Training is better than none, at least in part."""
 
 
