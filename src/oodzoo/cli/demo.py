@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oodzoo._text import typed
 from oodzoo.cli.app import RUN_CONTINUES, command
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import LogFileOption
@@ -43,8 +44,8 @@ def demo(
     # the test bed takes as long as everything else
     config = RunConfig(extraction=ExtractionConfig(device="cpu"), testbed=False)
     own = [
-        ("compare all scores", f"oodzoo testbed {out / 'store'}"),
-        ("look at every stage", f"oodzoo rank {out / 'store'}, or demo --verbose"),
+        ("compare all scores", f"oodzoo testbed {typed(out / 'store')}"),
+        ("look at every stage", f"oodzoo demo --out {typed(out)} --verbose"),
         ("your own photos", "oodzoo run photos/ --zoo modern --out job/"),
         ("", "with photos/<domain>/<class>/<image>"),
     ]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
-
+from oodzoo._text import typed
 from oodzoo.record import Run
 from oodzoo.report.blocks import Step
 
@@ -21,11 +20,11 @@ def steps(run: Run) -> list[Step]:
     """
     if run.predictor is None:
         return []
-    model, first = shlex.quote(f"{run.predictor.folder}/"), []
+    model, first = typed(f"{run.predictor.folder}/"), []
     if run.evaluation is None and run.ranking is not None:
         named = run.ranking.best
         if run.predictor.models != (named,):
-            fit = f"oodzoo fit {STORE} --models {shlex.quote(named)} --out {SINGLE}"
+            fit = f"oodzoo fit {STORE} --models {typed(named)} --out {SINGLE}"
             model, first = f"{SINGLE}/", [Step(f"Make a predictor of {named}", fit)]
     return [
         *first,
