@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oodzoo._packages import install_hint
 from oodzoo._text import typed
 from oodzoo.record import Run
 from oodzoo.report.blocks import Step
@@ -26,9 +27,11 @@ def steps(run: Run) -> list[Step]:
         if run.predictor.models != (named,):
             fit = f"oodzoo fit {STORE} --models {typed(named)} --out {SINGLE}"
             model, first = f"{SINGLE}/", [Step(f"Make a predictor of {named}", fit)]
+    hint = install_hint("onnx")
+    needed = f" ({hint})" if hint else ""
     return [
         *first,
         Step("Predict new images", f"oodzoo predict {model} IMAGES/ --out predictions.csv"),
         Step("Check it on labelled images", f"oodzoo test {model} LABELLED/ --out test.html"),
-        Step("Deploy it as one ONNX file", f"oodzoo export {model} model.onnx"),
+        Step(f"Deploy it as one ONNX file{needed}", f"oodzoo export {model} model.onnx"),
     ]
