@@ -35,7 +35,7 @@ class Output(io.FileIO):
     unread: ClassVar[set[int]] = set()
     """File descriptors (1, 2) whose reader has left."""
 
-    def write(self, content: Any) -> int | None:
+    def write(self, content: Any, /) -> int:
         try:
             return super().write(content)
         except BrokenPipeError:
@@ -52,7 +52,7 @@ class Output(io.FileIO):
                 continue
             raw = cls(old.fileno(), "w", closefd=False)
             new = io.TextIOWrapper(
-                raw if old.write_through else io.BufferedWriter(raw),  # type: ignore[type-var]
+                raw if old.write_through else io.BufferedWriter(raw),
                 old.encoding,
                 old.errors,
                 line_buffering=old.line_buffering,
