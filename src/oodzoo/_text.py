@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -92,6 +93,17 @@ def wrapped(text: str, width: int, *, first: str = "", rest: str = "") -> list[s
         break_on_hyphens=False,
     )
     return [re.sub(r"(?<=\d)\N{NO-BREAK SPACE}(?=%)", " ", line) for line in lines]
+
+
+def typed(path: object) -> str:
+    """Quote a path or name for a command that a person copies into a shell.
+
+    Examples
+    --------
+    >>> print("oodzoo rank", typed("my photos/store"), typed("b/store"))
+    oodzoo rank 'my photos/store' b/store
+    """
+    return shlex.quote(str(path))
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

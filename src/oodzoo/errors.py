@@ -28,9 +28,11 @@ class DiskError(InputError):
 
 
 class MissingPackageError(InputError, ImportError):
-    """An optional package is required and not installed."""
+    """Optional packages, joined by "and", are required and not installed."""
 
     def __init__(self, package: str, extra: str, purpose: str) -> None:
+        what, them = ("packages", "them") if " and " in package else ("package", "it")
         super().__init__(
-            f'{purpose} needs the package {package}; install it with: pip install "oodzoo[{extra}]"'
+            f"{purpose} needs the {what} {package}; install {them} with: "
+            f'pip install "oodzoo[{extra}]"'
         )

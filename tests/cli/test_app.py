@@ -24,6 +24,8 @@ from tests.report.example import example_run
 import oodzoo
 from oodzoo._io import write_json
 from oodzoo.cli import app
+from oodzoo.record import read_run
+from oodzoo.zoo import ModelSpec
 
 SCRIPT = shutil.which("oodzoo", path=sysconfig.get_path("scripts"))
 # Results do not depend on the shell that the tests are started from.
@@ -634,51 +636,78 @@ def test_installed_command(photos: Path, tmp_path: Path) -> None:
 # --- pipes and terminals ----------------------------------------------------------------------
 
 
-def closed_pipe(*arguments: str | Path) -> tuple[int, str]:
-    """Run with a reader of stdout that has left before the first line, as `| true` would."""
-    assert SCRIPT is not None
+LATE = "import atexit; atexit.register(print, 'late'); from oodzoo.cli import main; main()"
+
+
+def without_reader(closed: str, *arguments: str | Path, **environment: str) -> tuple[int, str]:
+    """Run a command whose reader of stdout, stderr or both leaves before the first line.
+
+    Returns the exit code, and what the open stream of the two got. Something is printed at the exit
+    of the interpreter, too.
+    """
     reader, writer = os.pipe()
     os.close(reader)
+    streams = {name: writer if name in closed else subprocess.PIPE for name in ("stdout", "stderr")}
     try:
         done = subprocess.run(
-            [SCRIPT, *map(str, arguments)],
-            env=ENVIRONMENT,
-            stdout=writer,
-            stderr=subprocess.PIPE,
+            [sys.executable, "-c", LATE, *map(str, arguments)],
+            env=ENVIRONMENT | environment,
             encoding="utf-8",
             check=False,
+            **streams,  # type: ignore[call-overload]
         )
     finally:
         os.close(writer)
-    return done.returncode, done.stderr.strip()
+    return done.returncode, (done.stdout or "") + (done.stderr or "")
 
 
-@installed
-@pytest.mark.parametrize("option", ["--quiet", "--json"])
-def test_reader_that_leaves_causes_no_noise(photos: Path, option: str) -> None:
-    assert closed_pipe("data", photos, option)[1] == ""
+@pytest.mark.parametrize(
+    ("closed", "bars"), [("stdout", ""), ("stderr", "1"), ("stdout stderr", "")]
+)
+def test_reader_that_leaves_ends_no_work(
+    digits: Path, zoo: list[ModelSpec], tmp_path: Path, closed: str, bars: str
+) -> None:
+    models = [f"onnx/{spec.file}" for spec in zoo[1:]]
+    options = ("--zoo", ",".join(models), "--out", tmp_path / "job", "--no-baselines", "--verbose")
+    code, said = without_reader(closed, "run", digits, *options, FORCE_COLOR=bars)
+    assert code == 0, said
+    assert read_run(tmp_path / "job").predictor is not None
+    assert (tmp_path / "job" / "model" / "predictor.json").is_file()
+    assert (tmp_path / "job" / "report.html").is_file()
+    assert "Error" not in said
 
 
-@installed
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_head_of_the_output(photos: Path, unbuffered: str) -> None:
-    done = subprocess.run(
-        f"{SCRIPT} data photos --json --quiet | head -1",
-        shell=True,
-        cwd=photos.parent,
-        env=ENVIRONMENT | {"PYTHONUNBUFFERED": unbuffered},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert (done.stdout, done.stderr) == ("{\n", "")
+@pytest.mark.parametrize(
+    ("closed", "unbuffered"),
+    [("stdout", ""), ("stderr", ""), ("stdout stderr", ""), ("stdout stderr", "1")],
+)
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["data", "photos", "--json"], 0),  # with warnings
+        (["data", "missing"], 2),
+        (["data", "--nonsense"], 2),
+        (["--help"], 0),
+    ],
+)
+def test_exit_code_without_a_reader(
+    photos: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    closed: str,
+    unbuffered: str,
+) -> None:
+    shutil.copytree(photos / "day", photos / "evening")  # which is worth a warning
+    monkeypatch.chdir(photos.parent)
+    ended, said = without_reader(closed, *arguments, PYTHONUNBUFFERED=unbuffered)
+    assert ended == code
+    assert "Error" not in said
 
 
-@installed
-@pytest.mark.parametrize("arguments", [["data"], ["--version"], ["--help"]])
-def test_reader_that_leaves_is_no_fault_of_ours(photos: Path, arguments: list[str]) -> None:
-    source = [photos] if arguments == ["data"] else []
-    assert closed_pipe(*arguments, *source) == (0, "")
+def test_predictions_that_nobody_reads_end_early(saved: Path, unseen: list[Path]) -> None:
+    code, said = without_reader("stdout", "predict", saved, *unseen, "--format", "csv")
+    assert (code, said) == (0, "")
 
 
 @installed

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import platform
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +54,35 @@ def test_json_and_messages(run: Run, digits: Path, tmp_path: Path) -> None:
     again = run(*command)
     assert again.err.count("reused from an earlier run") == 6
     assert again.document["ranking"] == document["ranking"]
+
+
+def test_printed_commands_can_be_typed(run: Run, digits: Path, tmp_path: Path) -> None:
+    place = tmp_path / "my daughter's photos"
+    job, copy, model = place / "a job", place / "a store", place / "a model"
+    zoo = write_zoo(tmp_path / "zoo", [spec.name for spec in load_zoo("demo")[::3]])
+    printed = [run(*arguments(digits, job, zoo), "--no-baselines")]
+    shutil.copytree(job / "store", copy)
+    printed += [run("fit", copy, "--choose", "single", "--out", model)]
+    printed += [run("rank", copy, "--target", "new"), run("store", "sync", copy, digits)]
+    shutil.rmtree(next((copy / "models").iterdir()))
+    printed += [run("store", "check", copy), run("rank", copy), run("predict", copy, digits)]
+    for each in printed:
+        found = commands(each.out + each.err)
+        assert found, each
+        for command in found:
+            paths = [Path(word) for word in command if word.startswith(str(tmp_path))]
+            assert paths, command
+            assert all(path.exists() for path in paths), command
+    page = html.unescape(re.sub("<[^>]*>", "\n", (job / "report.html").read_text()))
+    assert ["oodzoo", "export", "model/", "model.onnx"] in commands(page)
+    assert commands((model / "README.md").read_text())
+
+
+def commands(text: str) -> list[list[str]]:
+    """The commands with arguments in a text, as their words."""
+    found = re.findall("`(oodzoo [^`]*)`|(?<!`)(oodzoo (?:store )?[a-z]+ .*)", text)
+    words = [shlex.split("".join(each)) for each in found]
+    return [each for each in words if len(each) > 2]
 
 
 def test_every_stage_is_shown_and_scores_are_judged_once(

@@ -24,7 +24,7 @@ from typer.core import TyperCommand
 import oodzoo
 from oodzoo._text import did_you_mean, duration, printable
 from oodzoo.cli.help import PlainCommand, PlainGroup
-from oodzoo.cli.terminal import Terminal, paragraph_on
+from oodzoo.cli.terminal import Output, Terminal, discard, paragraph_on
 from oodzoo.errors import InputError
 from oodzoo.remote.location import url_of_path
 
@@ -96,7 +96,7 @@ def command(
                     _require_paths(arguments)
                     body(terminal, **arguments)
                     terminal.detail(f"Done in {duration(time.perf_counter() - start)}.")
-            except (typer.Exit, BrokenPipeError):
+            except typer.Exit:
                 raise
             except KeyboardInterrupt:
                 text = "; ".join(filter(None, ("interrupted", interrupted)))
@@ -171,14 +171,9 @@ def _explain(error: OSError) -> str | None:
     if error.filename is not None and error.errno in _PATH_ERRORS:
         return f"cannot use {os.fsdecode(error.filename)!r}: {error.strerror}"
     if error.filename is None and error.errno in _WRITE_ERRORS:  # those of files have an advice
-        _discard_stdout()
+        discard(sys.stdout.fileno())  # or its rest would be written at exit, another error
         return f"cannot write to stdout: {error.strerror}"
     return None
-
-
-def _discard_stdout() -> None:
-    """Prevent another error when the interpreter writes the rest of stdout at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
@@ -208,21 +203,15 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="PIL")  # data.images checks the files itself
     warnings.showwarning = _show_warning
     _replace_closed_streams()
+    Output.install()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for ASCII terminals
     try:
         code = _run()
         sys.stdout.flush()
-    except (OSError, SystemExit) as error:
-        # The reader closed the pipe, as `head` does: not an error. Rich turns that into an exit.
-        if isinstance(error.__context__ or error, BrokenPipeError):
-            _discard_stdout()
-            code = OK
-        elif isinstance(error, OSError):  # of stdout: a command reports other errors itself
-            code = _report_error(error, debug=False, json=_wants_json())
-        else:
-            raise
+    except OSError as error:  # of stdout: a command reports other errors itself
+        code = _report_error(error, debug=False, json=_wants_json())
     sys.exit(code)
 
 

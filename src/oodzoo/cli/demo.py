@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from oodzoo._text import typed
 from oodzoo.cli.app import RUN_CONTINUES, command
 from oodzoo.cli.listening import listeners
 from oodzoo.cli.options import LogFileOption
@@ -25,11 +26,13 @@ def demo(
 ) -> None:
     """Run the whole pipeline on embedded data: handwritten digits and a zoo of tiny models."""
     from oodzoo._io import explaining_disk_errors
+    from oodzoo._packages import install_hint
     from oodzoo.data.dataset import ImageDomains
     from oodzoo.demo import write_digits
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
     from oodzoo.zoo import load_zoo
+    from oodzoo.zoo.sources import extras_of
 
     require_outside(out, {"--log-file": log_file})
     others = listeners(log_file)
@@ -42,10 +45,12 @@ def demo(
     )
     # the test bed takes as long as everything else
     config = RunConfig(extraction=ExtractionConfig(device="cpu"), testbed=False)
+    needed = install_hint(*extras_of(load_zoo("modern")))
+    photos = "oodzoo run photos/ --zoo modern --out job/" + (f"  # {needed}" if needed else "")
     own = [
-        ("compare all scores", f"oodzoo testbed {out / 'store'}"),
-        ("look at every stage", f"oodzoo rank {out / 'store'}, or demo --verbose"),
-        ("your own photos", "oodzoo run photos/ --zoo modern --out job/"),
+        ("compare all scores", f"oodzoo testbed {typed(out / 'store')}"),
+        ("look at every stage", f"oodzoo demo --out {typed(out)} --verbose"),
+        ("your own photos", photos),
         ("", "with photos/<domain>/<class>/<image>"),
     ]
     run_and_show(terminal, dataset, load_zoo("demo"), out, config, others=others, more_steps=own)

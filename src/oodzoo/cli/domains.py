@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, typed
 from oodzoo.cli.app import STORE_VALID, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import LogFileOption, ScoreOption, StoreArgument
@@ -86,8 +85,8 @@ def domains(
     if found.recommended is not None and found.recommended == opened.domains_proposed:
         terminal.say(f"They are in use: the domains are proposed by {found.recommended}.")
     elif found.recommended not in (None, "given"):
-        chosen = shlex.quote(str(found.recommended))
-        terminal.say(f"Use them with: oodzoo domains {shlex.quote(store)} --use {chosen}")
+        chosen = typed(found.recommended)
+        terminal.say(f"Use them with: oodzoo domains {typed(store)} --use {chosen}")
     terminal.document(found.to_dict())
 
 
@@ -103,7 +102,7 @@ def _use(
     else:
         terminal.line(f"{n_domains} in {store}, proposed by {opened.domains_proposed}")
         if opened.table.given_domains():
-            terminal.say(f"Undo it with: oodzoo domains {shlex.quote(store)} --use given")
+            terminal.say(f"Undo it with: oodzoo domains {typed(store)} --use given")
     terminal.document(
         {
             "store": store,

@@ -44,7 +44,7 @@ from oodzoo.cli.options import (
 )
 from oodzoo.cli.reading import read_images
 from oodzoo.cli.terminal import WIDTH, Terminal
-from oodzoo.cli.zoo import YesOption, announce_download, select_zoo, show_models
+from oodzoo.cli.zoo import YesOption, announce_download, open_zoo, select_zoo, show_models
 from oodzoo.errors import InputError
 from oodzoo.events import Events, Listener, Progress
 
@@ -112,7 +112,6 @@ def extract(
     from oodzoo.features.extract import extract_part, open_unlabelled, run_extraction
     from oodzoo.racing import Race, parse_budget, run_race
     from oodzoo.remote.location import parse_location
-    from oodzoo.zoo import load_zoo
 
     seconds = None if budget is None else parse_budget(budget)
     if shard is not None and (race or budget is not None):
@@ -130,12 +129,13 @@ def extract(
         prompts_of(class_names, prompt, prompts),
     )
     others = listeners(log_file, mlflow, tensorboard)
+    specs = open_zoo(zoo, None if dry_run else engine)
     dataset = open_data(source, root, columns, domains, task)
     announce_proposed(terminal.say, dataset, domains)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     targets = open_unlabelled(unlabelled or [])
-    models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
+    models = select_zoo(terminal, specs, licence, max_parameters)
     if dry_run:
         _show_plan(terminal, models, len(dataset) + sum(map(len, targets)), store)
         return

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count
+from oodzoo._text import count, typed
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -195,7 +195,7 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
     takes = {"image": "IMAGE|FOLDER ...", "text": "TEXTS.csv|.txt", None: "FEATURES.npz"}[
         predictor.modality
     ]
-    terminal.say(f"Predict with: oodzoo predict {folder} {takes}")
+    terminal.say(f"Predict with: oodzoo predict {typed(folder)} {takes}")
     terminal.say(f"Model card: {folder}/README.md")
     terminal.document(
         {

@@ -20,7 +20,7 @@ from oodzoo.cli.options import DeviceOption, PredictorArgument
 from oodzoo.cli.predict_inputs import Batch, Inputs, Skipped, together
 from oodzoo.cli.predict_summary import Summary, sets_document, sorted_text
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
-from oodzoo.cli.terminal import Terminal
+from oodzoo.cli.terminal import Output, Terminal
 
 if TYPE_CHECKING:
     from oodzoo.predictor import Predictor
@@ -245,6 +245,8 @@ class _Job:
             self._write = self._write or writer(self._form, stream, self._wanted)
             self._write(found)
             stream.flush()
+            if stream is sys.stdout and 1 in Output.unread and self.sorter is None:
+                raise typer.Exit  # nobody reads the lines, and there is nothing else to do
         if self.sorter is not None:
             place = self.sorter.add(batch.samples[found.position], found.label)
             if found.out_of_domain:

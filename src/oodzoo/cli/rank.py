@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from oodzoo._text import typed
 from oodzoo.cli.app import MODELS_CACHED, command
 from oodzoo.cli.help import PlainCommand
 from oodzoo.cli.listening import listeners, listening
@@ -227,7 +228,7 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     )
     if (more := len(ranking.rows) - _TOP) > 0:
         target = " --target NAME" if has_target(ranking) else ""
-        terminal.line(f"… {more} more: oodzoo rank {store}{target}")
+        terminal.line(f"… {more} more: oodzoo rank {typed(store)}{target}")
     _warn_of_skipped(terminal, ranking)
 
 

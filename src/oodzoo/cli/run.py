@@ -46,7 +46,7 @@ from oodzoo.cli.options import (
 from oodzoo.cli.run_display import require_outside, run_and_show
 from oodzoo.cli.target import TargetFolderOption
 from oodzoo.cli.terminal import Terminal
-from oodzoo.cli.zoo import YesOption, announce_download, select_zoo
+from oodzoo.cli.zoo import YesOption, announce_download, open_zoo, select_zoo
 
 
 def _load(context: typer.Context, path: Path | None) -> Path | None:
@@ -109,7 +109,6 @@ def run(
     from oodzoo.data.unlabelled import parse_unlabelled
     from oodzoo.features.config import ExtractionConfig
     from oodzoo.pipeline import RunConfig
-    from oodzoo.zoo import load_zoo
 
     config = RunConfig(
         top_k=top_k_of(top_k),
@@ -130,16 +129,17 @@ def run(
         race=race,
         budget=budget,
     )
+    specs = open_zoo(zoo, engine)
     dataset = open_data(source, root, columns, domains, task)
     config.require_possible(dataset.task, target=target is not None)
     announce_proposed(terminal.say, dataset, domains, clusters=True)
     if limit is not None:
         dataset = dataset.sample(limit, seed=seed)
     images = None if target is None else parse_unlabelled(target)
-    models = select_zoo(terminal, load_zoo(zoo), licence, max_parameters)
+    models = select_zoo(terminal, specs, licence, max_parameters)
     require_outside(out, {"--log-file": log_file, "--tensorboard": tensorboard})
     options = file_options(run, leave_out="config_file")
     others = [WritesConfig(out, options, context.params), *listeners(log_file, mlflow, tensorboard)]
     announce_download(terminal, models, yes=yes)
-    specs = [model.spec for model in models]
-    run_and_show(terminal, dataset, specs, out, config, images, others)
+    members = [model.spec for model in models]
+    run_and_show(terminal, dataset, members, out, config, images, others)

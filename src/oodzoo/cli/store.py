@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from oodzoo._text import count, file_size
+from oodzoo._text import count, file_size, typed
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.help import PlainGroup
 from oodzoo.cli.leaks import compare_stored, show_near_duplicates
@@ -84,7 +84,9 @@ def du(terminal: Terminal, store: StoreArgument) -> None:
         [[name, file_size(n)] for name, n in [*parts.items(), ("total", usage.total)]],
     )
     if usage.unused:
-        terminal.line(f"{file_size(usage.unused)} can be freed with `oodzoo store prune {store}`")
+        terminal.line(
+            f"{file_size(usage.unused)} can be freed with `oodzoo store prune {typed(store)}`"
+        )
     terminal.document(msgspec.to_builtins(usage))
 
 
@@ -190,7 +192,7 @@ def sync(
     if changes.new:
         terminal.warn(
             f"{count(changes.new, 'image')} without features; compute them with "
-            f"`oodzoo extract {source} --zoo ZOO --store {store}`"
+            f"`oodzoo extract {typed(source)} --zoo ZOO --store {typed(store)}`"
         )
     terminal.document(msgspec.to_builtins(changes))
 
@@ -251,12 +253,13 @@ def check(
         show_near_duplicates(terminal, similar)
     if lost and repair:
         raise InputError(
-            f"{lost[0]!r} cannot be repaired; restore it with `oodzoo store sync {store} DATA`"
+            f"{lost[0]!r} cannot be repaired; restore it with "
+            f"`oodzoo store sync {typed(store)} DATA`"
         )
     if found.damage and not repair:
         raise InputError(
             f"{store!r} has {count(len(found.damage), 'damaged file')}; remove them with "
-            f"`oodzoo store check {store} --repair`, then rerun `oodzoo extract`"
+            f"`oodzoo store check {typed(store)} --repair`, then rerun `oodzoo extract`"
         )
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from oodzoo._text import count, printable, wrapped
 from oodzoo.cli.progress import progress_bars, progress_lines
@@ -22,6 +24,48 @@ WIDTH = 80
 
 _MOST_OF_A_KIND = 20
 _QUOTED = re.compile(r"""(?<!\w)('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(?!\w)""")
+
+
+class Output(io.FileIO):
+    """stdout or stderr; the null device after its reader has left, as `head` does.
+
+    A closed pipe is not an error, and does not end the work.
+    """
+
+    unread: ClassVar[set[int]] = set()
+    """File descriptors (1, 2) whose reader has left."""
+
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except BrokenPipeError:
+            self.unread.add(self.fileno())
+            discard(self.fileno())
+            return memoryview(content).nbytes
+
+    @classmethod
+    def install(cls) -> None:
+        """Replace stdout and stderr, unless they are terminals or not those of the process."""
+        for name in ("stdout", "stderr"):
+            old = getattr(sys, name)
+            if old is not getattr(sys, f"__{name}__") or old.isatty():
+                continue
+            raw = cls(old.fileno(), "w", closefd=False)
+            new = io.TextIOWrapper(
+                raw if old.write_through else io.BufferedWriter(raw),
+                old.encoding,
+                old.errors,
+                line_buffering=old.line_buffering,
+                write_through=old.write_through,
+            )
+            setattr(sys, name, new)
+
+
+def discard(descriptor: int) -> None:
+    """Open the null device in place of a file that cannot be written."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)
 
 
 def paragraph_on(console: Any, text: str) -> list[str]:
@@ -112,7 +156,7 @@ class Terminal:
         if self.json:
             json.dump(document, sys.stdout, indent=1, allow_nan=False)
             sys.stdout.write("\n")
-            sys.stdout.flush()  # raises BrokenPipeError here rather than at exit
+            sys.stdout.flush()  # an error is raised here rather than at exit
 
     def line(self, text: str) -> None:
         """Write a line of the result, without `--json` only."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oodzoo._text import count
+from oodzoo._text import count, typed
 from oodzoo.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def show_best_score(terminal: Terminal, bed: TestBed, store: Path) -> None:
     terminal.line(
         f"Agreement with the accuracy on unseen domains (weighted tau): {'; '.join(texts)}."
     )
-    terminal.line(f"All {count(len(bed.scores), 'score')}: oodzoo testbed {store}")
+    terminal.line(f"All {count(len(bed.scores), 'score')}: oodzoo testbed {typed(store)}")
 
 
 def show_domains(terminal: Terminal, bed: TestBed) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, duration
+from oodzoo._text import count, duration, typed
 from oodzoo.cli.app import command
 from oodzoo.cli.listening import listeners, listening
 from oodzoo.cli.options import (
@@ -242,7 +242,7 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
         f"{count(provenance.n_images, 'image')} of {count(len(provenance.domains), 'domain')}; "
         f"fine-tuning took {duration(record['seconds'])} on {record['device']}; saved in {folder}"
     )
-    terminal.say(f"Predict with: oodzoo predict {folder} IMAGE|FOLDER ...")
+    terminal.say(f"Predict with: oodzoo predict {typed(folder)} IMAGE|FOLDER ...")
     head = left_out.get(LINEAR_HEAD, {})
     terminal.document(
         {

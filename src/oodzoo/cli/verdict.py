@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from oodzoo._text import count, wrapped
+from oodzoo._text import count, typed, wrapped
 
 if TYPE_CHECKING:
     from oodzoo.evaluation.advice import Advice
@@ -141,7 +141,7 @@ def _rounded(value: float) -> str:
 
 def next_steps(run: Run, out: Path, zoo: Sequence[ModelSpec], *, texts: bool) -> Pairs:
     """What can be done with the results, and how."""
-    model = out / "model"
+    model = typed(out / "model")
     steps = [("look at the report", str(out / "report.html"))]
     if run.predictor is not None:
         takes = "TEXTS.csv|.txt" if texts else "IMAGE|FOLDER ..."
@@ -151,7 +151,8 @@ def next_steps(run: Run, out: Path, zoo: Sequence[ModelSpec], *, texts: bool) ->
         ]
         tunable = {spec.name for spec in zoo if spec.kind != "onnx"}
         if not texts and tunable.intersection(run.predictor.models):
-            steps.append(("fine-tune", f"oodzoo tune {model} DATA --out {out.name}-tuned"))
+            tuned = typed(f"{out.resolve().name}-tuned")
+            steps.append(("fine-tune", f"oodzoo tune {model} DATA --out {tuned}"))
     return steps
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oodzoo._text import count, file_size
+from oodzoo._text import count, file_size, typed
 from oodzoo.cli.terminal import Terminal
 from oodzoo.errors import InputError
 
@@ -25,6 +25,18 @@ YesOption = Annotated[
 
 _ASK_FROM = 10 * 10**9
 """Bytes to download from which a person is asked."""
+
+
+def open_zoo(zoo: str, engine: str | None) -> list[ModelSpec]:
+    """Read the zoo of `--zoo`, and require the packages that its models need on an engine."""
+    from oodzoo._packages import require_extras
+    from oodzoo.zoo import load_zoo
+    from oodzoo.zoo.sources import extras_of
+
+    specs = load_zoo(zoo)
+    if engine == "local":  # the machines of a cluster have their own
+        require_extras(extras_of(specs), f"--zoo {typed(zoo)}")
+    return specs
 
 
 def select_zoo(

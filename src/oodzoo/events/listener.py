@@ -55,8 +55,8 @@ Listeners = Listener | Sequence[Listener]
 class Events(Listener):
     """Passes every event on to several listeners, in their order.
 
-    An :class:`~oodzoo.errors.InputError` of a listener stops the work, and so does a broken pipe:
-    nobody reads the output. After any other exception the listener is left out, with a warning.
+    An :class:`~oodzoo.errors.InputError` of a listener stops the work. After any other exception
+    the listener is left out, with a warning.
     """
 
     def __init__(self, listeners: Listeners | None = None) -> None:
@@ -88,7 +88,7 @@ class Events(Listener):
         for listener in list(self._listeners):
             try:
                 event(listener)
-            except (InputError, BrokenPipeError):
+            except InputError:
                 raise
             except Exception as error:
                 self._listeners.remove(listener)

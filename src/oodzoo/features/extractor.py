@@ -12,6 +12,7 @@ from typing import Self
 import msgspec
 
 from oodzoo._io import shown
+from oodzoo._packages import require_extras
 from oodzoo._text import count
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.data.files import ImageFile, ObjectImage
@@ -42,6 +43,7 @@ from oodzoo.store.table import SampleTable
 from oodzoo.store.writer import PlannedShard, writing
 from oodzoo.zoo import ModelSpec
 from oodzoo.zoo.layers import by_network
+from oodzoo.zoo.sources import extras_of
 
 
 class Extractor:
@@ -84,6 +86,9 @@ class Extractor:
     ) -> None:
         self._members = {member_name(member): member for member in resolve_zoo(zoo)}
         self.models = list(self._members)
+        if engine is None or engine.name != "ray":  # the machines of a cluster have their own
+            specs = [each for each in self._members.values() if isinstance(each, ModelSpec)]
+            require_extras(extras_of(specs), "the zoo")
         self._networks = {name: network_of_member(each) for name, each in self._members.items()}
         self.path = store_folder(path)
         self._config = config

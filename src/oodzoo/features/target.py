@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ import numpy as np
 import xxhash
 from array_api_compat import is_torch_array
 
-from oodzoo._text import count, did_you_mean
+from oodzoo._text import count, did_you_mean, typed
 from oodzoo.backend import Array, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, StoreSource
@@ -152,7 +151,7 @@ def _require_unlabelled(store: FeatureStore, name: str) -> None:
 
 def extraction_command(store: FeatureStore, name: str) -> str:
     """Return the command that adds an unlabelled domain to a store."""
-    path, unlabelled = shlex.quote(store.location), shlex.quote(f"{name}=FOLDER")
+    path, unlabelled = typed(store.location), typed(f"{name}=FOLDER")
     return f"oodzoo extract DATA --zoo ZOO --store {path} --unlabelled {unlabelled}"
 
 

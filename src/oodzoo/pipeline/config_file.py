@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from oodzoo._io import explaining_disk_errors, write_bytes
-from oodzoo._text import did_you_mean
+from oodzoo._text import did_you_mean, printable, typed
 from oodzoo.errors import InputError
 
 CONFIG_FILE = "oodzoo.toml"
@@ -67,7 +67,7 @@ def config_text(path: str, options: Sequence[Option], values: Mapping[str, Value
     # limit =
     <BLANKLINE>
     """
-    parts = [_HEADER.format(path=path)]
+    parts = [_HEADER.format(path=printable(typed(path)))]
     for option in options:
         value = values.get(option.key)
         lines = [f"# {line}" for line in _wrapped(option.help)]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import oodzoo
-from oodzoo._text import count, file_size
+from oodzoo._text import count, file_size, typed
 from oodzoo.predictor.card_left_out import left_out_text
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
 from oodzoo.predictor.feature_models import FeatureModel
@@ -143,7 +143,7 @@ def _use(parts: PredictorParts, location: str) -> str:
             f"predictor.domain_distance({samples})  # above 1: unlike the training {_noun(parts)}s",
             "```",
             "",
-            f"Or on the command line: `oodzoo predict {location} {files}`.",
+            f"Or on the command line: `oodzoo predict {typed(location)} {files}`.",
         ]
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from oodzoo._packages import install_hint
 from oodzoo.evaluation.advice import Advice
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.report.blocks import Block, Change, Changes, Section
@@ -70,6 +71,8 @@ def _commands(advice: Advice) -> tuple[str, tuple[str, ...]]:
 def _change(advice: Advice) -> Change:
     title = TITLES[advice.kind]
     text, commands = _commands(advice)
+    if advice.kind == "fine_tuning" and (hint := install_hint("tune")):
+        text += f" This {hint}."
     if advice.gain is None:
         return Change(title, text, basis="not measured", commands=commands)
     value = number(abs(advice.gain), 1)

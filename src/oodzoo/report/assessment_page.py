@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
 import oodzoo
 from oodzoo._io import write_tidily
-from oodzoo._text import count, without_folders
+from oodzoo._text import count, typed, without_folders
 from oodzoo.assessment.advice import next_steps
 from oodzoo.assessment.result import TestResult, shown
 from oodzoo.data.files import StoredFile
@@ -232,6 +231,6 @@ def _provenance(result: TestResult, model: str | None, out: str) -> Section:
     ]
     adapt = " --adapt" if result.adapted else ""
     names = (model or "MODEL", result.data, out)
-    model_name, data, page = (shlex.quote(without_folders(each)) for each in names)
+    model_name, data, page = (typed(without_folders(each)) for each in names)
     command = f"oodzoo test {model_name} {data}{adapt} --out {page}"
     return Section("made", "Provenance", "", [Facts(pairs, command=command)])

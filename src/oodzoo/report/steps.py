@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
-
+from oodzoo._packages import install_hint
+from oodzoo._text import typed
 from oodzoo.record import Run
 from oodzoo.report.blocks import Step
 
@@ -21,15 +21,17 @@ def steps(run: Run) -> list[Step]:
     """
     if run.predictor is None:
         return []
-    model, first = shlex.quote(f"{run.predictor.folder}/"), []
+    model, first = typed(f"{run.predictor.folder}/"), []
     if run.evaluation is None and run.ranking is not None:
         named = run.ranking.best
         if run.predictor.models != (named,):
-            fit = f"oodzoo fit {STORE} --models {shlex.quote(named)} --out {SINGLE}"
+            fit = f"oodzoo fit {STORE} --models {typed(named)} --out {SINGLE}"
             model, first = f"{SINGLE}/", [Step(f"Make a predictor of {named}", fit)]
+    hint = install_hint("onnx")
+    needed = f" ({hint})" if hint else ""
     return [
         *first,
         Step("Predict new images", f"oodzoo predict {model} IMAGES/ --out predictions.csv"),
         Step("Check it on labelled images", f"oodzoo test {model} LABELLED/ --out test.html"),
-        Step("Deploy it as one ONNX file", f"oodzoo export {model} model.onnx"),
+        Step(f"Deploy it as one ONNX file{needed}", f"oodzoo export {model} model.onnx"),
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oodzoo._io import explaining_disk_errors, locked, read_json, require_schema, shown
+from oodzoo._text import typed
 from oodzoo.errors import DiskError, InputError
 from oodzoo.events import Progress
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
@@ -69,7 +70,7 @@ def check_store(
         if repair:
             raise InputError(
                 f"the store {shown(store)!r} was written by an older version; upgrade it with "
-                f"`oodzoo store upgrade {shown(store)}`, which leaves damaged files out"
+                f"`oodzoo store upgrade {typed(shown(store))}`, which leaves damaged files out"
             )
         parts = list(_first_form_parts(store))
     else:

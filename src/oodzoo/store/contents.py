@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from oodzoo._io import is_temporary, read_json, shown, structured
+from oodzoo._text import typed
 from oodzoo.errors import InputError
 from oodzoo.store.files import is_missing
 from oodzoo.store.first_form import is_first_form
@@ -42,7 +43,7 @@ def require_store_or_empty(path: Path) -> None:
     if is_first_form(path):
         raise InputError(
             f"the store {shown(path)!r} was written by an older version and is read-only; upgrade "
-            f"it with `oodzoo store upgrade {shown(path)}`"
+            f"it with `oodzoo store upgrade {typed(shown(path))}`"
         )
     if (path / MANIFEST).is_file():
         return

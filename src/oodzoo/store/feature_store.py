@@ -6,7 +6,6 @@ import copy
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import shown
-from oodzoo._text import count, one_line, short_name, unknown
+from oodzoo._text import count, one_line, short_name, typed, unknown
 from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
 from oodzoo.store import first_form
@@ -293,7 +292,7 @@ class FeatureStore:
                 raise InputError(
                     f"the store {shown(self.path)!r} is damaged: {domain!r} has labels that do "
                     f"not fit its task, {self.task.kind}: {one_line(error)}; restore them with "
-                    f"`oodzoo store sync {shlex.quote(shown(self.path))} DATA`"
+                    f"`oodzoo store sync {typed(shown(self.path))} DATA`"
                 ) from error
         position = {label: at for at, label in enumerate(self.classes)}
         return np.array([position[label] for label in labels], np.int64)
@@ -419,7 +418,7 @@ def _require_store(path: Path) -> None:
     if (path / "images.json").is_file():
         raise InputError(
             f"the store {shown(path)!r} has no finished model yet; upgrade it with `oodzoo store "
-            f"upgrade {shown(path)}`, then rerun oodzoo extract"
+            f"upgrade {typed(shown(path))}`, then rerun oodzoo extract"
         )
     if has_lost_manifest(path):
         raise InputError(

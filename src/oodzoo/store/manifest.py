@@ -7,7 +7,6 @@ state before or after a change.
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +21,7 @@ from oodzoo._io import (
     shown,
     structured,
 )
-from oodzoo._text import count, short_name
+from oodzoo._text import count, short_name, typed
 from oodzoo.errors import InputError
 from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.files import write_bytes, write_new
@@ -151,14 +150,14 @@ def read_manifest(store: Path) -> Manifest:
     """Read and verify the manifest of a store of the second form."""
     what = f"the manifest of the store {shown(store)!r}"
     path = require_no_links(store, store / MANIFEST)
-    advice = f"restore it with `oodzoo store check {shlex.quote(shown(store))} --repair`"
+    advice = f"restore it with `oodzoo store check {typed(shown(store))} --repair`"
     try:
         document = read_json(path, "the manifest")
     except InputError as error:
         raise InputError(f"{error}; {advice}") from error
     if "schema" not in document:
         raise InputError(f"{shown(path)!r} is not the manifest of a feature store")
-    upgrade = f"upgrade it with `oodzoo store upgrade {shlex.quote(shown(store))}`"
+    upgrade = f"upgrade it with `oodzoo store upgrade {typed(shown(store))}`"
     require_schema(document, SCHEMA, f"the store {shown(store)!r}", upgrade)
     try:
         document = unsealed(document, what)

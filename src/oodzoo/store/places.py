@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 from pathlib import Path
 
 from oodzoo._io import require_folder_name, shown
+from oodzoo._text import typed
 from oodzoo.errors import InputError
 
 SCHEMA = 2
@@ -92,7 +92,7 @@ def mistaken_folder(path: Path, wanted: str) -> str:
     if meant is not None:
         advice = f"did you mean {shown(meant)!r}?"
     elif wanted == "model":
-        advice = f"make a predictor of it with `oodzoo fit {shlex.quote(shown(path))} --out MODEL`"
+        advice = f"make a predictor of it with `oodzoo fit {typed(shown(path))} --out MODEL`"
     else:
         advice = "give the feature store that it was fitted to"
     return f"{what}; {advice}"
@@ -101,6 +101,6 @@ def mistaken_folder(path: Path, wanted: str) -> str:
 def repair_advice(store: Path) -> str:
     """Say how damaged or missing shards are repaired."""
     return (
-        f"remove damaged files with `oodzoo store check {shlex.quote(shown(store))} --repair`, "
+        f"remove damaged files with `oodzoo store check {typed(shown(store))} --repair`, "
         "then rerun `oodzoo extract`"
     )

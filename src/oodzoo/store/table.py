@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from oodzoo._io import shown, structured
+from oodzoo._text import typed
 from oodzoo.data.listing import Sample, task_line
 from oodzoo.errors import InputError
 from oodzoo.store.documents import read_document
@@ -317,6 +317,6 @@ def read_table(store: Path, number: str, sha256: str | None = None) -> SampleTab
     """Read a table, and verify its checksum if it is known."""
     path = require_no_links(store, table_file(store, number))
     what = "the table of samples"
-    advice = f"restore it with `oodzoo store sync {shlex.quote(shown(store))} DATA`"
+    advice = f"restore it with `oodzoo store sync {typed(shown(store))} DATA`"
     document = read_document(path, what, sha256, advice)
     return structured(document, SampleTable, f"{what} {shown(path)!r}")

@@ -29,7 +29,7 @@ from oodzoo._io import (
     shown,
     structured,
 )
-from oodzoo._text import count
+from oodzoo._text import count, typed
 from oodzoo.errors import DiskError, InputError
 from oodzoo.store import shards
 from oodzoo.store.contents import (
@@ -127,7 +127,7 @@ class StoreWriter:
             warnings.warn(
                 f"the domains of the store {shown(self.path)!r} were proposed by "
                 f"{self.table.proposed}; its samples have changed, so they are now those of the "
-                f"data set: propose them again with `oodzoo domains {shown(self.path)}`",
+                f"data set: propose them again with `oodzoo domains {typed(shown(self.path))}`",
                 stacklevel=2,
             )
         return kept or table
@@ -158,13 +158,13 @@ class StoreWriter:
             raise InputError(
                 f"cannot read {path!r} any more ({unreadable[path]}), but the store has "
                 "features of it; restore the image, or drop it with "
-                f"`oodzoo store sync {shown(self.path)} DATA`"
+                f"`oodzoo store sync {typed(shown(self.path))} DATA`"
             )
         paths = {path for domain in table.labelled for path in domain.paths}
         raise InputError(
             f"{len(gone):,} of the {count(len(have), 'image')} in the store have been removed or "
             f"changed, the first is {path!r} ({'changed' if path in paths else 'removed'}); drop "
-            f"them with `oodzoo store sync {shown(self.path)} DATA`, or use another store"
+            f"them with `oodzoo store sync {typed(shown(self.path))} DATA`, or use another store"
         )
 
     def require_task(self, table: SampleTable) -> None:
@@ -173,8 +173,8 @@ class StoreWriter:
         if self.table.labelled and self.manifest.models and old != new:
             raise InputError(
                 f"the store {shown(self.path)!r} has labels for {old}, the data for {new}; change "
-                f"them with `oodzoo store sync {shown(self.path)} DATA --task {new}`, or use "
-                "another store"
+                f"them with `oodzoo store sync {typed(shown(self.path))} DATA --task {new}`, or "
+                "use another store"
             )
 
     def add_images(self) -> None:
@@ -217,7 +217,7 @@ class StoreWriter:
                     f"the store contains features of another model under the name {name!r} ({key} "
                     f"{_shortened(getattr(old, key))}, now {_shortened(getattr(record, key))}); "
                     f"rename the model, or remove the old one with `oodzoo store rm "
-                    f"{shown(self.path)} {name}`"
+                    f"{typed(shown(self.path))} {typed(name)}`"
                 )
             else:
                 write_bytes(path, content)

@@ -60,6 +60,7 @@ class HuggingFaceSource(TorchSource):
 
     kind = "hf"
     packages = ("torch", "transformers")
+    extra = "hf"
     takes_arguments = True
     listing = "oodzoo.zoo.listing.hf"
 

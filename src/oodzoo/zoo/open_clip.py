@@ -61,6 +61,7 @@ class OpenClipSource(TorchSource):
 
     kind = "open_clip"
     packages = ("open-clip-torch", "torch")
+    extra = _EXTRA
     listing = "oodzoo.zoo.listing.open_clip"
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:

@@ -74,6 +74,7 @@ class SentenceSource(ModelSource):
 
     kind = "sentence-transformers"
     packages = ("sentence-transformers", "torch", "transformers")
+    extra = _EXTRA
     listing = "oodzoo.zoo.listing.sentence_transformers"
 
     def load(self, spec: ModelSpec, *, device: str, precision: str) -> Model:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
@@ -39,6 +39,8 @@ class ModelSource(ABC):
         The first part of its specs, and the name of its entry point.
     packages : tuple of str
         Distributions that compute the features. Their versions are recorded in the store.
+    extra : str, optional
+        The extra of oodzoo that installs the packages; None if nothing must be installed.
     precision : str, optional
         The only precision it computes in; None if the user chooses one.
     takes_arguments : bool
@@ -54,6 +56,7 @@ class ModelSource(ABC):
 
     kind: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()
+    extra: ClassVar[str | None] = None
     precision: ClassVar[str | None] = None
     takes_arguments: ClassVar[bool] = False
     takes_untrained: ClassVar[bool] = False
@@ -211,6 +214,11 @@ def packages_of(kind: str) -> tuple[str, ...]:
     package = _package(_points()[kind])
     names = (*get_source(kind).packages, *(() if package == _OURS else (package,)))
     return tuple(name for name in dict.fromkeys(names) if _is_installed(name))
+
+
+def extras_of(specs: Iterable[ModelSpec]) -> set[str]:
+    """Return the extras of oodzoo that install what models need."""
+    return {extra for spec in specs if (extra := get_source(spec.kind).extra) is not None}
 
 
 def listing_of(kind: str) -> Any:

@@ -66,6 +66,7 @@ class TimmSource(TorchSource):
 
     kind = "timm"
     packages = ("timm", "torch")
+    extra = "timm"
     takes_arguments = True
     listing = "oodzoo.zoo.listing.timm"
 

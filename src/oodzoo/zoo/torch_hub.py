@@ -46,6 +46,7 @@ class TorchHubSource(TorchSource):
 
     kind: ClassVar[str] = "torch_hub"
     packages: ClassVar[tuple[str, ...]] = ("torch",)
+    extra: ClassVar[str] = "torch"
     takes_arguments: ClassVar[bool] = True
 
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:

@@ -56,6 +56,7 @@ class TorchvisionSource(TorchSource):
 
     kind = "torchvision"
     packages = ("torch", "torchvision")
+    extra = "torchvision"
     takes_arguments = True
     listing = "oodzoo.zoo.listing.torchvision"
 

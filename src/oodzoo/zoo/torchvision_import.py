@@ -18,7 +18,7 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from oodzoo._packages import optional_package
+from oodzoo._packages import is_installed, optional_package
 
 _SCHEMA = "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor"
 _lock = RLock()
@@ -41,10 +41,7 @@ def import_torchvision(*, extra: str, purpose: str) -> Any:
 
 def torchvision_installed() -> bool:
     """Whether torchvision is installed, without importing it."""
-    try:
-        return find_spec("torchvision") is not None
-    except ValueError:  # an entry of sys.modules without a spec
-        return sys.modules.get("torchvision") is not None
+    return is_installed("torchvision")
 
 
 def _declare_missing_operators() -> None:
