@@ -437,6 +437,7 @@ def test_a_target_that_cannot_be_used_is_rejected_first(
     used = {Path(sample.path).name for sample in digits if sample.domain == "chalk"}
     for file in [file for file in (tmp_path / "copy").rglob("*.png") if file.name not in used]:
         file.unlink()
+    (tmp_path / "copy" / "bad.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"all images of the target 'copy' .* \(80 in 'chalk'\)"):
         oodzoo.run(digits, zoo, tmp_path / "run", target=tmp_path / "copy")
     options = config(score="logme")
