@@ -143,7 +143,9 @@ def test_the_folder_that_was_meant_is_named(tmp_path: Path) -> None:
     assert advice.startswith("it is a feature store; make a predictor of it with `oodzoo fit ")
 
 
-@pytest.mark.parametrize(("part", "file"), [("store", "manifest.json"), ("model", "predictor.json")])
+@pytest.mark.parametrize(
+    ("part", "file"), [("store", "manifest.json"), ("model", "predictor.json")]
+)
 def test_the_folder_of_a_run_stands_for_its_parts(tmp_path: Path, part: str, file: str) -> None:
     (tmp_path / part).mkdir()
     assert part_of_run(tmp_path, part) == tmp_path  # not the folder of a run
