@@ -183,7 +183,7 @@ def test_the_folder_of_a_run_stands_for_its_predictor(folder: Path) -> None:
     job = folder.parent / "job"
     job.mkdir()
     shutil.move(folder, job / "model")
-    with pytest.raises(InputError, match="job' is not a predictor: it has no predictor.json"):
+    with pytest.raises(InputError, match=r"job' is not a predictor: it has no predictor\.json"):
         oodzoo.load(job)
     (job / "run.json").touch()
     assert oodzoo.load(job).classes_.tolist() == oodzoo.load(job / "model").classes_.tolist()

@@ -45,7 +45,7 @@ from oodzoo.predictor.feature_models import (
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.models import PredictorModel, find_model
-from oodzoo.predictor.parts import Provenance
+from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import Constraints, Limits, apply
 from oodzoo.ranking.ranker import require_score
@@ -247,6 +247,7 @@ def fit(
                 score=score if made.scores else None,
                 accuracy_by_domain={} if promised is None else promised.domains,
                 choice_by_domain={} if promised is None else promised.choices,
+                images=_hashed_images(source),
             ),
             made.final.adaptive,
             measure_left_out(
@@ -412,6 +413,14 @@ def _n_samples(source: FeatureSource) -> int:
     if isinstance(source, StoreSource):
         return source.store.n_images
     return sum(len(source.labels(domain)) for domain in source.domains)
+
+
+def _hashed_images(source: FeatureSource) -> str:
+    if not isinstance(source, StoreSource):
+        return ""
+    store = source.store
+    columns = [(store.images(domain), store.label_texts(domain)) for domain in store.domains]
+    return hashed_images(pair for column in columns for pair in zip(*column, strict=True))
 
 
 def _fingerprint(source: FeatureSource) -> str:

@@ -476,9 +476,9 @@ def load(
     Parameters
     ----------
     folder : path or URL
-        The folder of a run stands for its predictor. A URL such as "s3://bucket/model" is read through the local cache, and
-        "hf://owner/name[@revision]", what :meth:`Predictor.push_to_hub` pushed, through that of
-        huggingface_hub.
+        The folder of a run stands for its predictor. A URL such as "s3://bucket/model" is read
+        through the local cache, and "hf://owner/name[@revision]", what
+        :meth:`Predictor.push_to_hub` pushed, through that of huggingface_hub.
     encoders : dict, optional
         The functions that compute features, by model, if the models have features only; they are
         not saved. Each maps a batch of inputs to an array or tensor (n, d). With them, the
