@@ -20,11 +20,11 @@ from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
+from oodzoo.store.places import RUN
 from oodzoo.task import Kind, Task
 from oodzoo.testbed.bed import TestBed
 
 SCHEMA = 4
-NAME = "run.json"
 LOCAL = "local.json"
 
 Document = dict[str, Any]
@@ -305,7 +305,7 @@ def image_files(folder: Path) -> dict[str, StoredFile]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder has a record that some version of oodzoo has written."""
-    path = folder / NAME
+    path = folder / RUN
     return path.is_file() and {"schema", "stages"} <= read_json(path, "the record of a run").keys()
 
 
@@ -317,10 +317,10 @@ def read_run(folder: str | Path) -> Run:
     InputError
         If it is missing, damaged, or has another schema.
     """
-    path = Path(folder) / NAME
+    path = Path(folder) / RUN
     if not path.is_file():
         raise InputError(
-            f"{str(folder)!r} has no {NAME}; give the folder that `oodzoo run … --out` wrote"
+            f"{str(folder)!r} has no {RUN}; give the folder that `oodzoo run … --out` wrote"
         )
     what = f"the record of a run {str(path)!r}"
     document = read_json(path, "the record of a run")

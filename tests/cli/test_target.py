@@ -149,6 +149,9 @@ def test_models_that_have_moved(
         (["--target", "empty"], "no image found in 'empty'"),
         (["--target", "copy"], "all images of the target 'copy' are also in the training domains"),
         (["--target", "new", "--score", "lda"], "are for the score 'unseen' only, got 'lda'"),
+        (["--target", "new", "--stability", "no"], "unknown stability 'no'"),
+        (["--target", "new", "--max-ms", "1e-9"], "no model meets --max-ms 1e-09"),
+        (["--target", "new", "--domain-weight", "no=2"], "unknown domain 'no'; expected one of"),
         (["--zoo", "demo"], "--zoo is only used with --target FOLDER"),
         (["--target", "new", "--zoo", "nowhere.toml"], "cannot read the zoo file 'nowhere.toml'"),
     ],
@@ -162,9 +165,20 @@ def test_bad_input_is_one_line(
     assert FeatureStore(store).unlabelled == ()
 
 
-def test_named_models_are_not_ranked(run: Run, store: Path, folder: Path) -> None:
-    options = ("--target", folder, "--models", "separable_shapes", "--out", "model")
-    assert "--target is only used to rank the models" in run("fit", store, *options).complaint
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--models", "separable_shapes"], "--target is only used to rank the models"),
+        (["--models", "separable", "--choose", "pool"], "the store has no model 'separable'"),
+        (["--choose", "best"], "the choice must be one of auto, single"),
+        (["--engine", "no"], "unknown engine 'no'"),
+    ],
+)
+def test_bad_input_of_fit(
+    run: Run, store: Path, folder: Path, arguments: list[str], words: str
+) -> None:
+    options = ("--target", folder, "--out", "model", *arguments)
+    assert words in run("fit", store, *options).complaint
     assert FeatureStore(store).unlabelled == ()
 
 

@@ -369,6 +369,10 @@ def test_identical_images_with_two_labels(photos: Path) -> None:
     shutil.copy(photos / "day/cat/1.png", photos / "day/dog/copy.png")
     (issue,) = ImageDomains(photos).check()
     assert (issue.kind, issue.paths) == ("two labels", ("day/cat/1.png", "day/dog/copy.png"))
+    shutil.move(photos / "day/dog/copy.png", photos / "night/dog/copy.png")
+    leak, issue = ImageDomains(photos).check()
+    assert (leak.kind, issue.kind) == ("leak", "two labels")
+    assert "'day/cat/1.png' ('cat') = 'night/dog/copy.png' ('dog')" in issue.message
 
 
 def test_copies_within_a_class_and_unreadable_files_are_no_leak(photos: Path) -> None:

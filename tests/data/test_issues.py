@@ -37,8 +37,21 @@ def test_identical_images_of_several_domains_labels_or_neither() -> None:
     assert found["two labels"].paths == ("day/cat/1", "day/dog/1")
     assert found["leak"].paths == ("day/cat/2", "night/cat/1")
     assert set(found) == {"two labels", "leak"}
+    assert "differently: 'day/cat/1' ('cat') = 'day/dog/1' ('dog')" in found["two labels"].message
     assert identical(SAMPLES, ["a", "a", "b", "c", "c"])["copies"].paths == (
         *("day/cat/1", "day/cat/2", "night/cat/1", "night/cat/2"),
+    )
+
+
+def test_identical_images_of_several_domains_and_labels_are_two_issues() -> None:
+    found = identical(SAMPLES, ["a", "b", "a", "a", "c"])
+    paths = ("day/cat/1", "day/dog/1", "night/cat/1")
+    assert {kind: issue.paths for kind, issue in found.items()} == {
+        "leak": paths,
+        "two labels": paths,
+    }
+    assert found["two labels"].message == (
+        "3 images are identical but labelled differently: 'day/cat/1' ('cat') = 'day/dog/1' ('dog')"
     )
 
 

@@ -237,7 +237,7 @@ def test_document(mixed: Path) -> None:
     assert document["unreadable"] == summary.unreadable
     assert document["identical"][0] == ["day/dog/1.png", "night/cat/3.png"]
     kinds = [warning["kind"] for warning in document["warnings"]]
-    assert kinds == ["unreadable", "leak", "copies"]
+    assert kinds == ["unreadable", "leak", "two labels", "copies"]
     assert all(warning["advice"] for warning in document["warnings"])
 
 

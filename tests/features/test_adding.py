@@ -154,12 +154,14 @@ def test_models_that_have_moved(moved: tuple[Path, list[ModelSpec]], new: Path, 
 
 def test_another_model_is_refused(moved: tuple[Path, list[ModelSpec]], new: Path) -> None:
     store, (first, second) = moved
+    right = shutil.copy(first.file, store.parent / "right.onnx")
     shutil.copy(second.file, first.file)
     with pytest.raises(InputError, match=f"model '{first.name}' has no features of the .* 'new': "):
         add(store, new, (first, second))
-    opened = FeatureStore(store)
-    assert opened.has_features(second.name, "new")  # kept
-    assert not opened.has_features(first.name, "new")
+    assert FeatureStore(store).unlabelled == ()
+    shutil.copy(right, first.file)
+    assert add(store, new, (first, second)).shards == 1  # that of the other model was kept
+    assert FeatureStore(store).unlabelled == ("new",)
 
 
 def test_imported_features_are_refused(new: Path, tmp_path: Path) -> None:
@@ -205,8 +207,27 @@ def test_unreadable_images(store: Path, new: Path, tmp_path: Path) -> None:
     assert len(opened.images("new")) == 17
 
 
-def test_no_readable_image(store: Path, tmp_path: Path) -> None:
+def test_no_readable_image(
+    store: Path, digits: Path, zoo: Zoo, extract: Extract, tree: Tree, tmp_path: Path
+) -> None:
     (tmp_path / "new").mkdir()
-    (tmp_path / "new/gone.png").symlink_to("nowhere.png")
+    before = tree(store)
+    for name in ("gone.png", "bad.png"):
+        (tmp_path / "new" / name).symlink_to("nowhere.png")
+        with pytest.raises(InputError, match=r"none of the images in .*new' can be read; first er"):
+            add(store, tmp_path / "new")
+        (tmp_path / "nowhere.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"none of the images in .*new' can be read; first error"):
-        add(store, tmp_path / "new")
+        extract(digits, zoo(), store, unlabelled=tmp_path / "new")
+    assert tree(store) == before
+
+
+def test_an_unreadable_image_among_those_with_labels(
+    store: Path, digits: Path, tree: Tree, tmp_path: Path
+) -> None:
+    before = tree(store)
+    copy = shutil.copytree(digits / "chalk", tmp_path / "copy")
+    (copy / "bad.png").write_bytes(b"no image")
+    with pytest.raises(InputError, match=r"all images of the target 'copy' .*\(15 in 'chalk'\)"):
+        add(store, copy)
+    assert tree(store) == before

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.features.data import Extract, Zoo, one_of, spoil
+from tests.features.data import Extract, Zoo, one_of
 from tests.fixtures import draw_digits
 
 from oodzoo.errors import InputError
@@ -135,13 +135,10 @@ def test_models_without_features_are_named(
     assert as_target(StoreSource(store, MODELS), "new").n == NEW  # the others have them
 
 
-def test_unreadable_images(zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path) -> None:
-    (tmp_path / "new").mkdir()
-    shutil.copy(one_of(digits, "chalk/1"), tmp_path / "new/cut.png")
-    spoil(tmp_path / "new/cut.png")
-    extract(digits, zoo(), tmp_path / "store", unlabelled=tmp_path / "new")
+def test_no_image(stored: FeatureStore) -> None:
+    empty = stored.table.domain("new").part([])
     with pytest.raises(InputError, match="the target 'new' has no readable image"):
-        as_target(StoreSource(FeatureStore(tmp_path / "store")), "new")
+        as_target(StoreSource(stored.with_table(stored.table.replacing(empty))), "new")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def test_every_stage_is_recorded(done: Path) -> None:
     assert run.predictor.choice == recommended.choice
     assert set(run.predictor.models) == set(recommended.models)
     assert run.to_dict()["recommended"] == recommended.to_dict()
-    predictor = oodzoo.load(done / "model")
+    predictor = oodzoo.load(done)  # the folder of the run stands for it, and for the store
+    assert oodzoo.FeatureStore(f"{done}/").path == done / "store"
     assert predictor.provenance.accuracy == recommended.average
     for row in run.evaluation.rows.values():
         by_domain = row.measure("accuracy")
@@ -437,6 +438,7 @@ def test_a_target_that_cannot_be_used_is_rejected_first(
     used = {Path(sample.path).name for sample in digits if sample.domain == "chalk"}
     for file in [file for file in (tmp_path / "copy").rglob("*.png") if file.name not in used]:
         file.unlink()
+    (tmp_path / "copy" / "bad.png").write_bytes(b"no image")
     with pytest.raises(InputError, match=r"all images of the target 'copy' .* \(80 in 'chalk'\)"):
         oodzoo.run(digits, zoo, tmp_path / "run", target=tmp_path / "copy")
     options = config(score="logme")

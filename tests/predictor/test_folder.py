@@ -179,11 +179,14 @@ def test_invalid_values(folder: Path) -> None:
             oodzoo.load(folder)
 
 
-def test_the_folder_of_a_run_is_not_its_predictor(folder: Path) -> None:
-    (folder.parent / "job").mkdir()
-    shutil.move(folder, folder.parent / "job" / "model")
-    with pytest.raises(InputError, match=r"did you mean '.*job/model'"):
-        oodzoo.load(folder.parent / "job")
+def test_the_folder_of_a_run_stands_for_its_predictor(folder: Path) -> None:
+    job = folder.parent / "job"
+    job.mkdir()
+    shutil.move(folder, job / "model")
+    with pytest.raises(InputError, match=r"job' is not a predictor: it has no predictor\.json"):
+        oodzoo.load(job)
+    (job / "run.json").touch()
+    assert oodzoo.load(job).classes_.tolist() == oodzoo.load(job / "model").classes_.tolist()
 
 
 def test_tensors_of_a_wrong_shape(folder: Path) -> None:

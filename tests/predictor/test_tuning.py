@@ -212,7 +212,7 @@ def test_tuned_on_a_domain_before(tuned: oodzoo.Predictor, per_cell: int, tmp_pa
 
 
 def test_tuned_on_other_domains_before(tuned: oodzoo.Predictor, tmp_path: Path) -> None:
-    other = write_stripes(tmp_path / "other", ("amber", "cyan", "violet"))
+    other = write_stripes(tmp_path / "other", ("amber", "cyan", "violet"), per_cell=9)
     with pytest.warns(UserWarning, match="is not the data that the predictor was trained on"):
         again = oodzoo.tune(tuned, other, **SETTINGS | {"steps": 2})
     assert record(again)["model"] == "tiny-tuned"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.striped import striped_predictor, write_stripes
 
 import oodzoo
@@ -51,8 +52,39 @@ def test_the_images_of_the_training(predictor: oodzoo.Predictor, data: Path) -> 
 
 def test_other_images_are_reported(predictor: oodzoo.Predictor, data: Path) -> None:
     (data / "red" / "down" / "0.png").unlink()
-    with pytest.warns(UserWarning, match="is not the data that the predictor was trained on"):
+    words = "is not the data that the predictor was trained on: 1 image missing; its models"
+    with pytest.warns(UserWarning, match=words):
         assert len(data_to_tune(data, predictor)) == 47
+    (data / "red" / "down" / "1.png").write_bytes((data / "red" / "down" / "2.png").read_bytes())
+    for name in ("3.png", "4.png"):
+        shutil.move(data / "red" / "down" / name, data / "red" / "across" / f"down-{name}")
+    words = "on: 2 images missing, 2 images labelled differently; its models"
+    with pytest.warns(UserWarning, match=words):
+        data_to_tune(data, predictor)
+    Image.new("RGB", (16, 16)).save(data / "red" / "down" / "0.png")
+    with pytest.warns(UserWarning, match="missing, 1 image added, 2 images labelled differently"):
+        data_to_tune(data, predictor)
+
+
+def test_groups_and_paths_are_not_compared(
+    predictor: oodzoo.Predictor, data: Path, tmp_path: Path
+) -> None:
+    """As in a table with other columns, or of which some are left out."""
+    rows = [
+        f"{file},{file.parts[-3]},{file.parts[-2]},{at}"
+        for at, file in enumerate(sorted(data.rglob("*.png")))
+    ]
+    (tmp_path / "table.csv").write_text("path,domain,label,group\n" + "\n".join(rows) + "\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(data_to_tune(tmp_path / "table.csv", predictor)) == 48
+
+
+def test_a_damaged_record_of_the_images(predictor: oodzoo.Predictor, data: Path) -> None:
+    damaged = replace(predictor.provenance, images="abc")
+    changed = oodzoo.Predictor(**(vars(predictor._parts()) | {"provenance": damaged}))
+    with pytest.raises(InputError, match="the images in the provenance are damaged"):
+        data_to_tune(data, changed)
 
 
 def test_unreadable_images_are_left_out(predictor: oodzoo.Predictor, data: Path) -> None:

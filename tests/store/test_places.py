@@ -17,6 +17,7 @@ from oodzoo.store.places import (
     is_file_name,
     mistaken_folder,
     model_folder,
+    part_of_run,
     repair_advice,
     require_no_links,
 )
@@ -132,9 +133,6 @@ def test_the_folder_that_was_meant_is_named(tmp_path: Path) -> None:
         (run / place).mkdir(parents=True)
         (run / place / name).touch()
     store, model = str(run / "store"), str(run / "model")
-    is_run = "it is the folder of a run; did you mean"
-    assert mistaken_folder(run, "store") == f"{is_run} {store!r}?"
-    assert mistaken_folder(run, "model") == f"{is_run} {model!r}?"
     meant = f"it is a predictor; did you mean {store!r}?"
     assert mistaken_folder(run / "model", "store") == meant
     meant = f"it is a feature store; did you mean {model!r}?"
@@ -143,3 +141,16 @@ def test_the_folder_that_was_meant_is_named(tmp_path: Path) -> None:
     (run / "model" / "predictor.json").unlink()
     advice = mistaken_folder(run / "store", "model")
     assert advice.startswith("it is a feature store; make a predictor of it with `oodzoo fit ")
+
+
+@pytest.mark.parametrize(
+    ("part", "file"), [("store", "manifest.json"), ("model", "predictor.json")]
+)
+def test_the_folder_of_a_run_stands_for_its_parts(tmp_path: Path, part: str, file: str) -> None:
+    (tmp_path / part).mkdir()
+    assert part_of_run(tmp_path, part) == tmp_path  # not the folder of a run
+    (tmp_path / "run.json").touch()
+    assert part_of_run(tmp_path, part) == tmp_path / part
+    assert part_of_run(tmp_path / part, part) == tmp_path / part
+    (tmp_path / file).touch()
+    assert part_of_run(tmp_path, part) == tmp_path

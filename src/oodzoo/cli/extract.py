@@ -180,8 +180,8 @@ def extract(
                 unlabelled=targets,
                 engine=opened_engine,
             )
-    if isinstance(folder := parse_location(store), Path):
-        Events(others).artifact("extraction", folder)
+    if isinstance(parse_location(store), Path):
+        Events(others).artifact("extraction", done.path)
     skipped = {**({} if opened is None else opened.skipped), **done.unreadable}
     for message in [*skipped_lines(skipped), *done.warnings()]:
         terminal.warn(message)

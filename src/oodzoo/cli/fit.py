@@ -95,7 +95,9 @@ def fit(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Train a predictor on all domains of a feature store and save it with its models."""
+    from oodzoo.engine.choice import require_engine
     from oodzoo.predictor import fit as fit_store
+    from oodzoo.predictor.fitting import require_fittable
     from oodzoo.predictor.remote import require_free_location
     from oodzoo.store.feature_store import FeatureStore
 
@@ -130,9 +132,11 @@ def fit(
     if models is None:
         warn_of_constraints(terminal, opened, max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
-    target = stored_target(terminal, store, target, asked.get("score", score), zoo, device)
     if target is not None:
-        opened = FeatureStore(store)  # the target may have been added
+        require_engine(engine, address)  # before its images are extracted
+        require_fittable(opened, **asked)
+        target = stored_target(terminal, store, target, asked.get("score", score), zoo, device)
+        opened = FeatureStore(store)  # it may have been added
     with listening(terminal, "Fitting", others) as listener:
         predictor = fit_store(
             opened,

@@ -31,11 +31,15 @@ DataArgument = Annotated[
     ),
 ]
 StoreArgument = Annotated[
-    str, typer.Argument(metavar="STORE", help="Folder or URL of a feature store.")
+    str,
+    typer.Argument(metavar="STORE", help="Folder or URL of a feature store, or folder of a run."),
 ]
 PredictorArgument = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="Folder or URL of a predictor, written by oodzoo fit."),
+    typer.Argument(
+        metavar="MODEL",
+        help="Folder or URL of a predictor, written by oodzoo fit, or folder of a run.",
+    ),
 ]
 RootOption = Annotated[
     str | None, typer.Option(help="Folder or URL that the paths of a table are relative to.")

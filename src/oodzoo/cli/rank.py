@@ -90,14 +90,25 @@ def rank(
     tensorboard: TensorBoardOption = None,
 ) -> None:
     """Rank the models of a feature store by how well they do on unseen domains."""
+    from oodzoo.features.source import as_source
     from oodzoo.ranking.constraints import Constraints
+    from oodzoo.ranking.ranker import require_rankable
     from oodzoo.store.feature_store import FeatureStore
 
     if zoo is not None and target is None:
         raise InputError("--zoo is only used with --target FOLDER")
     weights = domain_weights(domain_weight)
-    Constraints(max_ms, max_parameters, licence)  # rejects bad values before images are extracted
+    constraints = Constraints(max_ms, max_parameters, licence)
     others = listeners(log_file, mlflow, tensorboard)
+    if target is not None:  # before its images are extracted
+        require_rankable(
+            as_source(FeatureStore(store)),
+            score=score,
+            stability=stability,
+            domain_weights=weights,
+            constraints=constraints,
+            device=compute_device(device),
+        )
     target = stored_target(terminal, store, target, score, zoo, device)
     ranking = ranked(
         terminal,

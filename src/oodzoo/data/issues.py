@@ -183,24 +183,23 @@ def identical_images(
 ) -> Iterator[Issue]:
     """Yield identical images in several domains (leaks), with several labels, and other copies.
 
+    Those in several domains with several labels are in two issues.
+
     Parameters
     ----------
     samples : sequence of Sample
     identical : iterable of sequence of int
         Positions of identical images, as :func:`find_identical` returns them.
     """
-    sets: dict[str, list[list[str]]] = {"leak": [], "two labels": [], "copies": []}
+    sets: dict[str, list[list[Sample]]] = {"leak": [], "two labels": [], "copies": []}
     for positions in identical:
         same = [samples[at] for at in positions]
-        if len({s.domain for s in same}) > 1:
-            kind = "leak"
-        elif len({s.label for s in same}) > 1:
-            kind = "two labels"
-        elif len({s.group for s in same}) > 1 or same[0].group is None:
-            kind = "copies"
-        else:
-            continue
-        sets[kind].append([s.path for s in same])
+        if is_leak := len({s.domain for s in same}) > 1:
+            sets["leak"].append(same)
+        if len({s.label for s in same}) > 1:
+            sets["two labels"].append(same)
+        elif not is_leak and (len({s.group for s in same}) > 1 or same[0].group is None):
+            sets["copies"].append(same)
     wording = {
         "leak": (
             "leak between domains: {} are identical to images of other domains: {}; " + _OPTIMISTIC,
@@ -217,9 +216,9 @@ def identical_images(
     }
     for kind, found in sets.items():
         if found:
-            paths = tuple(path for same in found for path in same)
+            paths = tuple(s.path for same in found for s in same)
             message, advice = wording[kind]
-            pairs = [_equation(same) for same in found]
+            pairs = [_equation(same, labels=kind == "two labels") for same in found]
             yield Issue(
                 kind,
                 message.format(count(len(paths), "image"), _shown(pairs, ", ")),
@@ -313,8 +312,15 @@ def _names(names: Sequence[str], noun: str, most: int = 5) -> str:
     return f"{count(len(names), noun, plural)} ({shown})"
 
 
-def _equation(paths: Sequence[str]) -> str:
-    return " = ".join(map(repr, paths[:_EXAMPLES])) + (" = …" if len(paths) > _EXAMPLES else "")
+def _equation(same: Sequence[Sample], *, labels: bool) -> str:
+    """Format as `'a' = 'b'`; with labels the first image of each, `'a' ('cat') = 'b' ('dog')`."""
+    texts = [repr(s.path) for s in same]
+    if labels:
+        first: dict[str, str] = {}
+        for s in same:
+            first.setdefault(s.label, f"{s.path!r} ({s.label!r})")
+        texts = list(first.values())
+    return " = ".join(texts[:_EXAMPLES]) + (" = …" if len(texts) > _EXAMPLES else "")
 
 
 def _shown(texts: Sequence[str], separator: str = "; ") -> str:

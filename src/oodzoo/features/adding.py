@@ -15,7 +15,7 @@ from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import find_spec
 from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
-from oodzoo.features.target import require_unseen, seen_images
+from oodzoo.features.target import require_usable
 from oodzoo.features.timing import Timings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.table import SampleTable
@@ -56,19 +56,12 @@ def add_unlabelled(
     Raises
     ------
     InputError
-        If all images are also in the labelled domains, or if a model cannot be loaded; features
-        that other models have computed are kept.
+        If all images are also in the labelled domains, or if a model cannot be loaded. The store
+        then has the domains as before; features that other models have computed are kept for the
+        next time.
     """
-    pairs = zip(images.files.values(), images.digests, strict=True)
-    files = {digest: file for file, digest in pairs if digest is not None}
-    if not files:
-        path, reason = next(iter(images.unreadable.items()))
-        raise InputError(
-            f"none of the images in {str(images.location)!r} can be read; first error: {path!r}: "
-            f"{reason}"
-        )
-    training = {domain: store.images(domain) for domain in store.domains}
-    require_unseen(images.name, seen_images(files, training))
+    require_usable(images, {domain: store.images(domain) for domain in store.domains})
+    files = images.files_by_digest
     (domain,) = SampleTable.of(None, [images]).domains
     table = store.table.replacing(domain)
     lacking = [name for name in store.models if store.coverage(name).missing(files)]
@@ -93,8 +86,8 @@ def add_unlabelled(
                 group.clear()  # frees the memory for the next group
             for spec in specs:
                 timings.save(spec.name, spec)
+        _require_complete(extraction, images.name)
         writer.finish()
-    _require_complete(extraction, images.name)
     return FeatureStore(store.path), extraction
 
 

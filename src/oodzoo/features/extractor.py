@@ -28,6 +28,7 @@ from oodzoo.features.members import Zoo, member_name, network_of_member, resolve
 from oodzoo.features.planning import plan_missing
 from oodzoo.features.progress import ExtractionProgress
 from oodzoo.features.source import StoreSource
+from oodzoo.features.target import require_usable
 from oodzoo.features.timing import Timings
 from oodzoo.features.work import (
     SHARDS_PER_GPU_TASK,
@@ -104,6 +105,8 @@ class Extractor:
             for some in (dataset, *unlabelled)
             for name, reason in some.unreadable.items()
         }
+        for images in unlabelled:
+            require_usable(images, {})
         self.files = _files(dataset, unlabelled)
         self._table = SampleTable.of(dataset, unlabelled)
         self._require_prompts(dataset)

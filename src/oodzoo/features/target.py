@@ -15,6 +15,8 @@ from array_api_compat import is_torch_array
 
 from oodzoo._text import count, did_you_mean, typed
 from oodzoo.backend import Array, to_numpy
+from oodzoo.data.contents import inspect
+from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.store.feature_store import BLOCK_ROWS, FeatureStore
@@ -153,6 +155,33 @@ def extraction_command(store: FeatureStore, name: str) -> str:
     """Return the command that adds an unlabelled domain to a store."""
     path, unlabelled = typed(store.location), typed(f"{name}=FOLDER")
     return f"oodzoo extract DATA --zoo ZOO --store {path} --unlabelled {unlabelled}"
+
+
+def require_usable(images: UnlabelledImages, training: Mapping[str, Iterable[Hashable]]) -> None:
+    """Reject images of a target that cannot be used, before anything is extracted.
+
+    Images that are in no training domain are decoded until one can be.
+
+    Raises
+    ------
+    InputError
+        If no image can be decoded, or all that can be are in training domains.
+    """
+    domain_of = seen_images(images.digests, training)
+    problems = dict(images.unreadable)
+    for (path, file), domain in zip(images.files.items(), domain_of, strict=True):
+        if domain is None and path not in problems:
+            problem = inspect({path: file}, decode=True)[path].problem
+            if problem is None:
+                return
+            problems[path] = problem
+    if len(problems) == len(images):
+        path, reason = next(iter(problems.items()))
+        raise InputError(
+            f"none of the images in {str(images.location)!r} can be read; first error: {path!r}: "
+            f"{reason}"
+        )
+    require_unseen(images.name, [domain for domain in domain_of if domain is not None])
 
 
 def seen_images(

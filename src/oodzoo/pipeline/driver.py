@@ -27,8 +27,7 @@ from oodzoo.features.target import (
     Target,
     as_target,
     require_target_score,
-    require_unseen,
-    seen_images,
+    require_usable,
 )
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.leaks.pairs import NearDuplicates
@@ -118,7 +117,7 @@ def run(
     config.require_possible(dataset.task, target=images is not None)
     if images is not None:
         require_target_score(config.score)
-        require_unseen(images.name, seen_images(images.digests, _digests(dataset)))
+        require_usable(images, _digests(dataset))
     opened = open_engine(config.engine, address=config.address, device=config.extraction.device)
     with opened as engine, locked(folder):
         call = f"oodzoo.run(…, {folder.resolve().name!r})"

@@ -28,7 +28,13 @@ from oodzoo.features.source import (
 )
 from oodzoo.features.target import TargetImages
 from oodzoo.heads.classes import require_classes_to_tell_apart
-from oodzoo.predictor.choosing import as_evaluated, make, parse_options, require_decided_here
+from oodzoo.predictor.choosing import (
+    Options,
+    as_evaluated,
+    make,
+    parse_options,
+    require_decided_here,
+)
 from oodzoo.predictor.encoders import Encoder, encode_all, require_encoders
 from oodzoo.predictor.feature_models import (
     FeatureModel,
@@ -39,9 +45,10 @@ from oodzoo.predictor.feature_models import (
 from oodzoo.predictor.gaussian import fit_gaussian
 from oodzoo.predictor.left_out import measure_left_out
 from oodzoo.predictor.models import PredictorModel, find_model
-from oodzoo.predictor.parts import Provenance
+from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.ranking.constraints import Constraints, Limits, apply
+from oodzoo.ranking.ranker import require_score
 from oodzoo.ranking.top_k import TOP_K, TopK
 from oodzoo.selection.select import Selection, SelectionSummary
 from oodzoo.store.feature_store import FeatureStore
@@ -180,12 +187,8 @@ def fit(
         features, milliseconds = encoded.features, encoded.milliseconds
     source = _source(features, y, domains, groups, models, task)
     _require_known(encoders, source)
-    source = _allowed(source, constraints, named=options.named)
-    _require_enough(source)
     specs = _specs(zoo)
-    if options.recommended is not None:
-        require_decided_here(source, options.recommended)
-        source, options = as_evaluated(source, options)
+    source, options = _prepared(source, options, constraints)
     if options.named and target is not None:
         raise InputError(
             "a target is only used to rank the models and to fit a pool; leave it out if the "
@@ -244,6 +247,7 @@ def fit(
                 score=score if made.scores else None,
                 accuracy_by_domain={} if promised is None else promised.domains,
                 choice_by_domain={} if promised is None else promised.choices,
+                images=_hashed_images(source),
             ),
             made.final.adaptive,
             measure_left_out(
@@ -263,6 +267,44 @@ def fit(
         metrics = {} if promised is None else {source.task.metric: promised.average}
         stage.finish(predictor, metrics)
     return predictor
+
+
+def require_fittable(
+    store: FeatureStore,
+    *,
+    choose: str | None = None,
+    top_k: TopK | None = None,
+    models: Sequence[str] | None = None,
+    score: str = "unseen",
+    max_models: int | None = None,
+    max_ms: float | None = None,
+    max_parameters: float | str | None = None,
+    licence: str | Sequence[str] | None = None,
+    method: str = "consistent",
+    threshold: float | None = None,
+    recommended: Recommended | Evaluation | None = None,
+    selection: Selection | SelectionSummary | None = None,
+) -> None:
+    """Raise an InputError for what :func:`fit` refuses, before images of a target are extracted."""
+    limits = Limits(max_models, max_ms)
+    options = parse_options(
+        choose, top_k, models, method, threshold, limits, recommended, selection
+    )
+    require_score(score)
+    source = _source(store, None, None, None, models, None)
+    _prepared(source, options, Constraints(max_ms, max_parameters, licence))
+
+
+def _prepared(
+    source: FeatureSource, options: Options, constraints: Constraints
+) -> tuple[FeatureSource, Options]:
+    """The models that are allowed, and the options within what an evaluation chose from."""
+    source = _allowed(source, constraints, named=options.named)
+    _require_enough(source)
+    if options.recommended is None:
+        return source, options
+    require_decided_here(source, options.recommended)
+    return as_evaluated(source, options)
 
 
 def _source(
@@ -371,6 +413,14 @@ def _n_samples(source: FeatureSource) -> int:
     if isinstance(source, StoreSource):
         return source.store.n_images
     return sum(len(source.labels(domain)) for domain in source.domains)
+
+
+def _hashed_images(source: FeatureSource) -> str:
+    if not isinstance(source, StoreSource):
+        return ""
+    store = source.store
+    columns = [(store.images(domain), store.label_texts(domain)) for domain in store.domains]
+    return hashed_images(pair for column in columns for pair in zip(*column, strict=True))
 
 
 def _fingerprint(source: FeatureSource) -> str:

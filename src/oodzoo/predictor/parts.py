@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import Number, total
 from oodzoo.heads.adaptive import AdaptiveHead
@@ -61,6 +64,9 @@ class Provenance:
         Accuracy on each held-out domain, in percent; its mean is `accuracy`.
     choice_by_domain : dict
         What was chosen without each of these domains.
+    images : str
+        Short hashes of the training images and their labels, see :func:`hashed_images`; empty
+        for features without images.
     """
 
     domains: tuple[str, ...]
@@ -80,6 +86,35 @@ class Provenance:
     score: str | None = None
     accuracy_by_domain: dict[str, float] = field(default_factory=dict)
     choice_by_domain: dict[str, str] = field(default_factory=dict)
+    images: str = field(default="", repr=False)
+
+    def hashed_labels(self) -> dict[bytes, set[bytes]]:
+        """Hashes of the labels of each training image, by the hash of the image."""
+        try:
+            rows = base64.b64decode(self.images)
+        except ValueError as error:
+            raise InputError(
+                f"the images in the provenance are damaged: {error}; fit again"
+            ) from error
+        found: dict[bytes, set[bytes]] = {}
+        for at in range(0, len(rows), _IMAGE_BYTES + _LABEL_BYTES):
+            image = rows[at : at + _IMAGE_BYTES]
+            found.setdefault(image, set()).add(rows[at + _IMAGE_BYTES :][:_LABEL_BYTES])
+        return found
+
+
+_IMAGE_BYTES, _LABEL_BYTES = 6, 3
+"""Enough to tell images apart, and labels of one image; 12 characters of text for both."""
+
+
+def hashed_images(samples: Iterable[tuple[str, str]]) -> str:
+    """Write the digests of images with their labels as text; the order does not matter."""
+    rows = sorted(
+        hashlib.sha256(image.encode()).digest()[:_IMAGE_BYTES]
+        + hashlib.sha256(label.encode()).digest()[:_LABEL_BYTES]
+        for image, label in samples
+    )
+    return base64.b64encode(b"".join(rows)).decode()
 
 
 @dataclass(frozen=True)
@@ -148,6 +183,7 @@ class PredictorParts:
         """The facts about the predictor, for JSON."""
         provenance = asdict(self.provenance)
         weights = provenance.pop("pool")
+        del provenance["images"]
         choice = {k: provenance.pop(k) for k in ("choice", "accuracy", "accuracy_interval")}
         return {
             **choice,

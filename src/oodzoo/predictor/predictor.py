@@ -46,6 +46,7 @@ from oodzoo.predictor.prediction import Finish, Prediction, Unreadable
 from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
+from oodzoo.store.places import part_of_run
 from oodzoo.task import Task
 from oodzoo.zoo import Model
 from oodzoo.zoo.device import default_batch_size, resolve_device
@@ -475,9 +476,9 @@ def load(
     Parameters
     ----------
     folder : path or URL
-        A URL such as "s3://bucket/model" is read through the local cache, and
-        "hf://owner/name[@revision]", what :meth:`Predictor.push_to_hub` pushed, through that of
-        huggingface_hub.
+        The folder of a run stands for its predictor. A URL such as "s3://bucket/model" is read
+        through the local cache, and "hf://owner/name[@revision]", what
+        :meth:`Predictor.push_to_hub` pushed, through that of huggingface_hub.
     encoders : dict, optional
         The functions that compute features, by model, if the models have features only; they are
         not saved. Each maps a batch of inputs to an array or tensor (n, d). With them, the
@@ -489,7 +490,10 @@ def load(
         encoder.
     """
     location = parse_location(folder)
-    parts = read_remote(location) if isinstance(location, Url) else read_folder(location)
+    if isinstance(location, Url):
+        parts = read_remote(location)
+    else:
+        parts = read_folder(part_of_run(location, "model"))
     found = Predictor(**vars(parts), encoders=encoders, device=device, batch_size=batch_size)
     found._url = location if isinstance(location, Url) else None
     return found

@@ -31,7 +31,12 @@ from oodzoo.predictor.parts import Provenance
 from oodzoo.predictor.predictor import Predictor, load
 from oodzoo.predictor.tuned_model import tuned_model, tuned_name
 from oodzoo.predictor.tuned_pool import extract_models, fit_tuned_pool, require_left_out
-from oodzoo.predictor.tuning_data import model_to_tune, open_to_tune, readable_to_tune
+from oodzoo.predictor.tuning_data import (
+    hashed_images_of,
+    model_to_tune,
+    open_to_tune,
+    readable_to_tune,
+)
 from oodzoo.tuning.choice import CANDIDATES, str_of
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner
 from oodzoo.tuning.network import import_torch
@@ -326,6 +331,7 @@ def _assembled(
             domains=source.domains,
             n_images=len(images),
             data=images.fingerprint,
+            images=hashed_images_of(images),
             scores=before.provenance.scores,
             n_features=len(Columns.all_of(source, source.models)),
             threshold=None,

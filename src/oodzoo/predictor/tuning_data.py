@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from oodzoo._text import count, did_you_mean
@@ -11,6 +12,7 @@ from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.predictor.models import PredictorModel
+from oodzoo.predictor.parts import Provenance, hashed_images
 from oodzoo.predictor.predictor import Predictor
 from oodzoo.tuning.problem import require_images_to_hold_out
 
@@ -62,19 +64,38 @@ def readable_to_tune(
 ) -> ImageDomains:
     """Read all images; those that cannot be read are left out, with a warning.
 
-    Warns if they are not the images that the predictor was trained on. Raises an InputError if a
-    model of the predictor was fine-tuned on one of their domains: it would predict that domain too
-    well when it is left out.
+    Warns if they are not the images and labels that the predictor was trained on. Raises an
+    InputError if a model of the predictor was fine-tuned on one of their domains: it would predict
+    that domain too well when it is left out.
     """
     found = _readable(data, progress)
     _require_not_tuned(predictor, found.domains)
-    if found.fingerprint != predictor.provenance.data:
+    if different := _difference(predictor.provenance, found):
         warnings.warn(
-            f"{found.name!r} is not the data that the predictor was trained on; its models were "
-            "chosen on other images",
+            f"{found.name!r} is not the data that the predictor was trained on: {different}; its "
+            "models were chosen on other data",
             stacklevel=3,
         )
     return found
+
+
+def hashed_images_of(data: ImageDomains) -> str:
+    """The images and labels of a data set that can be read, for the provenance."""
+    pairs = zip(data.digests, data.samples, strict=True)
+    return hashed_images((image, sample.label) for image, sample in pairs if image is not None)
+
+
+def _difference(provenance: Provenance, data: ImageDomains) -> str:
+    """How many images are missing, added or labelled differently; empty if none is."""
+    trained = provenance.hashed_labels()
+    given = replace(provenance, images=hashed_images_of(data)).hashed_labels()
+    relabelled = [image for image in trained.keys() & given if trained[image] != given[image]]
+    parts = {
+        "missing": len(trained.keys() - given),
+        "added": len(given.keys() - trained),
+        "labelled differently": len(relabelled),
+    }
+    return ", ".join(f"{count(n, 'image')} {what}" for what, n in parts.items() if n)
 
 
 def _require_not_tuned(predictor: Predictor, domains: Sequence[str]) -> None:

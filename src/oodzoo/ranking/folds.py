@@ -42,6 +42,13 @@ from oodzoo.task import Kind
 
 Stability = Literal["robust", "paper"]
 
+
+def require_stability(stability: str) -> None:
+    """Raise an InputError for an unknown form of stability."""
+    if stability not in get_args(Stability):
+        raise InputError(f"unknown stability {stability!r}; expected one of robust, paper")
+
+
 Shards = Callable[[str], Iterable[Shard]]
 """Returns the features and labels of a domain by name; called once per fold."""
 
@@ -301,8 +308,7 @@ class _Domains:
         *,
         least: int,
     ) -> None:
-        if stability not in get_args(Stability):
-            raise InputError(f"unknown stability {stability!r}; expected one of robust, paper")
+        require_stability(stability)
         if len(domains) < least:
             raise InputError(
                 f"at least {least} domains are needed to leave one out, got "

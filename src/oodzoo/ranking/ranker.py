@@ -45,6 +45,7 @@ from oodzoo.ranking.folds import (
     leave_one_domain_out,
     leave_two_domains_out,
     pack,
+    require_stability,
     unpack,
 )
 from oodzoo.ranking.groups import SharedGroups
@@ -131,13 +132,18 @@ def rank(
     >>> [(row.model, round(row.score, 3)) for row in ranking.rows]
     [('good', 1.0), ('noise', -1.0)]
     """
-    chosen = as_score(score)
-    name = chosen if isinstance(chosen, str) else chosen.name
-    backend(device)
     limits = constraint.Constraints(max_ms, max_parameters, licence)
     source = as_source(features, y, domains, groups, task=task)
-    require_score_of_task(chosen, source.task)
-    require_classes_to_tell_apart(source)
+    require_rankable(
+        source,
+        score=score,
+        stability=stability,
+        domain_weights=domain_weights,
+        constraints=limits,
+        device=device,
+    )
+    chosen = as_score(score)
+    name = chosen if isinstance(chosen, str) else chosen.name
     SharedGroups(source).warn(held_out_together=1)
     weights = normalised_weights(source.domains, domain_weights)
     models, left_out = constraint.apply(source, limits)
@@ -165,6 +171,24 @@ def rank(
         stage.progress(len(models), len(models))
         stage.finish(ranking, ranking.metrics)
     return ranking
+
+
+def require_rankable(
+    source: FeatureSource,
+    *,
+    score: str | ScoreFunction,
+    stability: str,
+    domain_weights: Mapping[str, float] | None,
+    constraints: constraint.Constraints,
+    device: str | None,
+) -> None:
+    """Raise an InputError for what :func:`rank` refuses, besides a target."""
+    require_stability(stability)
+    backend(device)
+    require_score_of_task(as_score(score), source.task)
+    require_classes_to_tell_apart(source)
+    normalised_weights(source.domains, domain_weights)
+    constraint.apply(source, constraints)
 
 
 def rank_for_test_domains(

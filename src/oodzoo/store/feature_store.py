@@ -50,7 +50,8 @@ class FeatureStore:
     Parameters
     ----------
     path : path or URL
-        A folder written by :func:`oodzoo.extract` or `oodzoo import`, or its URL (`s3://…`).
+        A folder written by :func:`oodzoo.extract` or `oodzoo import`, or its URL (`s3://…`); the
+        folder of a run stands for its store.
 
     Attributes
     ----------

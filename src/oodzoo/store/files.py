@@ -12,15 +12,21 @@ from oodzoo import _io
 from oodzoo._io import json_bytes, shown
 from oodzoo.remote.location import Url, parse_location
 from oodzoo.store.mirror import has_mirrors, in_parallel, mirror_of, open_mirror
+from oodzoo.store.places import part_of_run
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
 def store_folder(given: str | os.PathLike[str]) -> Path:
-    """Return the folder of a store that a user names: of a URL, the folder of its mirror."""
+    """Return the folder of a store that a user names: of a URL, the folder of its mirror.
+
+    The folder of a run stands for its store.
+    """
     location = parse_location(given)
-    return open_mirror(location).path if isinstance(location, Url) else location
+    if isinstance(location, Url):
+        return open_mirror(location).path
+    return part_of_run(location, "store")
 
 
 def pulled(given: str | os.PathLike[str]) -> Path:

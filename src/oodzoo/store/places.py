@@ -28,6 +28,9 @@ SCHEMA = 2
 
 MANIFEST = "manifest.json"
 PREDICTOR = "predictor.json"
+RUN = "run.json"
+_FILES = {"store": MANIFEST, "model": PREDICTOR}
+"""What the parts of a run contain, by the names of their folders."""
 SAMPLES = "samples"
 IMAGES = "images"
 MODELS = "models"
@@ -64,32 +67,42 @@ def require_no_links(store: Path, path: Path) -> Path:
     return path
 
 
-def mistaken_folder(path: Path, wanted: str) -> str:
-    """Say what a folder is that is no feature store or no predictor, and which one to give.
+def part_of_run(path: Path, wanted: str) -> Path:
+    """Return the feature store or the predictor of a run if the folder of the run is given.
 
     Parameters
     ----------
     path : Path
     wanted : {"store", "model"}
-        The folder of a run that is needed.
+
+    Returns
+    -------
+    Path
+        The given one if it is not the folder of a run, or the run has no such part.
+    """
+    is_run = (path / RUN).is_file() and not (path / _FILES[wanted]).is_file()
+    return path / wanted if is_run and (path / wanted).is_dir() else path
+
+
+def mistaken_folder(path: Path, wanted: str) -> str:
+    """Say that a folder is a predictor and no feature store, or the reverse, and what to give.
+
+    Parameters
+    ----------
+    path : Path
+    wanted : {"store", "model"}
 
     Returns
     -------
     str
-        Empty if nothing is known of the folder.
+        Empty if it is neither.
     """
-    files = {"store": MANIFEST, "model": PREDICTOR}
-    names = {"store": "a feature store", "model": "a predictor"}
     other = "model" if wanted == "store" else "store"
-    found = [place for place in (path / wanted, path.parent / wanted) if place != path]
-    if (path / files[other]).is_file():
-        what = f"it is {names[other]}"
-    elif (path / wanted / files[wanted]).is_file():
-        what = "it is the folder of a run"
-    else:
+    if not (path / _FILES[other]).is_file():
         return ""
-    meant = next((place for place in found if (place / files[wanted]).is_file()), None)
-    if meant is not None:
+    what = "it is a predictor" if wanted == "store" else "it is a feature store"
+    meant = path.parent / wanted
+    if (meant / _FILES[wanted]).is_file():
         advice = f"did you mean {shown(meant)!r}?"
     elif wanted == "model":
         advice = f"make a predictor of it with `oodzoo fit {typed(shown(path))} --out MODEL`"
