@@ -12,7 +12,7 @@ from oodzoo.record import ExtractionSummary, Run
 from oodzoo.report import page
 
 EARLY = Dropped(1, 140, 20, (11, 27), 31.25, "clearly worse than 10 models")
-LATE = Dropped(2, 280, 9, None, 61.0, "rank 9, too low for the budget of 30 min")
+LATE = Dropped(2, 280, 9, None, 61.0, "rank too low for the budget of 30 min")
 
 
 def _page(run: Run, dropped: dict[str, Dropped]) -> Reader:

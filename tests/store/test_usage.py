@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import Run
 from tests.features.data import Extract, Tree, Zoo, another_digit
 from tests.store.contents import first_form, moments, size
 from tests.store.data import compute, fill, image, letters, record, unlabelled, values
 
 import oodzoo
 from oodzoo.errors import InputError
+from oodzoo.store.local import update_local
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.usage import DomainEntry, disk_usage, list_contents

@@ -242,7 +242,7 @@ _EXPLAINED = {
 _COSTS = {
     "d": "features",
     "M": "million parameters",
-    "ms": "milliseconds per image (one CPU thread, or the GPU)",
+    "ms": "milliseconds per image, on one CPU thread or the GPU",
 }
 
 

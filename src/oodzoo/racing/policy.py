@@ -235,7 +235,7 @@ class Policy:
             chosen.add(min(reasons, key=self.costs.seconds.__getitem__))
         kept = tuple(model for model in reasons if model in chosen)
         dropped = {
-            row.model: reasons[row.model] or f"rank {row.rank}, too low for {self._limit}"
+            row.model: reasons[row.model] or f"rank too low for {self._limit}"
             for row in ranking.rows
             if row.model not in chosen
         }
@@ -267,7 +267,7 @@ class Policy:
     def _limit(self) -> str:
         """What the time is limited by, in words."""
         if self.least:
-            return f"{100 * SHARE:.0f} % of the time of all models"
+            return f"{100 * SHARE:.0f} % of the time"
         return f"the budget of {duration(self.budget)}"
 
     def _fitting(
