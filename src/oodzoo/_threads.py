@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +16,9 @@ from typing import Any, Generic, TypeVar
 from threadpoolctl import ThreadpoolController
 
 T = TypeVar("T")
+
+thread_seconds = time.perf_counter if sys.platform == "win32" else time.thread_time
+"""CPU time of this thread; that of Windows advances in steps of 16 ms, too few for one pass."""
 
 LARGE = 2**25
 """Number of feature values from which BLAS threads pay off in a fit; on fewer they mostly wait."""

@@ -303,9 +303,12 @@ def test_a_race_lists_what_it_drops(run: Run, tmp_path: Path) -> None:
     assert dropped
     assert not dropped.keys() & set(document["models"])
     assert len(dropped) + len(document["models"]) == 19
-    for name, each in dropped.items():
-        line = f"dropped {name} in round {each['round']}, {each['images']} images: rank "
-        assert line in outcome.err
+    shown = run(*arguments, "--race")
+    heading, _, *lines = shown.out.splitlines()
+    assert " ".join(heading.split()) == "dropped reason round images rank 90 % acc. %"
+    order = sorted(dropped, key=lambda name: (-dropped[name]["round"], dropped[name]["rank"]))
+    assert [line.split()[0] for line in lines[: len(order)]] == order
+    assert not [line for line in shown.err.splitlines() if line.startswith("dropped")]
     again = run(*arguments, "--budget", "10h", "--json")
     assert (again.document["race"]["dropped"], len(again.document["models"])) == ({}, 19)
 

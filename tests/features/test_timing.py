@@ -1,16 +1,23 @@
-"""Timings of models, added up over extractions."""
+"""Time of a forward pass, and timings of models, added up over extractions."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from tests.features.data import MakeModel, Zoo
+import pytest
+from numpy.typing import NDArray
+from tests.features.data import Extract, MakeModel, Zoo
 from tests.features.test_progress import Heard
 
-from oodzoo.features.config import Extraction, Timing
+from oodzoo.features.config import Extraction, PassTime, Timing
 from oodzoo.features.progress import ExtractionProgress
-from oodzoo.features.timing import Timings
+from oodzoo.features.timing import Timings, time_passes
 from oodzoo.store.local import read_local, update_local
+from oodzoo.zoo import load_model
+from oodzoo.zoo.onnx import OnnxModel, OnnxNetwork
 
 
 def timings(path: Path, heard: Heard | None = None) -> tuple[Timings, dict[str, Timing]]:
@@ -29,6 +36,7 @@ def test_what_is_new_is_added_once(tmp_path: Path, zoo: Zoo) -> None:
     timing.save(spec.name, spec)
     assert timing.known(spec.name) == Timing(10, 2.0)
     measured[spec.name].images, measured[spec.name].seconds = 20, 3.0
+    timing._extraction.add_pass_time(spec.name, PassTime(5.0, "here"))
     assert timing.known(spec.name) == Timing(20, 3.0)
     timing.save(spec.name, spec)
     facts = read_local(tmp_path, spec.name)
@@ -37,10 +45,73 @@ def test_what_is_new_is_added_once(tmp_path: Path, zoo: Zoo) -> None:
         "folder": str(spec.folder.resolve()),
         "seconds": 3.0,
         "images": 20,
-        "milliseconds_per_image": 150.0,
+        "milliseconds_per_image": 5.0,
+        "measured": "here",
     }
-    name = f"{spec.name}/milliseconds_per_image"
-    assert heard.events == [(name, 200.0), (name, 150.0)]
+    assert heard.events == [(f"{spec.name}/milliseconds_per_image", 5.0)]
+
+
+@pytest.mark.parametrize(
+    ("later", "kept"),
+    [((6.0, "here"), (5.0, "here")), ((4.0, "here"), (4.0, "here")), ((6.0, "b"), (6.0, "b"))],
+)
+def test_the_least_time_is_kept_but_not_that_of_another_machine(
+    tmp_path: Path, zoo: Zoo, later: tuple[float, str], kept: tuple[float, str]
+) -> None:
+    (spec,) = zoo("separable_shapes")
+    for found in ((5.0, "here"), later):
+        timing, _ = timings(tmp_path)
+        timing._extraction.add_pass_time(spec.name, PassTime(*found))
+        timing.save(spec.name, spec)
+    facts = read_local(tmp_path, spec.name)
+    assert (facts["milliseconds_per_image"], facts["measured"]) == kept
+
+
+class Waiting(OnnxNetwork):
+    """A network that waits in every pass, as on a machine with other load."""
+
+    def run(self, prepared: NDArray[Any], names: Sequence[str]) -> list[NDArray[Any]]:
+        time.sleep(0.2)
+        return super().run(prepared, names)
+
+
+def test_waiting_is_not_measured(zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path) -> None:
+    """A wait is counted as the time of the extraction, but not as that of a forward pass."""
+    (spec,) = zoo("separable_shapes")
+    model = load_model(spec)
+    assert isinstance(model, OnnxModel)
+    model.network.__class__ = Waiting
+    extract(digits, [model], tmp_path / "s")
+    facts = read_local(tmp_path / "s", spec.name)
+    assert 1000 * facts["seconds"] / facts["images"] > 10
+    assert facts["milliseconds_per_image"] < 10
+    assert facts["measured"].startswith("CPU time of one thread")
+
+
+def test_passes_run_on_one_thread(zoo: Zoo) -> None:
+    (spec,) = zoo("separable_shapes")
+    model = load_model(spec)
+    assert isinstance(model, OnnxModel)
+    before = model.network._session
+    with model.one_thread():
+        options = model.network._session.get_session_options()
+        assert options.intra_op_num_threads == 1
+        assert len(time_passes([model])) == 1
+    assert model.network._session is before
+
+
+def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(
+    zoo: Zoo, extract: Extract, digits: Path, tmp_path: Path
+) -> None:
+    (spec,) = zoo("separable_shapes")
+    store = tmp_path / "s"
+    extract(digits, [spec], store)
+    known = read_local(store, spec.name)
+    update_local(store, spec.name, {"milliseconds_per_image": 1e6, "measured": "elsewhere"})
+    extract(digits, [spec], store)
+    facts = read_local(store, spec.name)
+    assert facts["milliseconds_per_image"] < 1e6
+    assert {**facts, "milliseconds_per_image": 0} == {**known, "milliseconds_per_image": 0}
 
 
 def test_another_extraction_adds_its_own(tmp_path: Path, zoo: Zoo) -> None:

@@ -22,7 +22,6 @@ from oodzoo.racing.budget import parse_budget
         ("1h30m", 5400),
         ("1h 30m 5s", 5405),
         ("90s", 90),
-        ("90", 90),
         (" 1.5H ", 5400),
         (0.25, 0.25),
         (7, 7),
@@ -43,6 +42,15 @@ def test_what_is_not_a_duration_is_quoted(given: str | float) -> None:
     with pytest.raises(InputError, match=re.escape(f"got {given!r}")) as raised:
         parse_budget(given)
     assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("given", ["30", " 1.5 "])
+def test_a_number_without_a_unit_is_refused_with_the_spellings(given: str) -> None:
+    with pytest.raises(InputError, match=re.escape(f"got {given!r}")) as raised:
+        parse_budget(given)
+    for unit in "smh":
+        assert parse_budget(given.strip() + unit) > 0
+        assert f"{given.strip()}{unit} (" in str(raised.value)
 
 
 @given(st.integers(0, 99), st.integers(0, 999), st.integers(0, 9999))

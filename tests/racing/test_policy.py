@@ -235,9 +235,23 @@ def test_ranks_without_intervals_are_dropped_for_time_only() -> None:
     costs = Costs(dict.fromkeys(_names(20), 1.0))
     rows = tuple(_row(model, rank, None) for rank, model in enumerate(_names(20), start=1))
     decision = Policy.of(costs, 1000, 19_000.0).decide(Ranking("logme", rows), 10, 200.0)
-    assert set(decision.dropped.values()) == {
-        f"rank {rank}, too low for the time left" for rank in (19, 20)
-    }
+    assert decision.dropped == dict.fromkeys(
+        ("m018", "m019"), "rank too low for the budget of 5 h 16 min"
+    )
+
+
+@pytest.mark.parametrize(
+    ("slowest", "reason"),
+    [
+        (1.0, "rank too low for 35 % of the time"),
+        (20.0, "more than the 3 h 41 min left of 35 % of the time"),
+    ],
+)
+def test_a_race_without_a_budget_names_none(slowest: float, reason: str) -> None:
+    costs = Costs(dict(zip(_names(20), [1.0] * 19 + [slowest], strict=True)))
+    ranking = _ranking(_names(20), width=19)
+    decision = Policy.of(costs, 1000, None).decide(ranking, 10, 10 * (19 + slowest))
+    assert decision.dropped["m019"].endswith(reason)
 
 
 def test_a_fast_model_goes_before_a_slow_one_of_nearly_the_same_rank() -> None:
@@ -262,7 +276,8 @@ def test_a_model_that_alone_exceeds_the_budget_is_dropped_with_the_time_it_would
     policy = Policy.of(Costs({"slow": 100.0, "good": 1.0, "fair": 1.0}), 1000, 3000.0)
     decision = policy.decide(_ranking(["slow", "good", "fair"]), 10, 1020.0)
     assert decision.dropped == {
-        "slow": "too slow: the other images would take 27 h 30 min, more than the 33 min 0 s left"
+        "slow": "too slow: the other images would take 27 h 30 min, more than the 33 min 0 s "
+        "left of the budget of 50 min 0 s"
     }
     assert decision.kept == ("good", "fair")
 

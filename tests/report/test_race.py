@@ -12,7 +12,7 @@ from oodzoo.record import ExtractionSummary, Run
 from oodzoo.report import page
 
 EARLY = Dropped(1, 140, 20, (11, 27), 31.25, "clearly worse than 10 models")
-LATE = Dropped(2, 280, 9, None, 61.0, "rank 9, too low for the time left")
+LATE = Dropped(2, 280, 9, None, 61.0, "rank too low for the budget of 30 min")
 
 
 def _page(run: Run, dropped: dict[str, Dropped]) -> Reader:
@@ -36,7 +36,6 @@ def test_the_metric_is_that_of_the_task() -> None:
     read = _page(example_run(3, task="regression"), {"bad": dropped})
     assert float(read.table("race")[0]["expected_explained_variance"]) == -31.25
     assert "accurac" not in read.text.lower()
-    assert "expected explained variance -31.2 %" in str(dropped)
 
 
 def test_without_a_race_there_is_no_section(run: Run) -> None:

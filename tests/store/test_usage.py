@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import Run
 from tests.features.data import Extract, Tree, Zoo, another_digit
 from tests.store.contents import first_form, moments, size
 from tests.store.data import compute, fill, image, letters, record, unlabelled, values
 
 import oodzoo
 from oodzoo.errors import InputError
+from oodzoo.store.local import update_local
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.usage import DomainEntry, disk_usage, list_contents
@@ -185,3 +188,16 @@ def test_float16_is_half_the_size(small: Path) -> None:
     half = sum(file.stat().st_size - 128 for file in small.rglob("models/half/*.npy"))
     assert half == before / 2
     assert list_contents(small).models[0].dtype == "float16"
+
+
+def test_how_the_times_were_measured(run: Run, store: Path, tmp_path: Path) -> None:
+    shown = run("store", "ls", store)
+    assert "\nms/image: CPU time of one thread" in shown.out
+    other = shutil.copytree(store, tmp_path / "other")
+    remove_models(other, ["separable_shapes"])
+    remove_models(store, ["mlp_glyphs_augmented"])
+    update_local(other, "mlp_glyphs_augmented", {"measured": "wall time"})
+    merged = run("store", "merge", other, store, "--out", tmp_path / "merged")
+    assert "\nms/image of mlp_glyphs_augmented: wall time\n" in merged.out
+    assert "\nms/image of separable_shapes: CPU time of one thread" in merged.out
+    assert "not comparable" in merged.err

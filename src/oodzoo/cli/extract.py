@@ -257,8 +257,25 @@ def show_summary(terminal: Terminal, done: ExtractionSummary) -> None:
 
 def show_dropped(terminal: Terminal, models: dict[str, Dropped]) -> None:
     """List the models that a race has dropped."""
-    for name, dropped in models.items():
-        terminal.say(f"dropped {name} in {dropped}")
+    from oodzoo.task.words import MEASURES
+
+    if not models:
+        return
+    metric = MEASURES[next(iter(models.values())).metric]
+    rows = [
+        [
+            name,
+            each.reason,
+            each.round,
+            f"{each.images:,}",
+            each.rank,
+            "" if each.rank_interval is None else "{}-{}".format(*each.rank_interval),
+            f"{each.expected_accuracy:.1f}",
+        ]
+        for name, each in sorted(models.items(), key=lambda item: (-item[1].round, item[1].rank))
+    ]
+    columns = ["dropped", "reason", "round", "images", "rank", "90 %"]
+    terminal.table([*columns, f"{metric.short} %"], rows, left=2, least=("images", "90 %"))
 
 
 @contextmanager

@@ -139,8 +139,8 @@ MaxMsOption = Annotated[
     float | None,
     typer.Option(
         "--max-ms",
-        help="Milliseconds that a prediction may take: leaves out models that take longer, and "
-        "limits the sum over combined models.",
+        help="Milliseconds that a prediction may take, on one CPU thread or the GPU: leaves out "
+        "models that take longer, and limits the sum over combined models.",
     ),
 ]
 MaxParametersOption = Annotated[

@@ -235,7 +235,7 @@ def show_top(terminal: Terminal, ranking: Ranking, store: Path) -> None:
     )
     terminal.paragraph(
         f"rank: by {ranking.score}, with its 90 % interval. {metric.short}: {metric.name} to "
-        f"expect {where(ranking)}, with the {interval_words(ranking)}. ms: milliseconds per image."
+        f"expect {where(ranking)}, with the {interval_words(ranking)}. ms: {_COSTS['ms']}."
     )
     if (more := len(ranking.rows) - _TOP) > 0:
         target = " --target NAME" if has_target(ranking) else ""
@@ -251,7 +251,11 @@ _EXPLAINED = {
     "stab.": "stability",
 }
 
-_COSTS = {"d": "features", "M": "million parameters", "ms": "milliseconds per image"}
+_COSTS = {
+    "d": "features",
+    "M": "million parameters",
+    "ms": "milliseconds per image, on one CPU thread or the GPU",
+}
 
 
 def _terms(ranking: Ranking) -> list[str]:

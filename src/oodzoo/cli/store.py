@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from oodzoo._text import count, file_size, typed
+from oodzoo._text import count, file_size, some_of, typed
 from oodzoo.cli.app import FEATURES_KEPT, STORE_VALID, app, command
 from oodzoo.cli.help import PlainGroup
 from oodzoo.cli.leaks import compare_stored, show_near_duplicates
@@ -22,6 +22,9 @@ from oodzoo.cli.options import (
     require_request,
 )
 from oodzoo.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from oodzoo.store.usage import Contents
 
 group = typer.Typer(
     cls=PlainGroup,
@@ -56,6 +59,7 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
         ],
         least=("dtype", "images"),
     )
+    _show_measured(terminal, contents)
     terminal.table(
         ["domain", "images", ""],
         [
@@ -70,6 +74,19 @@ def ls(terminal: Terminal, store: StoreArgument) -> None:
     if contents.domains_proposed is not None:
         terminal.line(f"domains: proposed by {contents.domains_proposed}")
     terminal.document(msgspec.to_builtins(contents))
+
+
+def _show_measured(terminal: Terminal, contents: Contents) -> None:
+    """Say how the times per image were measured, and of which models if not all in one way."""
+    models: dict[str, list[str]] = {}
+    for model in contents.models:
+        if model.measured is not None:
+            models.setdefault(model.measured, []).append(model.name)
+    for measured, names in models.items():
+        of = f" of {some_of(names, 5)}" if len(models) > 1 else ""
+        terminal.line(f"ms/image{of}: {measured}")
+    if len(models) > 1:
+        terminal.warn("times per image that were measured in different ways are not comparable")
 
 
 @command("du", example="oodzoo store du features/", group=group)
@@ -278,12 +295,14 @@ def merge(
 ) -> None:
     """Copy the models of several stores of the same images into a new store."""
     from oodzoo.store.merge import merge_stores
+    from oodzoo.store.usage import list_contents
 
     merged = merge_stores(stores, out)
     terminal.line(
         f"{count(len(merged.models), 'model')}, {count(merged.n_images, 'image')}, "
         f"{count(len(merged.domains), 'domain')} in {out}"
     )
+    _show_measured(terminal, list_contents(out))
     terminal.document({"store": out, "models": list(merged.models), "images": merged.n_images})
 
 

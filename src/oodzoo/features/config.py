@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from oodzoo.engine.choice import parse_devices
 from oodzoo.errors import InputError
@@ -24,6 +24,18 @@ class Timing:
 
     images: int = 0
     seconds: float = 0.0
+
+
+class PassTime(NamedTuple):
+    """Milliseconds per image of a forward pass, and how they were measured."""
+
+    milliseconds: float
+    measured: str
+
+    def after(self, earlier: PassTime | None) -> PassTime:
+        """The time known after an earlier one: the least, if both were measured in one way."""
+        same = earlier is not None and earlier.measured == self.measured
+        return min(self, earlier) if same and earlier is not None else self
 
 
 @dataclass
@@ -46,6 +58,7 @@ class Extraction:
     written : dict of str to dict of str to str
         SHA-256 of the features of each shard written in this run, by model.
     timings : dict of str to Timing
+    pass_times : dict of str to PassTime
     embedded : list of str
         Models whose text tower has embedded the classes in this run.
     without_texts : dict of str to str
@@ -62,6 +75,7 @@ class Extraction:
     decoded: int = 0
     written: dict[str, dict[str, str]] = field(default_factory=dict)
     timings: dict[str, Timing] = field(default_factory=dict)
+    pass_times: dict[str, PassTime] = field(default_factory=dict)
     embedded: list[str] = field(default_factory=list)
     without_texts: dict[str, str] = field(default_factory=dict)
     waiting: float = 0.0
@@ -78,6 +92,10 @@ class Extraction:
         timing = self.timings.setdefault(model, Timing())
         timing.images += images
         timing.seconds += seconds
+
+    def add_pass_time(self, model: str, time: PassTime) -> None:
+        """Take another measurement of a model."""
+        self.pass_times[model] = time.after(self.pass_times.get(model))
 
     @property
     def bottleneck(self) -> Literal["decoding", "inference"]:

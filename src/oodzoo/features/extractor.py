@@ -307,12 +307,15 @@ class Extractor:
         """Run tasks; yield those that failed as a whole, with the reason."""
         assert self._engine is not None
         started: list[Task] = []
+        timed = set(self.extraction.pass_times)
 
         def encoded() -> Iterator[bytes]:
             for task in tasks:
                 models = [name for name in task.models if name not in self.extraction.failed]
                 if models:
-                    started.append(Task(models, task.domain, task.shards))
+                    new = [name for name in models if name not in timed]
+                    timed.update(new)
+                    started.append(Task(models, task.domain, task.shards, new))
                     yield msgspec.json.encode(started[-1])
 
         sizes = {name: len(images) for name, images in self._writer.index.shards.items()}

@@ -50,6 +50,8 @@ class JobResult(Generic[Tag]):
     """The batch size that fitted into the memory of the device."""
     shares: list[float] = field(default_factory=list)
     """Share of the time after which the outputs of each model were there."""
+    fastest: float | None = None
+    """Seconds per image of the fastest batch on the device, if that measures them."""
 
     def seconds_of(self, at: int) -> float:
         """Time up to the outputs of one of the models."""
@@ -126,7 +128,8 @@ def _collect(result: JobResult[Tag], launched: list[Any]) -> JobResult[Tag]:
         ]
         for each, model in zip(outputs, models, strict=True):
             _require_shapes(each, model, len(result.job.pixels))
-        result = replace(result, outputs=outputs, shares=_typical_shares(batches, len(models)))
+        shares = _typical_shares(batches, len(models))
+        result = replace(result, outputs=outputs, shares=shares, fastest=_fastest(batches))
     except Exception as error:
         result = replace(result, error=error)
     return replace(result, seconds=result.seconds + time.perf_counter() - started)
@@ -137,6 +140,11 @@ def _typical_shares(batches: list[Collected], n_models: int) -> list[float]:
     if not batches:
         return [1.0] * n_models
     return [float(each) for each in np.median([batch.shares for batch in batches], axis=0)]
+
+
+def _fastest(batches: list[Collected]) -> float | None:
+    pairs = [(each.seconds, len(each.outputs[0].features)) for each in batches]
+    return min((seconds / n for seconds, n in pairs if seconds is not None and n), default=None)
 
 
 def _require_shapes(outputs: Outputs, model: Model, n: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -14,14 +14,16 @@ from oodzoo._text import file_size, one_line
 from oodzoo.data.files import ImageFile, UnreadableImageError
 from oodzoo.data.text_files import modality_of
 from oodzoo.errors import DiskError, InputError
-from oodzoo.features.config import Extraction, ExtractionConfig
+from oodzoo.features.config import Extraction, ExtractionConfig, PassTime
 from oodzoo.features.fetching import Fetching
 from oodzoo.features.forward import Job, JobResult, require_finite, run_jobs
 from oodzoo.features.members import LoadedModel, member_name, network_of_member
 from oodzoo.features.pixels import Chunk, Decoding, HashedFile
 from oodzoo.features.progress import ExtractionProgress
+from oodzoo.features.timing import how_on_cpu, how_on_device, time_passes
 from oodzoo.remote.objects import RemoteFile
 from oodzoo.store.files import free_space
+from oodzoo.store.local import read_local
 from oodzoo.store.writer import PlannedShard, StoreWriter, as_stored
 from oodzoo.zoo import Model, ModelSpec
 from oodzoo.zoo.device import available_memory, default_batch_size
@@ -80,6 +82,8 @@ class ExtractionLoop:
     extraction : Extraction
     load : callable, optional
         Loads models of one network; for example one that remembers those of the last task.
+    timed : collection of str, optional
+        Models whose forward pass is timed on the CPU; by default all.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class ExtractionLoop:
         progress: ExtractionProgress,
         extraction: Extraction,
         load: Load | None = None,
+        timed: Collection[str] | None = None,
     ) -> None:
         self.files = files
         self.writer = writer
@@ -97,6 +102,8 @@ class ExtractionLoop:
         self.progress = progress
         self.extraction = extraction
         self._load_network = load or config.load
+        self._timed = timed
+        self._text: str | None = None
         self._batch_sizes: dict[str, int] = {}
 
     def load_groups(self, members: Sequence[ModelSpec | Model]) -> Iterator[list[LoadedModel]]:
@@ -123,6 +130,7 @@ class ExtractionLoop:
         uses_gpu = not all(loaded.model.on_cpu for loaded in group)
         for result in run_jobs(self._jobs(plan, decode_ahead=uses_gpu)):
             self._write_outputs(result)
+        self._time_passes([loaded for loaded in group if loaded.model.on_cpu])
 
     def _load(self, members: Sequence[ModelSpec | Model]) -> list[LoadedModel]:
         """Load models of one network; those that fail are left out."""
@@ -293,6 +301,37 @@ class ExtractionLoop:
             record = self.writer.write_shard(name, shard.name, arrays, shard.absent(chunk))
             self.extraction.add_shard(name, record, len(result.job.pixels), seconds)
             self.progress.advance(name, len(shard.files), seconds)
+            pixels = result.job.pixels
+            if loaded.model.modality == "text" and len(pixels):
+                self._text = sorted(map(str, pixels), key=len)[len(pixels) // 2]
+            if not loaded.model.on_cpu and len(pixels):
+                fastest = result.fastest or result.seconds / len(pixels)
+                how = how_on_device(loaded.device, by_batch=result.fastest is not None)
+                time_here = PassTime(1000 * fastest * result.shares[at], how)
+                self.extraction.add_pass_time(name, time_here)
+
+    def _time_passes(self, group: Sequence[LoadedModel]) -> None:
+        """Time models on the CPU that were not timed on such a processor before."""
+        lacking = [
+            loaded
+            for loaded in group
+            if loaded.name not in self.extraction.failed | self.extraction.pass_times
+            and (self._timed is None or loaded.name in self._timed)
+            and read_local(self.writer.path, loaded.name).get("measured") != how_on_cpu()
+        ]
+        start = time.perf_counter()
+        for together in by_network(lacking, lambda loaded: network_of(loaded.model)):
+            models = [loaded.model for loaded in together]
+            if models[0].modality == "text" and self._text is None:
+                continue
+            try:
+                times = time_passes(models, self._text)
+            except Exception as error:  # the features are there
+                self.progress.say(f"model {together[0].name!r} cannot be timed: {one_line(error)}")
+                continue
+            for loaded, milliseconds in zip(together, times, strict=True):
+                self.extraction.add_pass_time(loaded.name, PassTime(milliseconds, how_on_cpu()))
+        self.extraction.running += time.perf_counter() - start
 
     def _batch_size(self, loaded: LoadedModel) -> int:
         if self.config.batch_size is not None:

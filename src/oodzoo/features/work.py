@@ -19,7 +19,7 @@ from oodzoo._io import file_digest, structured
 from oodzoo.data.files import ImageFile, StoredFile, UnreadableImageError, absolute, reading
 from oodzoo.engine.task import Work, Worker
 from oodzoo.errors import InputError
-from oodzoo.features.config import Extraction, ExtractionConfig, Timing
+from oodzoo.features.config import Extraction, ExtractionConfig, PassTime, Timing
 from oodzoo.features.loop import ExtractionLoop
 from oodzoo.features.members import LoadedModel
 from oodzoo.features.progress import ExtractionProgress
@@ -77,6 +77,8 @@ class Task(msgspec.Struct, frozen=True):
     models: list[str]
     domain: str = ""
     shards: list[str] = []
+    timed: list[str] = []
+    """Models whose forward pass is timed on the CPU: each in one of its tasks."""
 
 
 class Done(msgspec.Struct, frozen=True):
@@ -84,6 +86,7 @@ class Done(msgspec.Struct, frozen=True):
 
     written: dict[str, dict[str, str]]
     timings: dict[str, tuple[int, float]]
+    pass_times: dict[str, PassTime]
     failed: dict[str, str]
     interrupted: dict[str, str]
     decoded: int
@@ -99,6 +102,8 @@ class Done(msgspec.Struct, frozen=True):
             timing = extraction.timings.setdefault(model, Timing())
             timing.images += images
             timing.seconds += seconds
+        for model, time in self.pass_times.items():
+            extraction.add_pass_time(model, time)
         extraction.interrupted |= self.interrupted
         extraction.decoded += self.decoded
         extraction.waiting += self.waiting
@@ -216,7 +221,9 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
         specs = [_spec(job, name) for name in wanted.models]
         progress = ExtractionProgress(models=wanted.models, n_images=len(files))
         memory = _Memory.of(config, wanted.models)
-        loop = ExtractionLoop(files, writer, config, progress, extraction, load=memory.load)
+        loop = ExtractionLoop(
+            files, writer, config, progress, extraction, load=memory.load, timed=wanted.timed
+        )
         for group in loop.load_groups(specs):
             if len(group) < len(specs):
                 memory.forget()  # the main memory does not hold all models
@@ -234,6 +241,7 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
         Done(
             extraction.written,
             timings,
+            extraction.pass_times,
             failed,
             extraction.interrupted,
             extraction.decoded,

@@ -14,7 +14,7 @@ _PARTS = re.compile(
 
 
 def parse_budget(given: str | float) -> float:
-    """Read a duration, such as 30m, 1h30m or 90 (seconds); return seconds.
+    """Read a duration: text with units, such as 30m or 1h30m, or seconds; return seconds.
 
     Examples
     --------
@@ -22,7 +22,12 @@ def parse_budget(given: str | float) -> float:
     (1800.0, 5400.0, 90.0, 12.5)
     """
     if isinstance(given, str):
-        seconds = _seconds(given.strip())
+        if re.fullmatch(_AMOUNT, text := given.strip()):
+            raise InputError(
+                f"a budget needs a unit: {text}s (seconds), {text}m (minutes) or {text}h (hours), "
+                f"got {given!r}"
+            )
+        seconds = _seconds(text)
     else:
         seconds = math.nan if isinstance(given, bool) else float(given)
     if not 0 < seconds < math.inf:
@@ -34,8 +39,6 @@ def parse_budget(given: str | float) -> float:
 
 def _seconds(text: str) -> float:
     """Return the seconds of a text; not a number if it is not a duration."""
-    if re.fullmatch(_AMOUNT, text):
-        return float(text)
     found = _PARTS.fullmatch(text)
     if not text or found is None:
         return math.nan

@@ -235,7 +235,7 @@ class Policy:
             chosen.add(min(reasons, key=self.costs.seconds.__getitem__))
         kept = tuple(model for model in reasons if model in chosen)
         dropped = {
-            row.model: reasons[row.model] or f"rank {row.rank}, too low for the time left"
+            row.model: reasons[row.model] or f"rank too low for {self._limit}"
             for row in ranking.rows
             if row.model not in chosen
         }
@@ -259,9 +259,16 @@ class Policy:
         if 0 < left < time:
             return (
                 f"too slow: the other images would take {duration(time)}, more than the "
-                f"{duration(left)} left"
+                f"{duration(left)} left of {self._limit}"
             )
         return None
+
+    @property
+    def _limit(self) -> str:
+        """What the time is limited by, in words."""
+        if self.least:
+            return f"{100 * SHARE:.0f} % of the time"
+        return f"the budget of {duration(self.budget)}"
 
     def _fitting(
         self, order: Sequence[str], images: int, left: float, speed: float = math.inf

@@ -65,13 +65,6 @@ class Dropped:
     reason: str
     metric: str = "accuracy"
 
-    def __str__(self) -> str:
-        ends = "" if self.rank_interval is None else " ({} to {})".format(*self.rank_interval)
-        return (
-            f"round {self.round}, {count(self.images, 'image')}: rank {self.rank}{ends}, expected "
-            f"{self.metric.replace('_', ' ')} {self.expected_accuracy:.1f} %; {self.reason}"
-        )
-
 
 @dataclass(frozen=True)
 class Race:

@@ -112,6 +112,8 @@ def _left_out(ranking: Ranking) -> str:
 def _notes(ranking: Ranking) -> str:
     metric = _metric(ranking)
     text = f" The {metric.name} is that of each model alone."
+    if any(row.milliseconds is not None for row in ranking.rows):
+        text += " Milliseconds are those of a forward pass on one CPU thread, or on the GPU."
     if choice_is_repeated(ranking):
         text += (
             f" Since {ranking.best} was chosen for its results, they tend to be optimistic. Its "

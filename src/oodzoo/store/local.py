@@ -26,6 +26,7 @@ class LocalFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     seconds: _Amount = 0.0
     images: int = 0
     milliseconds_per_image: _Amount | None = None
+    measured: str | None = None
 
 
 def read_local(store: Path, model: str) -> dict[str, Any]:

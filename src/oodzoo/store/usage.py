@@ -42,6 +42,8 @@ class ModelEntry:
     parameters: int | None
     milliseconds: float | None
     source: str
+    measured: str | None = None
+    """How `milliseconds` were measured."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,10 @@ def list_contents(store: str | Path) -> Contents:
     for entry in entries:
         known = facts[entry.name].get("milliseconds_per_image")
         milliseconds = float(known) if isinstance(known, int | float) else None
-        models.append(replace(entry, bytes=sizes[entry.name], milliseconds=milliseconds))
+        measured = facts[entry.name].get("measured")
+        models.append(
+            replace(entry, bytes=sizes[entry.name], milliseconds=milliseconds, measured=measured)
+        )
     domains = [
         DomainEntry(
             domain.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -73,6 +74,12 @@ class Model(ABC):
     """What `prepare` takes: pixels of images, or a list of strings."""
     on_cpu: bool = False
     """Whether inference runs on the CPU, where prefetching images would compete with it."""
+    batch: int = 1
+    """A forward pass computes a multiple of so many images."""
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        """Run forward passes on the CPU in the calling thread only."""
+        return nullcontext()
 
     @abstractmethod
     def prepare(self, batch: Any, /) -> Any: ...
@@ -94,12 +101,18 @@ class Collected(NamedTuple):
     outputs: list[Outputs]
     shares: list[float]
     """Share of the time of the forward pass after which each model's features were there."""
+    seconds: float | None = None
+    """Time of the forward pass on the device, if that measures it."""
 
 
 class Network(ABC):
     """Weights on a device; one forward pass computes the features of several models."""
 
     on_cpu: bool
+    batch: int = 1
+
+    @abstractmethod
+    def one_thread(self) -> AbstractContextManager[None]: ...
 
     @abstractmethod
     def prepare(self, pixels: Pixels) -> Any: ...
@@ -119,6 +132,10 @@ class NetworkModel(Model):
         self.info = info
         self.network = network
         self.on_cpu = network.on_cpu
+        self.batch = network.batch
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        return self.network.one_thread()
 
     def prepare(self, pixels: Pixels) -> Any:
         return self.network.prepare(pixels)

@@ -7,7 +7,8 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -36,12 +37,18 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class OnnxNetwork(Network):
-    """An onnxruntime session."""
+    """An onnxruntime session; `reopen` opens another one with so many threads."""
 
     def __init__(
-        self, session: Any, preprocessing: Preprocessing, *, partial: bool = False
+        self,
+        session: Any,
+        preprocessing: Preprocessing,
+        reopen: Callable[[int], Any],
+        *,
+        partial: bool = False,
     ) -> None:
         self._session = session
+        self._reopen = reopen
         self._options = _run_options() if partial else None
         self._preprocessing = preprocessing
         self.on_cpu = session.get_providers()[0] == "CPUExecutionProvider"
@@ -49,6 +56,17 @@ class OnnxNetwork(Network):
         self._input = tensor.name
         self._dtype = _DTYPES[tensor.type]
         self._batch = tensor.shape[0] if isinstance(tensor.shape[0], int) else None
+        self.batch = self._batch or 1
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        session = self._session
+        if session.get_session_options().intra_op_num_threads != 1:
+            self._session = self._reopen(1)  # that of a session cannot be changed
+        try:
+            yield
+        finally:
+            self._session = session
 
     def prepare(self, pixels: Pixels) -> NDArray[Any]:
         return self._preprocessing.normalise(pixels).astype(self._dtype, copy=False)
@@ -176,6 +194,7 @@ def load_layers(
         )
     path, digest = verified_file(first)
     session = open_session(path, first.name, device)
+    reopen = functools.partial(open_session, path, first.name, device)
     content = path.read_bytes()
     digests = [digest, *(file_digest(path.parent / name) for name in external_files(content))]
     n_parameters = count_parameters(content)
@@ -183,8 +202,11 @@ def load_layers(
     taps: dict[ModelSpec, _Tap | InputError] = {}
     if layers := [spec for spec in specs if spec.layer is not None]:
         content, taps = add_layers(layers, path, content, preprocessing)
-        session = open_session(path, first.name, device, content=content)
-    network = OnnxNetwork(session, preprocessing, partial=bool(layers))
+        reopen = functools.partial(reopen, content=content)
+        session = reopen()
+    network = OnnxNetwork(
+        session, preprocessing, lambda threads: reopen(threads=threads), partial=bool(layers)
+    )
     models: list[OnnxModel | InputError] = []
     for spec in specs:
         info = ModelInfo(
@@ -256,7 +278,7 @@ def _find_taps(
     session = open_session(path, specs[0].name, "cpu", content=content)
     batch = session.get_inputs()[0].shape[0]
     n, crop = batch if isinstance(batch, int) else 2, preprocessing.geometry.crop
-    network = OnnxNetwork(session, preprocessing, partial=True)
+    network = OnnxNetwork(session, preprocessing, lambda _: session, partial=True)
     arrays = network.run(network.prepare(np.zeros((n, *crop, 3), np.uint8)), names)
     types = {output.name: output.type for output in session.get_outputs()}
     found = dict(zip(names, arrays, strict=True))
@@ -309,8 +331,13 @@ def pooled(output: NDArray[Any], name: str) -> NDArray[np.float32]:
     return output.astype(np.float32, copy=False)
 
 
-def open_session(path: Path, name: str, device: str, *, content: bytes | None = None) -> Any:
-    """Open an ONNX file; `content` may replace that of the file, but not its external weights."""
+def open_session(
+    path: Path, name: str, device: str, *, content: bytes | None = None, threads: int | None = None
+) -> Any:
+    """Open an ONNX file; `content` may replace that of the file, but not its external weights.
+
+    By default as many threads as cores compute.
+    """
     import onnxruntime
     from joblib import cpu_count
 
@@ -327,7 +354,7 @@ def open_session(path: Path, name: str, device: str, *, content: bytes | None = 
             )
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
-    options.intra_op_num_threads = int(cpu_count())
+    options.intra_op_num_threads = threads or int(cpu_count())
     if _share_memory():
         options.add_session_config_entry("session.use_env_allocators", "1")
     if content is not None:

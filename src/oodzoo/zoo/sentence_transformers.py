@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -28,6 +29,7 @@ from oodzoo.zoo.torch_model import (
     Module,
     Tensor,
     count_parameters,
+    one_torch_thread,
     refuse_sha256,
     torch_device,
     weights_digest,
@@ -50,6 +52,9 @@ class SentenceModel(Model):
         self.info = info
         self.on_cpu = device.type == "cpu"
         self._encoder = encoder
+
+    def one_thread(self) -> AbstractContextManager[None]:
+        return one_torch_thread()
 
     def prepare(self, texts: Sequence[str]) -> list[str]:
         if isinstance(texts, str) or not all(isinstance(text, str) for text in texts):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
@@ -15,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oodzoo._text import count, did_you_mean, one_line
+from oodzoo._threads import thread_seconds
 from oodzoo.errors import InputError
 from oodzoo.zoo.layers_pooling import Pooling
 from oodzoo.zoo.layers_torch import Tap, find_taps, run_tapped
@@ -78,6 +78,9 @@ class TorchNetwork(Network):
             for values in (built.preprocessing.mean, built.preprocessing.std)
         )
 
+    def one_thread(self) -> AbstractContextManager[None]:
+        return one_torch_thread()
+
     def prepare(self, pixels: Pixels) -> _Prepared:
         import torch
 
@@ -97,7 +100,7 @@ class TorchNetwork(Network):
             stream.wait_event(prepared.event)
             prepared.pixels.record_stream(stream)
         taps = [model.tap for model in models if model.tap is not None]
-        mark = time.perf_counter if stream is None else partial(_mark, stream, timing=True)
+        mark = thread_seconds if stream is None else partial(_mark, stream, timing=True)
         with torch.inference_mode():
             start = mark()
             batch = self._normalised(prepared.pixels)
@@ -136,7 +139,9 @@ class TorchNetwork(Network):
             )
             outputs.append(Outputs(features, logits[0] if logits else None))
         start, *ends, last = launched.marks
-        return Collected(outputs, [_elapsed(start, end) / _elapsed(start, last) for end in ends])
+        whole = _elapsed(start, last)
+        shares = [_elapsed(start, end) / whole for end in ends]
+        return Collected(outputs, shares, None if launched.event is None else whole / 1000)
 
     def find_taps(self, layers: Sequence[tuple[str, Pooling | None]]) -> list[Tap | InputError]:
         """Find layers by running two black images."""
@@ -168,7 +173,7 @@ class _Launched(NamedTuple):
     outputs: list[list[Tensor]]
     """Features and, with a head, logits of each model."""
     marks: list[Any]
-    """Times, or events, at the start, at the outputs of each model, and at the end."""
+    """CPU times, or events, at the start, at the outputs of each model, and at the end."""
     event: Any
 
 
@@ -280,6 +285,19 @@ def cast(module: Module, dtype: Any) -> Module:
 
 
 @contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Limit PyTorch to the calling thread."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def no_unpickling() -> Iterator[None]:
     """Force `torch.load` to read only tensors and plain containers, whoever calls it.
 
@@ -383,7 +401,7 @@ def _to_pinned(tensor: Tensor) -> Tensor:
 
 
 def _elapsed(start: Any, end: Any) -> float:
-    """Time between two marks, which are seconds or events of CUDA."""
+    """Time between two marks: seconds, or milliseconds between events of CUDA."""
     if isinstance(start, float):
         return float(end - start)
     return float(start.elapsed_time(end))
