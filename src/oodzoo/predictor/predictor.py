@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import count, some_of
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
@@ -123,7 +124,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         names = some_of([model.name for model in self.models], 5)
         features = count(len(self.columns), "feature")
         outputs = self.task.count_outputs(len(self.classes_))
-        return f"Predictor({self.provenance.choice}: {outputs} from {features} of {names})"
+        choice = shown_choice(self.provenance.choice, self.models)
+        return f"Predictor({choice}: {outputs} from {features} of {names})"
 
     def __str__(self) -> str:
         accuracy = self.provenance.accuracy
