@@ -31,6 +31,6 @@ def test_one_input_is_a_list_of_one(photos: Path, unseen: list[Path]) -> None:
         assert as_list(one, "image") == [one]
     assert as_list(image[None], "image").shape == (1, 8, 8, 3)  # type: ignore[union-attr]
     with pytest.raises(InputError, match=r"no such file or folder: 'a.png'"):
-        as_list(Path("a.png"), "image")  # type: ignore[arg-type]
+        as_list(Path("a.png"), "image")
     with pytest.raises(InputError, match=r"^texts must be a list, got 'fine'; put it in a list$"):
         as_list("fine", "text")

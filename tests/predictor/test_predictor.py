@@ -123,7 +123,7 @@ def test_one_image(predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Pa
     (tmp_path / "bad.png").write_text("no image")
     for bad in (tmp_path / "bad.png", tmp_path):
         with pytest.raises(InputError, match=r"none of the images can be read; first .*bad.png': "):
-            predictor.predict(bad)  # type: ignore[arg-type]
+            predictor.predict(bad)
 
 
 def test_an_unreadable_image_of_a_folder_keeps_its_place(

@@ -245,8 +245,8 @@ class _Job:
             found = replace(found, path=batch.names[found.position])
         if isinstance(found, Unreadable):
             line = None if batch.lines is None else batch.lines[found.position]
-            place = "" if line is None else f" ({_line_of(*line)})"
-            message = f"cannot read {found.path!r}{place}: {found.reason}"
+            named = "" if line is None else f" ({_line_of(*line)})"
+            message = f"cannot read {found.path!r}{named}: {found.reason}"
             self._fail(message, found.path, found.reason, line, stream)
             return
         self.summary.add(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from PIL import Image
@@ -15,8 +15,11 @@ from oodzoo.predictor.images import FeatureChunk, ImageLike, image_files
 KEPT_BYTES = 2**30
 """Size of the features that are kept while a predictor adapts to the images it classifies."""
 
-Inputs = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
-"""What a predictor takes: images; features by model; or inputs of its encoders."""
+Samples = Iterable[ImageLike] | Mapping[str, Any] | Iterable[Any]
+"""Images; features by model; or inputs of encoders."""
+
+Inputs = str | os.PathLike[str] | Image.Image | Samples
+"""What a predictor takes: samples, or one image or path."""
 
 
 def keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iterator[FeatureChunk]:
@@ -29,7 +32,7 @@ def keep_first(chunks: Iterable[FeatureChunk], kept: list[FeatureChunk]) -> Iter
         yield chunk
 
 
-def as_list(images: Inputs, noun: str) -> Inputs:
+def as_list(images: Inputs, noun: str) -> Samples:
     """List a single image, or those that one path or URL stands for; anything else as it is.
 
     Raises
@@ -43,7 +46,7 @@ def as_list(images: Inputs, noun: str) -> Inputs:
         return image_files([images])
     if noun == "image" and _is_one_image(images):
         return [images]
-    return images
+    return cast("Samples", images)
 
 
 def _is_one_image(images: Any) -> bool:

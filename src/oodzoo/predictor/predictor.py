@@ -38,7 +38,7 @@ from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, iter_features
-from oodzoo.predictor.inputs import Inputs, as_list, keep_first
+from oodzoo.predictor.inputs import Inputs, Samples, as_list, keep_first
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
@@ -190,14 +190,14 @@ class Predictor(Exportable, Picklable, FittedEstimator):
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
-        images = as_list(images, self._noun)
+        samples = as_list(images, self._noun)
         finish = Finish(self.head.kind, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
-            yield from self._predict_chunks(self._chunks(images), finish)
+            yield from self._predict_chunks(self._chunks(samples), finish)
             return
-        listed: Any = images
-        if not isinstance(images, Mapping) and not hasattr(images, "shape"):
-            listed = list(images)
+        listed: Any = samples
+        if not isinstance(samples, Mapping) and not hasattr(samples, "shape"):
+            listed = list(samples)
         kept = list[FeatureChunk]()
         adapted = self._adapted(keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
@@ -232,7 +232,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         adapted.provenance = replace(self.provenance, adapted=domain.n)
         return adapted
 
-    def _chunks(self, images: Inputs, start: int = 0) -> Iterator[FeatureChunk]:
+    def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
         columns = self.columns
         if isinstance(images, Mapping):
