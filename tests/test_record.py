@@ -105,6 +105,9 @@ def test_a_run_and_its_parts_are_short(run: Run) -> None:
     assert repr(run.data) == "DataSummary('photos': 120 images, 1 domain, 2 classes)"
     assert repr(run.extraction) == "ExtractionSummary(1 model on 120 images, 1 failed or dropped)"
     assert repr(run.predictor) == "PredictorSummary(named of m1, m2, in 'model')"
+    assert repr(record.PredictorSummary("model", ("m",), "", "pool")).startswith(
+        "PredictorSummary(single "
+    )
     assert repr(run.selection) == "SelectionSummary(consistent: 2 of 4 features of 2 models)"
     assert run.selection is not None
     assert run.selection._repr_html_().count("<tr>") == 3

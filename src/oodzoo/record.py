@@ -12,6 +12,7 @@ import msgspec
 from oodzoo._html import html_table
 from oodzoo._io import read_json, require_schema, structured, write_json
 from oodzoo._text import count, short_name, some_of
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.data.files import StoredFile
 from oodzoo.data.spread import Spread
 from oodzoo.errors import InputError
@@ -157,7 +158,8 @@ class PredictorSummary:
     choice: str = "named"
 
     def __repr__(self) -> str:
-        return f"PredictorSummary({self.choice} of {some_of(self.models)}, in {self.folder!r})"
+        choice = shown_choice(self.choice, self.models)
+        return f"PredictorSummary({choice} of {some_of(self.models)}, in {self.folder!r})"
 
 
 @dataclass(frozen=True)

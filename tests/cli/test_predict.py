@@ -39,29 +39,37 @@ def test_json(run: Run, saved: Path, photos: Path) -> None:
     assert done.code == 0
     first, second, noise = done.document["predictions"]
     assert [Path(p["path"]).name for p in (first, second, noise)] == ["0.png", "1.png", "noise.png"]
-    assert set(first) == {"path", "label", "probabilities", "distance", "out_of_domain"}
+    assert set(first) == {
+        "path", "label", "confidence", "probabilities", "distance", "out_of_domain"
+    }  # fmt: skip
+    assert first["confidence"] == first["probabilities"][first["label"]]
     assert first["probabilities"].keys() == {"0", "1", "2"}
     assert max(first["probabilities"], key=first["probabilities"].get) == first["label"]
     assert (noise["out_of_domain"], first["out_of_domain"]) == (True, False)
     (bad,) = done.document["unreadable"]
-    assert (Path(bad["path"]).name, bad["reason"]) == (
+    assert (Path(bad["path"]).name, bad["error"]) == (
         "z.png",
         "not an image that Pillow can identify",
     )
     assert "cannot read" in done.err
+    assert "; 1 could not be read\n" in done.err
     assert "1 of 3 images is unlike the training images" in done.err
 
 
 def test_formats(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
-    document = run("predict", saved, photos, "--json").document["predictions"]
+    (photos / "z.png").rename(photos / "a" / "0 bad.png")
+    found = run("predict", saved, photos, "--json").document
+    document = found["unreadable"] + found["predictions"]  # as the files are sorted
     lines = [
         json.loads(line)
         for line in run("predict", saved, photos, "--format", "jsonl").out.splitlines()
     ]
     assert lines == document
     rows = list(csv.DictReader(io.StringIO(run("predict", saved, photos, "--format", "csv").out)))
-    assert [row["label"] for row in rows] == [p["label"] for p in document]
-    assert [row["out_of_domain"] for row in rows] == ["0", "0", "1"]
+    for key in ("path", "label", "error"):
+        assert [row[key] for row in rows] == [each.get(key, "") for each in document]
+    assert [row["out_of_domain"] for row in rows] == ["", "0", "0", "1"]
+    assert float(rows[1]["confidence"]) == pytest.approx(document[1]["confidence"], rel=1e-4)
     assert float(rows[1]["p(0)"]) == pytest.approx(document[1]["probabilities"]["0"], rel=1e-4)
     head, *table = run("predict", saved, photos).out.splitlines()
     assert head.split() == ["label", "prob.", "dist.", "image"]
@@ -136,7 +144,23 @@ def test_images_that_nothing_adapts_to(
     assert "cannot adapt to images; only a" in run("predict", old, photos, "--adapt").complaint
 
 
+@pytest.mark.parametrize("form", ["csv", "table"])
+def test_a_file_that_cannot_be_read_is_an_error_if_wanted(
+    run: Run, saved: Path, photos: Path, form: str
+) -> None:
+    done = run("predict", saved, photos, "--strict", "--format", form)
+    assert done.code == 2
+    assert len(done.out.splitlines()) == 4  # those before it
+    assert "z.png': not an image that Pillow can identify; leave out --strict" in done.err
+    assert run("predict", saved, photos / "a", "--strict").code == 0
+    (photos / "list.txt").write_text("none.png\n")
+    listed = run("predict", saved, "--list", photos / "list.txt", "--strict").complaint
+    assert "no such file or folder: 'none.png'; leave out --strict" in listed
+
+
 def test_no_readable_image(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
+    rows = run("predict", saved, photos / "z.png", "--format", "csv")
+    assert (rows.code, len(rows.out.splitlines())) == (2, 2)
     done = run("predict", saved, photos / "z.png", "--out", tmp_path / "out.csv")
     assert (done.code, done.out) == (2, "")
     assert "none of the images can be read; first error:" in done.err.splitlines()[-1]
@@ -316,6 +340,7 @@ def test_the_most_probable_classes(run: Run, saved: Path, photos: Path) -> None:
             run("predict", saved, photos, "--top", "9", "--format", "csv").out.splitlines()
         )
     )
+    assert rows.pop()["label_1"] == ""  # of the file that is no image
     assert [row["label_1"] for row in rows] == [row["label"] for row in rows]
     assert "label_3" in rows[0]
     assert "label_4" not in rows[0]
@@ -392,7 +417,7 @@ def test_sorting(run: Run, saved: Path, photos: Path, tmp_path: Path) -> None:
     assert [Path(path).name for path in again["sorted"]["unlike_training"]] == ["noise.png"]
     third = run("predict", saved, photos, *into, "--out", tmp_path / "out.csv")
     assert "3 of them were there already" in third.err
-    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 5
     inside = run("predict", saved, tmp_path / "sorted", *into).complaint
     assert "choose a folder outside of the images" in inside
     alone = run("predict", saved, photos, "--link", "soft").complaint

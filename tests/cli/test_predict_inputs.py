@@ -44,12 +44,16 @@ def test_a_bad_line_is_reported_and_the_rest_goes_on(
     done = run("predict", saved, "--list", bad_list, "--json")
     assert done.code == 0
     assert [each["path"] for each in done.document["predictions"]] == [str(p) for p in unseen[:2]]
-    missing, broken = sorted(done.document["unreadable"], key=lambda each: each["line"])
+    missing, broken = done.document["unreadable"]
     assert (missing["line"], missing["list"]) == (2, str(bad_list))
-    assert "no such file or folder" in missing["reason"]
+    assert "no such file or folder" in missing["error"]
     assert (broken["line"], Path(broken["path"]).name) == (5, "z.png")
     assert f"warning: line 2 of '{bad_list}': no such file or folder" in done.err
     assert f"(line 5 of '{bad_list}'): not an image" in done.err
+    first, second = done.document["predictions"]
+    given = ("predict", saved, unseen[2], "--list", bad_list, "--list", bad_list)
+    rows = [json.loads(row) for row in run(*given, "--format", "jsonl").out.splitlines()]
+    assert rows[1:] == [first, missing, second, broken] * 2
 
 
 def test_stdin_and_images_and_nul(

@@ -145,10 +145,19 @@ def table_of(digits: Path, file: Path, task: str) -> Path:
 def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task: str) -> None:
     _, metric, second = TARGETS[task]
     table, out = table_of(digits, tmp_path / "table.csv", task), tmp_path / "run"
+    *_, last = lines = table.read_text(encoding="utf-8").splitlines()
+    path, facts = last.split(",", 1)
+    shutil.copy(path, tmp_path / "copy.png")
+    (tmp_path / "bad.png").write_text("no image", encoding="utf-8")
+    lines += [f"{tmp_path / name},{facts}" for name in ("copy.png", "bad.png")]
+    table.write_text("\n".join(lines), encoding="utf-8")
+    n = len(lines) - 1
     options = ("--task", task, "--max-parameters", "36e3", "--device", "cpu")
     outcome = run("run", table, "--zoo", "demo", "--out", out, *options)
     assert outcome.code == 0, outcome.err
     words = metric.replace("_", " ")
+    used = f"so the models run on {n - 1}; 1 cannot be read, so {n - 1} are used\n"
+    assert f"\n{n} images: 1 is identical to another, {used}" in outcome.out
     assert re.search(rf"^  {words} +[0-9.]+ % ", outcome.out, flags=re.M)
     assert "accuracy" not in outcome.out
     assert "test bed skipped" in outcome.err
@@ -164,7 +173,7 @@ def test_other_targets_than_classes(run: Run, digits: Path, tmp_path: Path, task
     )
     assert "accuracy" not in page
     assert f"{words[0].upper()}{words[1:]} on unseen domains" in page
-    assert page.count("<img ") == 18
+    assert page.count("<img ") == 20  # two of them are the copies
     again = run("report", out, "--out", tmp_path / "again.html")
     assert again.code == 0, again.err
     assert (tmp_path / "again.html").read_bytes() == (out / "report.html").read_bytes()

@@ -108,6 +108,7 @@ def test_a_pool_of_one_is_no_gain_over_itself(run: Run) -> None:
     one = changed(run, choice="pool", models=("model_000_imagenet",))
     assert "the top model alone" not in text_of(one)
     assert "models were chosen" not in text_of(one)
+    assert "pool" not in text_of(one).partition("compared")[2]
     many = changed(run, choice="pool", models=tuple(f"model_{at:03d}_imagenet" for at in range(9)))
     assert "were chosen and measured; on all, 9." in text_of(many)
 
@@ -128,6 +129,8 @@ def test_the_cost_of_the_predictor_is_not_that_of_the_first_model(run: Run) -> N
     assert names(lines)[-4:] == ["accuracy", "cost", "rank", "predictor"]
     assert "  cost       1 model" in text_of(made)
     assert "pool of 2 models" in text_of(made)
+    alone = replace(made, predictor=PredictorSummary("model", models[1:], "", "pool"))
+    assert "single of 1 model, " in text_of(alone)
 
 
 def test_without_an_evaluation_it_is_what_the_ranking_expects(run: Run) -> None:

@@ -50,6 +50,7 @@ def test_limits_are_options_of_the_command_line() -> None:
 def test_a_pool_of_one_model_is_that_model() -> None:
     assert described("pool", ("a",)) == "a"
     assert described("pool", ("a", "b")) == "a pool of heads of 2 models"
+    assert recommended(choice="pool", models=("a",)).brief.startswith("single a, ")
 
 
 def test_unknown_choices_are_rejected() -> None:

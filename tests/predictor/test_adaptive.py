@@ -138,7 +138,7 @@ def test_too_few_images(adaptive: oodzoo.Predictor, new: list[Path], tmp_path: P
         adaptive.adapted([*new[:19], bad])
     with pytest.raises(InputError, match=r"^0 readable images"):
         list(adaptive.stream([], adapt=True))
-    with pytest.raises(InputError, match=r"images must be a list, got 'photo.png'"):
+    with pytest.raises(InputError, match=r"no such file or folder: 'photo.png'"):
         adaptive.adapted("photo.png")
 
 

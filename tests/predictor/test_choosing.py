@@ -53,7 +53,7 @@ def test_the_models_of_an_ensemble_are_those_recommended(
 
 def test_a_pool_of_other_models_is_reported(data: Data, evaluation: Evaluation) -> None:
     other = dataclasses.replace(evaluation.recommended, choice="pool", models=("poor",))
-    with pytest.warns(UserWarning, match="recommends a pool of poor, but on this machine it is of"):
+    with pytest.warns(UserWarning, match="recommends poor, but what this machine fits is of"):
         oodzoo.fit(*data, recommended=other)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import oodzoo
+from oodzoo.predictor.card import model_card
 from oodzoo.predictor.display import predictor_as_html
 from oodzoo.predictor.parts import PredictorParts
 
@@ -62,3 +63,16 @@ def test_repr_is_short_whatever_the_names(parts: PredictorParts) -> None:
     predictor = oodzoo.Predictor(**vars(parts))
     assert len(repr(predictor)) < 400
     assert "… 4 more" in repr(predictor)
+
+
+def test_a_pool_of_one_model_is_a_single_model() -> None:
+    rng = np.random.default_rng(0)
+    y, domains = np.tile([0, 1], 60), np.repeat(["a", "b", "c"], 40)
+    X = y[:, None] + rng.normal(size=(120, 3))
+    predictor = oodzoo.fit({"net": X}, y, domains, choose="pool")
+    assert repr(predictor) == "Predictor(single: 2 classes from 3 features of net)"
+    assert predictor.provenance.choice == "pool"  # what it was chosen as, and what adapts
+    html, card = predictor_as_html(predictor._parts()), model_card(predictor._parts())
+    assert "Predictor (single)" in html
+    assert "made: a single model" in card
+    assert not any("pool" in text or "weight" in text for text in (html, card))

@@ -111,6 +111,8 @@ def test_folders_are_walked_in_order(tmp_path: Path, write_image: Callable[[Path
         image_files([tmp_path / "empty"])
     with pytest.raises(InputError, match=r"no such file or folder: .*nowhere'"):
         image_files([tmp_path, tmp_path / "nowhere"])
+    with pytest.raises(InputError, match=r"got an empty path; name an image or a folder"):
+        image_files([tmp_path, ""])
 
 
 def test_links_are_followed_but_not_in_loops(

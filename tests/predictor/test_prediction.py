@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.predictor.prediction import Prediction, Unreadable
+from oodzoo.predictor.outcomes import outcome_array
+from oodzoo.predictor.prediction import Prediction, Unreadable, missing
+from oodzoo.task import Kind
 
 
 def test_each_sample_has_a_prediction_or_a_reason() -> None:
@@ -55,3 +59,20 @@ def test_repr_is_short_however_many_classes_there_are() -> None:
     assert repr(unlike).startswith("Prediction(3: ('label', ")
     assert repr(unlike).endswith(", unlike the training samples)")
     assert len(repr(unlike)) < 200
+
+
+@pytest.mark.parametrize(
+    ("kind", "rows"),
+    [
+        ("classification", ["a", None]),
+        ("regression", [[1.0, 2.0], [np.nan] * 2]),
+        ("multilabel", [[1.0, 0.0], [np.nan] * 2]),
+    ],
+)
+def test_what_stands_for_a_prediction_that_is_missing(kind: Kind, rows: list[Any]) -> None:
+    given = {"classification": "a", "regression": (1.0, 2.0), "multilabel": ("a",)}[kind]
+    classes = np.array(["a", "b"])
+    none = missing(Unreadable(1, "a.jpg", "empty"), kind, classes)
+    found = outcome_array(kind, [given, none.label], classes)
+    np.testing.assert_array_equal(found, np.array(rows, found.dtype))
+    assert np.isnan(none.distance)

@@ -115,11 +115,31 @@ def test_unreadable_images_are_reported(
     assert [type(f) for f in predictor.stream([bad, bad])] == [Unreadable, Unreadable]
 
 
-def test_a_single_path_is_rejected(predictor: oodzoo.Predictor) -> None:
-    with pytest.raises(
-        InputError, match=r"images must be a list, got 'photo.png'; put it in a list"
-    ):
-        predictor.predict("photo.png")
+def test_one_image(predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path) -> None:
+    expected = predictor.predict_proba(unseen[:1])
+    image = Image.open(unseen[0])
+    for given in (unseen[0], str(unseen[0]), image, np.asarray(image)):
+        np.testing.assert_array_equal(predictor.predict_proba(given), expected)
+    (tmp_path / "bad.png").write_text("no image")
+    for bad in (tmp_path / "bad.png", tmp_path):
+        with pytest.raises(InputError, match=r"none of the images can be read; first .*bad.png': "):
+            predictor.predict(bad)
+
+
+def test_an_unreadable_image_of_a_folder_keeps_its_place(
+    predictor: oodzoo.Predictor, unseen: list[Path], tmp_path: Path
+) -> None:
+    for name, path in zip("ac", unseen, strict=False):
+        (tmp_path / f"{name}.png").write_bytes(path.read_bytes())
+    first, second = predictor.predict(tmp_path).tolist()
+    (tmp_path / "b.png").write_text("no image")
+    with pytest.warns(UserWarning, match=r"1 of 3 images cannot be read: .*b.png': not an image"):
+        assert predictor.predict(tmp_path).tolist() == [first, None, second]
+    with pytest.warns(UserWarning, match="cannot be read"):
+        proba = predictor.predict_proba(tmp_path)
+    assert np.isnan(proba).all(axis=1).tolist() == [False, True, False]
+    with pytest.raises(InputError, match=r"cannot read the image .*b.png.*use stream"):
+        predictor.score(tmp_path, [first, second, second])
 
 
 def test_it_is_a_classifier_for_scikit_learn(

@@ -161,7 +161,7 @@ def test_on_the_command_line(
     (tmp_path / "blank.txt").write_text("good film\n\nbad meal\n")
     done = run("predict", model, tmp_path / "blank.txt", "--json")
     assert [row["path"] for row in done.document["predictions"]] == ["line 1", "line 3"]
-    assert done.document["unreadable"] == [{"path": "line 2", "reason": "the text is blank"}]
+    assert done.document["unreadable"] == [{"path": "line 2", "error": "the text is blank"}]
     assert "cannot read 'line 2': the text is blank" in done.err
     (tmp_path / "blank.txt").write_text("\n")
     assert "none of the texts can be read" in run("predict", model, tmp_path / "blank.txt").err

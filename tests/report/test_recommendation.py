@@ -154,4 +154,9 @@ def test_models_of_the_pools(run: Run, evaluation: Evaluation) -> None:
 def test_pools_of_one_size(evaluation: Evaluation) -> None:
     assert "have 4 models each" in pools_figure(evaluation).text
     alone = with_pools(evaluation, *[("a",)] * 4)
-    assert "have 1 model each" in pools_figure(alone).text
+    assert "Every pool is a single model" in pools_figure(alone).text
+    best = replace(alone.recommended, choice="pool", models=("a",))
+    best = replace(best, choices=dict.fromkeys(DOMAINS, "pool"))
+    shown = decision_figure(replace(alone, recommended=best))
+    assert "chosen: Pool, a single model." in shown.text
+    assert {row[1] for row in shown.table.rows} == {"Pool, a single model"}

@@ -41,6 +41,19 @@ def counted(dataset: ImageDomains) -> str:
     return f"{count(len(dataset), 'image')}, {count(len(dataset.domains), 'domain')}, {what}"
 
 
+def images_used(dataset: ImageDomains, used: int) -> str:
+    """Say why fewer images are used than there are; empty if all are used, each once."""
+    known = [digest for digest in dataset.digests if digest is not None]
+    different, lost = len(set(known)), len(dataset) - used
+    reasons = []
+    if copies := len(known) - different:
+        verb = "is identical to another" if copies == 1 else "are identical to others"
+        reasons.append(f"{copies:,} {verb}, so the models run on {different:,}")
+    if lost:
+        reasons.append(f"{lost:,} cannot be read, so {used:,} are used")
+    return f"{count(len(dataset), 'image')}: {'; '.join(reasons)}" if reasons else ""
+
+
 def show_counts(terminal: Terminal, dataset: ImageDomains, *, full: bool = False) -> None:
     """Show the number of images by class and domain; not all of many, unless `full`.
 

@@ -169,8 +169,10 @@ def _decided(path: Path, store: FeatureStore, asked: dict[str, Any]) -> dict[str
 
 
 def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> None:
+    from oodzoo.combination.verdict import shown_choice
+
     provenance = predictor.provenance
-    weights = provenance.pool
+    weights = provenance.pool if len(predictor.models) > 1 else {}
     terminal.table(
         ["model", "features", "kept", *(["weight"] if weights else [])],
         [
@@ -186,9 +188,10 @@ def _show_predictor(terminal: Terminal, predictor: Predictor, folder: str) -> No
     metric = predictor.task.metric
     measured = "" if metric == "accuracy" else f"{metric.replace('_', ' ')} "
     if provenance.accuracy is not None:
+        choice = shown_choice(provenance.choice, predictor.models)
         terminal.line(
-            f"{provenance.choice}: {provenance.accuracy:.1f} % {measured}measured on unseen "
-            "domains, with the choice made without each of them"
+            f"{choice}: {provenance.accuracy:.1f} % {measured}measured on unseen domains, with the "
+            "choice made without each of them"
         )
     terminal.line(
         f"{predictor.task.count_outputs(len(predictor.classes_))} from "

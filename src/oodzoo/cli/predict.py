@@ -17,14 +17,13 @@ import typer
 from oodzoo._text import count
 from oodzoo.cli.app import FILES_COMPLETE, command
 from oodzoo.cli.options import DeviceOption, PredictorArgument
-from oodzoo.cli.predict_inputs import Batch, Inputs, Skipped, together
+from oodzoo.cli.predict_inputs import Batch, Inputs, together
 from oodzoo.cli.predict_summary import Summary, sets_document, sorted_text
 from oodzoo.cli.predictions import FORMS, Wanted, Write, fields, writer
 from oodzoo.cli.terminal import Output, Terminal
 
 if TYPE_CHECKING:
-    from oodzoo.predictor import Predictor
-    from oodzoo.predictor.prediction import Unreadable
+    from oodzoo.predictor import Prediction, Predictor
     from oodzoo.predictor.prediction_sets import SetLevel
     from oodzoo.predictor.sorting import Sorter
 
@@ -96,6 +95,10 @@ def predict(
             help="Adapt to these images first: at least 20 images of one domain, without labels.",
         ),
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Stop with an error at the first file that cannot be read."),
+    ] = False,
     text_column: Annotated[
         str, typer.Option(help="Column of the texts in a .csv or .parquet file.")
     ] = "text",
@@ -137,20 +140,22 @@ def predict(
     wanted = Wanted(kind, classes, noun, top, min_confidence is not None, sets is not None)
     if inputs.waits_for_terminal:
         terminal.say(f"reading {noun}s from the terminal, one per line; end with Ctrl-D")
-    job = _Job(terminal, wanted, form, sorter)
-    batches = inputs.batches(predictor, job.skip, sorter)
+    job = _Job(terminal, wanted, form, sorter, strict=strict)
+    batches = inputs.batches(predictor, sorter)
     is_shown = out is not None or form in (None, "counts") or _goes_to_a_file()
     bar = terminal.progress("predicting") if is_shown else nullcontext()
     with _opened(out) as stream, bar as progress:
         for batch in together(batches) if adapt else batches:
             job.expect(batch)
             _require_not_read(out, batch.paths)
-            for found in predictor.stream(
+            found = predictor.stream(
                 batch.samples, adapt=adapt, min_confidence=min_confidence, coverage=coverage
-            ):
-                job.take(found, batch, stream)
+            )
+            for each in found if batch.n else ():
+                job.take(each, batch, stream)
                 if progress is not None:
                     progress(job.done, job.expected)
+            job.skip(batch, batch.n, stream)
         job.require_any(inputs)
         document = _document(job, sets, adapt=adapt, abstains=min_confidence is not None)
         if form == "json":
@@ -159,7 +164,8 @@ def predict(
     summary = job.summary
     if adapt:
         terminal.say(f"adapted to {count(summary.n, noun)}, without labels")
-    terminal.say(summary.text())
+    lost = f"; {len(job.unreadable):,} could not be read" if job.unreadable else ""
+    terminal.say(summary.text() + lost)
     provenance = predictor.provenance
     but = caveat(provenance.choice, adapted=adapt or provenance.adapted is not None)
     if min_confidence is not None:
@@ -200,7 +206,13 @@ class _Job:
     """Writes, sorts and counts predictions."""
 
     def __init__(
-        self, terminal: Terminal, wanted: Wanted, form: str | None, sorter: Sorter | None
+        self,
+        terminal: Terminal,
+        wanted: Wanted,
+        form: str | None,
+        sorter: Sorter | None,
+        *,
+        strict: bool,
     ) -> None:
         self.summary = Summary(wanted.noun)
         self.predicted: list[dict[str, Any]] = []  # only for one JSON document
@@ -208,45 +220,39 @@ class _Job:
         self.far: list[str] = []
         self.done = self.expected = 0
         self._terminal, self._wanted = terminal, wanted
-        self._form, self.sorter = form, sorter
+        self._form, self.sorter, self._strict = form, sorter, strict
         self._write: Write | None = None
 
     def expect(self, batch: Batch) -> None:
         """Count samples that follow."""
         self.expected += batch.n
 
-    def skip(self, skipped: Skipped) -> None:
-        """Report a line that names no image."""
-        self._terminal.warn(f"{_line_of(skipped.list, skipped.line.number)}: {skipped.reason}")
-        self.unreadable.append(
-            {
-                "path": skipped.line.text,
-                "reason": skipped.reason,
-                "list": skipped.list,
-                "line": skipped.line.number,
-            }
-        )
+    def skip(self, batch: Batch, position: int, stream: TextIO) -> None:
+        """Report the lines before a sample that name no image."""
+        for each in batch.skipped.get(position, ()):
+            line = (each.list, each.line.number)
+            self._fail(
+                f"{_line_of(*line)}: {each.reason}", each.line.text, each.reason, line, stream
+            )
 
     def take(self, found: Any, batch: Batch, stream: TextIO) -> None:
         """Write a prediction, or report that there is none."""
         from oodzoo.predictor.prediction import Unreadable
 
+        self.skip(batch, found.position, stream)
         self.done += 1
         if batch.names is not None:
             found = replace(found, path=batch.names[found.position])
         if isinstance(found, Unreadable):
-            self._report(found, batch)
+            line = None if batch.lines is None else batch.lines[found.position]
+            named = "" if line is None else f" ({_line_of(*line)})"
+            message = f"cannot read {found.path!r}{named}: {found.reason}"
+            self._fail(message, found.path, found.reason, line, stream)
             return
         self.summary.add(found)
         if self._form in (None, "json"):
             self.predicted.append(fields(found, self._wanted))
-        elif self._form != "counts":
-            # the header is not before an error
-            self._write = self._write or writer(self._form, stream, self._wanted)
-            self._write(found)
-            stream.flush()
-            if stream is sys.stdout and 1 in Output.unread and self.sorter is None:
-                raise typer.Exit  # nobody reads the lines, and there is nothing else to do
+        self._put(found, stream)
         if self.sorter is not None:
             place = self.sorter.add(batch.samples[found.position], found.label)
             if found.out_of_domain:
@@ -265,18 +271,40 @@ class _Job:
             return
         if not self.unreadable:
             raise InputError(f"{inputs.listed_names} has no lines: there is no {noun} to predict")
-        path, reason = repr(self.unreadable[0]["path"]), self.unreadable[0]["reason"]
+        path, reason = repr(self.unreadable[0]["path"]), self.unreadable[0]["error"]
         first = reason if path in reason else f"{path}: {reason}"
         raise InputError(f"none of the {noun}s can be read; first error: {first}")
 
-    def _report(self, found: Unreadable, batch: Batch) -> None:
-        entry: dict[str, Any] = {"path": found.path, "reason": found.reason}
-        place = ""
-        if batch.lines is not None and (line := batch.lines[found.position]) is not None:
+    def _put(self, found: Prediction | dict[str, Any], stream: TextIO) -> None:
+        """Write a row, if rows are wanted; the first one after the header."""
+        if self._form in (None, "json", "counts"):
+            return
+        self._write = self._write or writer(self._form, stream, self._wanted)
+        self._write(found)
+        stream.flush()
+        if stream is sys.stdout and 1 in Output.unread and self.sorter is None:
+            raise typer.Exit  # nobody reads the lines, and there is nothing else to do
+
+    def _fail(
+        self,
+        message: str,
+        path: str | None,
+        error: str,
+        line: tuple[str, int] | None,
+        stream: TextIO,
+    ) -> None:
+        """Report that there is no prediction; `line` is that of a list."""
+        from oodzoo.errors import InputError
+
+        if self._strict:
+            raise InputError(f"{message}; leave out --strict to predict the others")
+        self._terminal.warn(message)
+        entry: dict[str, Any] = {"path": path, "error": error}
+        if line is not None:
             entry |= {"list": line[0], "line": line[1]}
-            place = f" ({_line_of(*line)})"
-        self._terminal.warn(f"cannot read {found.path!r}{place}: {found.reason}")
         self.unreadable.append(entry)
+        if self._form != "table":
+            self._put(entry, stream)
 
 
 def _line_of(name: str, number: int) -> str:

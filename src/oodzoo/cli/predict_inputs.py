@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -35,12 +35,15 @@ class Batch:
         What to call each sample, if it is not an image.
     lines : list, optional
         The list and the number of the line that each sample is from; None for one that was given.
+    skipped : dict
+        The lines that name no image, by the number of samples before them.
     """
 
     samples: Any
     n: int
     names: list[str] | None = None
     lines: list[tuple[str, int] | None] | None = None
+    skipped: dict[int, list[Skipped]] = field(default_factory=dict)
 
     @property
     def paths(self) -> list[str]:
@@ -120,13 +123,8 @@ class Inputs:
             return "text"
         return "row" if self._are_tables else "image"
 
-    def batches(
-        self, predictor: Predictor, skip: Callable[[Skipped], None], sorter: Sorter | None = None
-    ) -> Iterator[Batch]:
-        """Yield what to predict; `skip` gets the lines that name no image.
-
-        With a sorter, images must not be among those that are sorted already.
-        """
+    def batches(self, predictor: Predictor, sorter: Sorter | None = None) -> Iterator[Batch]:
+        """Yield what to predict; with a sorter, no image that is sorted already."""
         noun = self.noun(predictor)
         if noun == "text":
             yield from self._texts()
@@ -142,7 +140,7 @@ class Inputs:
             yield Batch(self._files, len(self._files))
         for name in self._lists:
             with _opened(name) as stream:
-                yield from _listed(name, stream, self._null, skip, sorter)
+                yield from _listed(name, stream, self._null, sorter)
 
     def _texts(self) -> Iterator[Batch]:
         from oodzoo.errors import InputError
@@ -187,13 +185,7 @@ class Inputs:
             )
 
 
-def _listed(
-    name: str,
-    stream: BinaryIO,
-    null: bool,
-    skip: Callable[[Skipped], None],
-    sorter: Sorter | None,
-) -> Iterator[Batch]:
+def _listed(name: str, stream: BinaryIO, null: bool, sorter: Sorter | None) -> Iterator[Batch]:
     """The images of a list, in groups."""
     from oodzoo.errors import InputError
     from oodzoo.predictor.input_lists import BadLine, ImageFinder, read_lines
@@ -203,20 +195,21 @@ def _listed(
     for group in read_lines(stream, null=null):
         files: list[ImageFile] = []
         lines: list[tuple[str, int] | None] = []
+        skipped: dict[int, list[Skipped]] = {}
         for found in finder.find(group):
-            if isinstance(found, BadLine):
-                skip(Skipped(shown, found.line, found.reason))
-                continue
             try:
+                if isinstance(found, BadLine):
+                    raise InputError(found.reason)
                 if sorter is not None:
                     sorter.require_outside(found.file)
             except InputError as error:
-                skip(Skipped(shown, found.line, str(error)))
+                line = Skipped(shown, found.line, str(error))
+                skipped.setdefault(len(files), []).append(line)
                 continue
             files.append(found.file)
             lines.append((shown, found.line.number))
-        if files:
-            yield Batch(files, len(files), lines=lines)
+        if files or skipped:
+            yield Batch(files, len(files), lines=lines, skipped=skipped)
 
 
 def together(batches: Iterator[Batch]) -> Iterator[Batch]:
@@ -227,11 +220,18 @@ def together(batches: Iterator[Batch]) -> Iterator[Batch]:
         return
     names = [name for each in found for name in each.names or ()]
     lines = [each.lines or [None] * each.n for each in found]
+    skipped: dict[int, list[Skipped]] = {}
+    before = 0
+    for each in found:
+        for at, some in each.skipped.items():
+            skipped.setdefault(before + at, []).extend(some)
+        before += each.n
     yield Batch(
         [sample for each in found for sample in each.samples],
-        sum(each.n for each in found),
+        before,
         names or None,
         [line for some in lines for line in some],
+        skipped,
     )
 
 

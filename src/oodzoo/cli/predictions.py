@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from oodzoo.predictor import Prediction
     from oodzoo.task import Kind
 
-Write = Callable[["Prediction"], None]
+Write = Callable[[Any], None]
+"""Writes a prediction; or, but not in a table, `path` and `error` of a sample without one."""
 
 _WIDEST = 40
 """Characters of a column of several classes in a table; longer ones shift the rest of the row."""
@@ -64,6 +65,7 @@ def fields(found: Prediction, wanted: Wanted) -> dict[str, Any]:
     else:
         several = wanted.kind == "multilabel"
         document["labels" if several else "label"] = list(found.label) if several else found.label
+        document["confidence"] = found.confidence
         document["probabilities"] = wanted.probabilities(found)
     document |= {"distance": found.distance, "out_of_domain": found.out_of_domain}
     if wanted.abstains:
@@ -92,8 +94,9 @@ def numbers(found: Prediction) -> list[float]:
 
 
 def _jsonl(stream: TextIO, wanted: Wanted) -> Write:
-    def write(found: Prediction) -> None:
-        stream.write(json.dumps(fields(found, wanted), allow_nan=False) + "\n")
+    def write(found: Prediction | dict[str, Any]) -> None:
+        document = found if isinstance(found, dict) else fields(found, wanted)
+        stream.write(json.dumps(document, allow_nan=False) + "\n")
 
     return write
 
@@ -102,6 +105,7 @@ def _csv(stream: TextIO, wanted: Wanted) -> Write:
     rows = csv.writer(stream, lineterminator="\n")
     regression = wanted.kind == "regression"
     own = {"classification": ["label"], "multilabel": ["labels"], "regression": []}[wanted.kind]
+    own += ["confidence"] * (not regression)
     own += ["abstained"] * wanted.abstains + ["set"] * (wanted.sets and not regression)
     names = list(wanted.classes) if regression else [f"p({name})" for name in wanted.classes]
     if wanted.top is not None:
@@ -109,16 +113,22 @@ def _csv(stream: TextIO, wanted: Wanted) -> Write:
         names = [name for rank in ranks for name in (f"label_{rank}", f"p_{rank}")]
     if regression and wanted.sets:
         names += [f"{end}({name})" for name in wanted.classes for end in ("low", "high")]
-    rows.writerow(["path", *own, "distance", "out_of_domain", *map(csv_cell, names)])
+    own += ["distance", "out_of_domain"]
+    rows.writerow(["path", *own, "error", *map(csv_cell, names)])
 
-    def write(found: Prediction) -> None:
+    def write(found: Prediction | dict[str, Any]) -> None:
+        if isinstance(found, dict):
+            blank = [""] * len(own), [""] * len(names)
+            rows.writerow([csv_cell(found["path"]), *blank[0], csv_cell(found["error"]), *blank[1]])
+            return
         cells: list[Any] = [found.path]
         if not regression:
             cells.append("|".join(found.label) if wanted.kind == "multilabel" else found.label)
+            cells.append(f"{found.confidence:.6g}")
         cells += [int(found.abstained)] * wanted.abstains
         if found.set is not None:
             cells.append("|".join(map(str, found.set)))
-        cells += [f"{found.distance:.4g}", int(found.out_of_domain)]
+        cells += [f"{found.distance:.4g}", int(found.out_of_domain), ""]
         if regression:
             cells += [repr(value) for value in numbers(found)]
         else:

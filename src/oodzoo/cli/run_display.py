@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oodzoo._text import count, duration
-from oodzoo.cli.data import counted, show_counts
+from oodzoo.cli.data import counted, images_used, show_counts
 from oodzoo.cli.evaluate import show_evaluation, show_main_rows
 from oodzoo.cli.extract import extraction_progress, show_summary
 from oodzoo.cli.leaks import show_near_duplicates, show_problems
@@ -57,7 +57,7 @@ def run_and_show(
     for issue in [*dataset.similar_classes(), *dataset.leaks()]:
         terminal.warn(str(issue))
     with ExitStack() as bars:
-        listener = [_Shown(terminal, bars, out, len(zoo)), *others]
+        listener = [_Shown(terminal, bars, out, len(zoo), dataset), *others]
         typed = _typed(sys.argv[1:], out, zoo)
         result = run_pipeline(
             dataset, zoo, out, target=target, config=config, listener=listener, command=typed
@@ -117,10 +117,13 @@ def _without_folders(argument: str, out: Path) -> str:
 class _Shown(Listener):
     """Shows a progress bar of each stage and, when it ends, its result."""
 
-    def __init__(self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int) -> None:
+    def __init__(
+        self, terminal: Terminal, bars: ExitStack, out: Path, n_models: int, dataset: ImageDomains
+    ) -> None:
         self._terminal = terminal
         self._bars = bars
         self._out = out
+        self._dataset = dataset
         self._titles = dict(_TITLES, extraction=f"Extract features of {count(n_models, 'model')}")
         self._number = 0
         self._inner = Listener()
@@ -142,6 +145,8 @@ class _Shown(Listener):
         self._inner.progress(stage, done, total, **facts)
 
     def end(self, stage: str, **facts: Any) -> None:
+        from oodzoo.combination.verdict import shown_choice
+
         self._bars.close()
         self._inner = Listener()
         status = facts["status"]
@@ -156,11 +161,14 @@ class _Shown(Listener):
         result = facts["result"]
         if stage == "predictor":
             models = ", ".join(result.models)
-            self._terminal.line(f"{self._out / result.folder}: {result.choice} of {models}")
+            choice = shown_choice(result.choice, result.models)
+            self._terminal.line(f"{self._out / result.folder}: {choice} of {models}")
         elif self._terminal.verbose:
             _SHOW_ALL[stage](self._terminal, result)
         else:
             _SHOW[stage](self._terminal, result, self._out / "store")
+        if stage == "extraction" and (text := images_used(self._dataset, result.images)):
+            self._terminal.line(text)
 
 
 _TITLES = {

@@ -234,7 +234,7 @@ def _show(terminal: Terminal, predictor: Predictor, folder: str) -> None:
         )
         if record["weight"] == 0:
             terminal.line(f"the pool is better without {name}: it has the weight 0")
-    if provenance.pool:
+    if len(provenance.pool) > 1:
         weights = provenance.pool.items()
         terminal.line("pool: " + ", ".join(f"{each} {weight:.2f}" for each, weight in weights))
     terminal.line(

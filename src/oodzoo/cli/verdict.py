@@ -52,7 +52,7 @@ def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     other = evaluation.pool if alone else evaluation.single
     name = "a pool of heads" if alone else "the top model alone"
     if best.choice == "pool" and len(best.models) == 1:
-        name = "the top model with the head of a single one, not of a pool"
+        name = "the top-ranked model with a plain head"
     gain = f"{compared(best.average, other.average)} {name} ({other.average:.1f} %)"
     pairs = [(metric, expect)]
     if failing := failing_class(evaluation.diagnosis):
@@ -94,6 +94,7 @@ def _is_free(advice: Advice) -> bool:
 
 
 def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
+    from oodzoo.combination.verdict import shown_choice
     from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
 
@@ -110,7 +111,8 @@ def _expected(run: Run, ranking: Ranking) -> tuple[str, Pairs]:
     pairs = [(metric, expect), ("cost", _cost([first.model], ranking)), ("rank", place)]
     made = run.predictor
     if made is not None and set(made.models) != {first.model}:
-        what = f"{made.choice} of {_cost(made.models, ranking)}; its {metric} was not measured"
+        choice = shown_choice(made.choice, made.models)
+        what = f"{choice} of {_cost(made.models, ranking)}; its {metric} was not measured"
         pairs.append(("predictor", what))
     return sentence, pairs
 

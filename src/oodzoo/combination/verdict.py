@@ -16,7 +16,7 @@ choice is therefore cautious:
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 
@@ -26,6 +26,18 @@ from scipy.stats import t as student
 
 CHOICES = ("single", "pool", "ensemble", "selection")
 """Ways of combining models."""
+
+
+def shown_choice(choice: str, models: Sized) -> str:
+    """How a choice is called where people read it: a pool of one model is a single model.
+
+    Examples
+    --------
+    >>> shown_choice("pool", ["a"]), shown_choice("pool", ["a", "b"])
+    ('single', 'pool')
+    """
+    return "single" if choice == "pool" and len(models) == 1 else choice
+
 
 _ROUNDING = 1e-9
 """Differences of metrics up to this are rounding."""

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from oodzoo._text import count, short_name
-from oodzoo.combination.verdict import CHOICES
+from oodzoo.combination.verdict import CHOICES, shown_choice
 from oodzoo.task import Kind
 
 FINE_TUNED = "fine_tuned"
@@ -70,9 +70,10 @@ class Recommended:
     @property
     def brief(self) -> str:
         """The choice and its metric, in a few words."""
-        models = f"{self.choice} of {count(len(self.models), 'model')}"
-        if self.choice == "single" or len(self.models) == 1:
-            models = f"{self.choice} {short_name(self.models[0])}"
+        choice = shown_choice(self.choice, self.models)
+        models = f"{choice} of {count(len(self.models), 'model')}"
+        if len(self.models) == 1:
+            models = f"{choice} {short_name(self.models[0])}"
         return f"{models}, {self.average:.1f} %"
 
     @property
@@ -108,6 +109,18 @@ class Recommended:
         """Convert to a JSON document."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
+
+
+def titled(choice: str, models: Sequence[str]) -> str:
+    """The title of a way to combine models, for these models.
+
+    Examples
+    --------
+    >>> titled("pool", ["a"]), titled("pool", ["a", "b"])
+    ('Pool, a single model', 'Pool')
+    """
+    same = shown_choice(choice, models) == choice
+    return TITLES[choice] + ("" if same else ", a single model")
 
 
 def limits_as_options(best: Recommended) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import oodzoo
 from oodzoo._text import count, file_size, typed
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.predictor.card_left_out import left_out_text
 from oodzoo.predictor.card_metadata import card_metadata, licences, modality, plain, title
 from oodzoo.predictor.feature_models import FeatureModel
@@ -104,6 +105,8 @@ def _digest(text: str) -> str:
 def _summary(parts: PredictorParts) -> str:
     facts, kind = parts.provenance, parts.head.kind
     made = _MADE.get(facts.choice, facts.choice).format(pooled=WORDS[kind].pooled)
+    if shown_choice(facts.choice, parts.models) != facts.choice:
+        made = "a single model, chosen with its head among all models on left-out domains"
     takes = modality(parts.models)
     does = {
         "classification": f"classifies {_noun(parts)}s",
@@ -162,7 +165,7 @@ def _data(parts: PredictorParts) -> str:
 
 
 def _models(parts: PredictorParts) -> str:
-    weights = parts.provenance.pool
+    weights = parts.provenance.pool if len(parts.models) > 1 else {}
     rows = [
         [
             _code(model.name),

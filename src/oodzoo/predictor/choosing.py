@@ -225,18 +225,21 @@ def make(
     if recommended is None or images is not None:
         return made
     other = set(used) != set(recommended.models)
+    wanted = ", ".join(recommended.models)
+    if len(recommended.models) > 1:
+        wanted = f"a {choice} of {wanted}"
     if options.narrowed and (other or choice == "selection"):
         warnings.warn(
-            f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, chosen from "
-            f"more models or within wider limits; the accuracy of this one, of {', '.join(used)}, "
-            "was not measured: evaluate with the same models and limits",
+            f"the evaluation recommends {wanted}, chosen from more models or within wider limits; "
+            f"the accuracy of this one, of {', '.join(used)}, was not measured: evaluate with the "
+            "same models and limits",
             stacklevel=3,
         )
         return replace(made, as_evaluated=False)
     if other:
         warnings.warn(
-            f"the evaluation recommends a {choice} of {', '.join(recommended.models)}, but on this "
-            f"machine it is of {', '.join(used)}",
+            f"the evaluation recommends {wanted}, but what this machine fits is of "
+            f"{', '.join(used)}",
             stacklevel=3,
         )
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 from oodzoo._html import html_table
 from oodzoo._numbers import number, significant, span
 from oodzoo._text import count, some_of
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.predictor.left_out import caveat
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.prediction_sets import sets_text
@@ -18,7 +19,7 @@ def predictor_as_html(parts: PredictorParts) -> str:
     rows = [
         [
             model["name"],
-            "" if model["weight"] is None else number(model["weight"], 2),
+            "" if model["weight"] is None or len(parts.models) == 1 else number(model["weight"], 2),
             f"{model['kept']:,} of {model['features']:,}",
             "" if model["parameters"] is None else number(model["parameters"]),
             "" if model["milliseconds"] is None else significant(model["milliseconds"]),
@@ -28,12 +29,13 @@ def predictor_as_html(parts: PredictorParts) -> str:
     ]
     columns = ["model", "weight", "features", "parameters", "ms / image", "licence"]
     shown = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
+    choice = shown_choice(parts.provenance.choice, parts.models)
     outputs = Task(parts.head.kind).count_outputs(len(parts.classes))
     models = count(len(rows), "model")
     return html_table(
         [columns[at] for at in shown],
         [[row[at] for at in shown] for row in rows],
-        caption=f"Predictor ({parts.provenance.choice}): {outputs} from {models}",
+        caption=f"Predictor ({choice}): {outputs} from {models}",
         notes=[*_measured(parts), *_sets(parts), *_trained(parts)],
         left=("licence",),
     )

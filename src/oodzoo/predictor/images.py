@@ -111,7 +111,10 @@ def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[ImageFile]:
     a folder that cannot be read, or one without images.
     """
     files: list[ImageFile] = []
-    for path in map(parse_location, paths):
+    given = list(paths)
+    if "" in given:  # as of a variable that is not set; it would be the current folder
+        raise InputError("got an empty path; name an image or a folder, or . for the current one")
+    for path in map(parse_location, given):
         if isinstance(path, Url):
             files += _remote_images(path)
             continue

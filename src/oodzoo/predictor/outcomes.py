@@ -48,16 +48,24 @@ def label_array(labels: Sequence[Any], dtype: Any = None) -> NDArray[Any]:
 def outcome_array(kind: Kind, outcomes: Sequence[Any], classes: NDArray[Any]) -> NDArray[Any]:
     """Predictions of several samples as an array.
 
-    Classes (n,), numbers (n,) or (n, C), or zeros and ones (n, C) in the order of the labels.
+    Classes (n,), numbers (n,) or (n, C), or zeros and ones (n, C) in the order of the labels. A
+    sample without a prediction has the class None, or NaN.
+
+    Examples
+    --------
+    >>> outcome_array("multilabel", [("a",), None], np.array(["a", "b"]))
+    array([[ 1.,  0.],
+           [nan, nan]])
     """
+    lacks = any(each is None for each in outcomes)
     if kind == "classification":
-        return label_array(outcomes, classes.dtype)
+        return label_array(outcomes, object if lacks else classes.dtype)
     if kind == "regression":
         shape = (-1,) if len(classes) == 1 else (-1, len(classes))
         return np.array(list(outcomes), np.float64).reshape(shape)
-    return np.array([np.isin(classes, each) for each in outcomes], np.int64).reshape(
-        -1, len(classes)
-    )
+    none = np.full(len(classes), np.nan)
+    rows = [none if each is None else np.isin(classes, each) for each in outcomes]
+    return np.array(rows, np.float64 if lacks else np.int64).reshape(-1, len(classes))
 
 
 def score(

@@ -12,6 +12,7 @@ from oodzoo._text import short_name
 from oodzoo.errors import InputError
 from oodzoo.predictor.abstention import require_confidence
 from oodzoo.predictor.left_out import LeftOut
+from oodzoo.predictor.outcomes import outcome
 from oodzoo.predictor.prediction_sets import SetLevel, intervals_of, set_of
 from oodzoo.task import Kind
 
@@ -72,6 +73,15 @@ class Unreadable:
     position: int
     path: str | None
     reason: str
+
+
+def missing(found: Unreadable, kind: Kind, classes: NDArray[Any]) -> Prediction:
+    """What stands for a sample without a prediction: no class, and NaN."""
+    nan = np.full(len(classes), np.nan)
+    regression = kind == "regression"
+    label = outcome(kind, nan, classes) if regression else None
+    probabilities = None if regression else nan
+    return Prediction(found.position, found.path, label, probabilities, np.nan, out_of_domain=False)
 
 
 class Finish:

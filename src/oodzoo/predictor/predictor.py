@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import count, some_of
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Columns
 from oodzoo.heads.adaptive import AdaptingDomain, AdaptiveHead
@@ -36,13 +38,13 @@ from oodzoo.predictor.folder import read_folder, write_folder
 from oodzoo.predictor.gaussian import TrainingGaussian
 from oodzoo.predictor.hub import push_to_hub, read_remote
 from oodzoo.predictor.images import FeatureChunk, iter_features
-from oodzoo.predictor.inputs import Inputs, keep_first, listed_folder, require_list
+from oodzoo.predictor.inputs import Inputs, Samples, as_list, keep_first
 from oodzoo.predictor.left_out import LeftOut
 from oodzoo.predictor.models import PredictorModel, load_models
 from oodzoo.predictor.outcomes import label_array, outcome, outcome_array, score
 from oodzoo.predictor.parts import Cost, PredictorParts, Provenance
 from oodzoo.predictor.pickling import Picklable, require_files
-from oodzoo.predictor.prediction import Finish, Prediction, Unreadable
+from oodzoo.predictor.prediction import Finish, Prediction, Unreadable, missing
 from oodzoo.predictor.remote import write_url
 from oodzoo.predictor.texts import iter_texts
 from oodzoo.remote.location import Url, parse_location
@@ -123,7 +125,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         names = some_of([model.name for model in self.models], 5)
         features = count(len(self.columns), "feature")
         outputs = self.task.count_outputs(len(self.classes_))
-        return f"Predictor({self.provenance.choice}: {outputs} from {features} of {names})"
+        choice = shown_choice(self.provenance.choice, self.models)
+        return f"Predictor({choice}: {outputs} from {features} of {names})"
 
     def __str__(self) -> str:
         accuracy = self.provenance.accuracy
@@ -188,14 +191,14 @@ class Predictor(Exportable, Picklable, FittedEstimator):
             Share of prediction sets, or intervals, that contain the truth, as in
             :meth:`predict_sets`; each prediction then has its `set` or `intervals`.
         """
-        images = listed_folder(images, self._noun)
+        samples = as_list(images, self._noun)
         finish = Finish(self.head.kind, self.left_out, self.classes_, min_confidence, coverage)
         if not adapt:
-            yield from self._predict_chunks(self._chunks(images), finish)
+            yield from self._predict_chunks(self._chunks(samples), finish)
             return
-        listed: Any = images
-        if not isinstance(images, Mapping) and not hasattr(images, "shape"):
-            listed = list(images)
+        listed: Any = samples
+        if not isinstance(samples, Mapping) and not hasattr(samples, "shape"):
+            listed = list(samples)
         kept = list[FeatureChunk]()
         adapted = self._adapted(keep_first(self._chunks(listed), kept))
         n_kept = sum(len(chunk.paths) for chunk in kept)
@@ -214,9 +217,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         InputError
             If fewer than 20 images can be read, or if the predictor is not a pool.
         """
-        images = listed_folder(images, self._noun)
-        require_list(images, self._noun)
-        return self._adapted(self._chunks(images))
+        return self._adapted(self._chunks(as_list(images, self._noun)))
 
     def _adapted(self, chunks: Iterable[FeatureChunk]) -> Predictor:
         if self.adaptive is None:
@@ -232,7 +233,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         adapted.provenance = replace(self.provenance, adapted=domain.n)
         return adapted
 
-    def _chunks(self, images: Inputs, start: int = 0) -> Iterator[FeatureChunk]:
+    def _chunks(self, images: Samples, start: int = 0) -> Iterator[FeatureChunk]:
         """Selected features, from a position on."""
         columns = self.columns
         if isinstance(images, Mapping):
@@ -285,7 +286,8 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         ----------
         images : iterable or mapping
             Paths, Pillow images or uint8 arrays (height, width, 3), in a list, an array or a
-            column of a table; or the path of a folder of images, which are sorted by path.
+            column of a table; one of them is a list of one. The path of a folder stands for its
+            images, sorted by path.
             Features as a dict {model: array (n, d)}, or as an array if the predictor has
             features of one model. With encoders, a list, an array or a table of
             their inputs. Strings, if the models are text encoders of a zoo.
@@ -293,8 +295,14 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         Raises
         ------
         InputError
-            If an image cannot be read, or a text is blank; :meth:`stream` continues with the
-            others.
+            If an image of a list cannot be read, or a text is blank; :meth:`stream` continues with
+            the others. Of a folder, if none can be read.
+
+        Warns
+        -----
+        UserWarning
+            If some images of a folder cannot be read. They keep their place in the result: with
+            None as the class; NaN as numbers, labels, probabilities and distance; and an empty set.
         """
         labels = [prediction.label for prediction in self._predictions(images)]
         return outcome_array(self.head.kind, labels, self.classes_)
@@ -341,7 +349,7 @@ class Predictor(Exportable, Picklable, FittedEstimator):
 
         See :mod:`oodzoo.metrics`. Several labels are given as zeros and ones, or lists of strings.
         """
-        found = list(self._predictions(images))
+        found = list(self._predictions(as_list(images, self._noun)))  # all must be readable
         labels = [prediction.label for prediction in found]
         values = [prediction.probabilities for prediction in found]
         return score(self.head.kind, labels, values, self.classes_, y, self._noun)
@@ -430,16 +438,27 @@ class Predictor(Exportable, Picklable, FittedEstimator):
         return cast("tuple[PredictorModel, ...]", self.models)
 
     def _predictions(self, images: Inputs, coverage: float | None = None) -> Iterator[Prediction]:
-        images = listed_folder(images, self._noun)
-        require_list(images, self._noun)
-        for found in self.stream(images, coverage=coverage):
-            if isinstance(found, Unreadable):
-                name = f"number {found.position}" if found.path is None else repr(found.path)
+        is_path, n, lost = isinstance(images, str | os.PathLike), 0, list[str]()
+        for n, found in enumerate(self.stream(images, coverage=coverage), start=1):  # noqa: B007
+            if isinstance(found, Prediction):
+                yield found
+                continue
+            name = f"number {found.position}" if found.path is None else repr(found.path)
+            if not is_path:
                 raise InputError(
                     f"cannot read the {self._noun} {name}: {found.reason}; leave it out, or use "
                     "stream"
                 )
-            yield found
+            lost.append(f"{name}: {found.reason}")
+            yield missing(found, self.head.kind, self.classes_)
+        if lost and len(lost) == n:
+            raise InputError(f"none of the {self._noun}s can be read; first error: {lost[0]}")
+        if lost:
+            warnings.warn(
+                f"{len(lost):,} of {count(n, self._noun)} cannot be read: None or NaN stands for a "
+                f"prediction; the first is {lost[0]}",
+                stacklevel=3,
+            )
 
     def _parts(self) -> PredictorParts:
         return PredictorParts(

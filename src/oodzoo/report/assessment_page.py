@@ -11,6 +11,7 @@ from oodzoo._io import write_tidily
 from oodzoo._text import count, typed, without_folders
 from oodzoo.assessment.advice import next_steps
 from oodzoo.assessment.result import TestResult, shown
+from oodzoo.combination.verdict import shown_choice
 from oodzoo.data.files import StoredFile
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.diagnostics.numbers import NumberDiagnosis
@@ -224,7 +225,7 @@ def _provenance(result: TestResult, model: str | None, out: str) -> Section:
     pairs = [
         ("Data", without_folders(result.data)),
         ("Domains", ", ".join(result.domains)),
-        ("Combination", result.choice),
+        ("Combination", shown_choice(result.choice, result.models)),
         ("Models", ", ".join(result.models)),
         ("Adapted to each domain", "yes" if result.adapted else "no"),
         ("Intervals", "Wilson" if result.task == "classification" else "normal approximation"),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, Recommended
+from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, Recommended, titled
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import total_cost
 from oodzoo.ranking.result import Ranking
@@ -59,7 +59,7 @@ def decision_figure(evaluation: Evaluation) -> Figure:
     rows = [
         [
             domain,
-            TITLES[best.choices[domain]],
+            titled(best.choices[domain], cell.models),
             best.domains[domain],
             len(cell.models),
             cell.milliseconds,
@@ -95,10 +95,15 @@ def pools_figure(evaluation: Evaluation) -> Figure:
         for model in sorted({*times, *final}, key=lambda model: (-times[model], model))
     ]
     sizes = [len(models) for models in pools.values()]
+    text = (
+        f"The pools of the test domains have {_models(min(sizes), max(sizes))} each, chosen "
+        "without the test domain. Numbers are places in a pool: 1 has the largest share."
+    )
+    if max(sizes) == 1:
+        text = "Every pool is a single model, chosen without the test domain."
     return Figure(
         title="Models of the pools",
-        text=f"The pools of the test domains have {_models(min(sizes), max(sizes))} each, chosen "
-        "without the test domain. Numbers are places in a pool: 1 has the largest share.",
+        text=text,
         table=Table("pools", "Place of each model in the pools", columns, rows),
         folded=len(rows) > MOST_MODELS,
     )
@@ -126,7 +131,7 @@ def _rule(evaluation: Evaluation) -> str:
         "chosen, unless another way is better on left-out domains by more than these differ and "
         "not worse within; the single model, if the pool is much worse somewhere; a cheaper way, "
         f"if it is not less accurate in any domain. On all domains ({where}): {', '.join(shown)}; "
-        f"chosen: {TITLES[_before(evaluation)]}."
+        f"chosen: {_before(evaluation)}."
     )
     if best.choice == FINE_TUNED:
         text += (
@@ -150,7 +155,7 @@ def _both(best: Recommended, name: str) -> str:
 def _before(evaluation: Evaluation) -> str:
     """What is recommended without fine-tuning."""
     best, tuning = evaluation.recommended, evaluation.tuning
-    return best.choice if tuning is None else tuning.gain.over
+    return titled(best.choice, best.models) if tuning is None else TITLES[tuning.gain.over]
 
 
 def _choices(evaluation: Evaluation) -> str:
