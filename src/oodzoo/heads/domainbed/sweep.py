@@ -20,6 +20,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.domainbed.protocol import (
+    CHECKPOINT_EVERY,
     Split,
     folds,
     hyperparameters,
@@ -33,7 +34,6 @@ from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.samples import check_samples
 
 STEPS = 5001
-CHECKPOINT_EVERY = 300
 _DEVICE_BYTES = 2**33
 _MIN_SAMPLES = 5
 """Minimum number of samples per domain; with fewer, none would be held out."""
@@ -112,7 +112,7 @@ def sweep(
     draws: int = 10,
     trials: int = 3,
     steps: int = STEPS,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    checkpoint_every: int | None = None,
     search_space: str = "default",
     seed: int = 0,
     device: str | None = None,
@@ -139,8 +139,9 @@ def sweep(
     trials : int
         Number of repetitions with other splits, draws and batches.
     steps : int
-    checkpoint_every : int
-        Accuracies are computed at every multiple of this step, and after the last step.
+    checkpoint_every : int, optional
+        Accuracies are computed at every multiple of this step, and after the last step. By default
+        as in DomainBed: 1,000 for DomainNet, 300 for the other data sets.
     search_space : {"default", "DomainNet"}
         Distribution of the draws: DomainBed draws the batch size from 2^U(3, 5) for DomainNet, and
         from 2^U(3, 5.5) for the other data sets.
@@ -167,6 +168,8 @@ def sweep(
     check_samples(samples, n_classes)
     require_two_classes(samples.labels)
     require_search_space(search_space)
+    if checkpoint_every is None:
+        checkpoint_every = CHECKPOINT_EVERY[search_space]
     counts = {
         "draws": draws,
         "trials": trials,
