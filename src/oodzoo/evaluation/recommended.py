@@ -10,6 +10,7 @@ import msgspec
 
 from oodzoo._text import count, short_name
 from oodzoo.combination.verdict import CHOICES
+from oodzoo.errors import InputError
 from oodzoo.task import Kind
 
 FINE_TUNED = "fine_tuned"
@@ -108,6 +109,15 @@ class Recommended:
         """Convert to a JSON document."""
         document: dict[str, Any] = msgspec.to_builtins(self)
         return document
+
+
+def require_no_oracle(rule: str | None) -> None:
+    """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
+    if rule == "oracle":
+        raise InputError(
+            "the evaluation selected heads by the oracle, with labels of the test domains: its "
+            "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
+        )
 
 
 def limits_as_options(best: Recommended) -> str:

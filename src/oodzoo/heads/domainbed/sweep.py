@@ -27,7 +27,7 @@ from oodzoo.heads.domainbed.protocol import (
     require_search_space,
     split,
 )
-from oodzoo.heads.domainbed.rules import RULES, Record, chosen
+from oodzoo.heads.domainbed.rules import RULES, Record, chosen, require_rule
 from oodzoo.heads.domainbed.training import Checkpoint, Group, Problem, train
 from oodzoo.heads.groups import Groups, group_numbers
 from oodzoo.heads.linear import LinearHead
@@ -82,8 +82,7 @@ class Sweep:
             ``result[domain][trial].record.accuracy`` is the accuracy that DomainBed reports, on the
             in-split of the test domain (rows ``sweep.splits[trial, domain].inside``).
         """
-        if rule not in RULES:
-            raise InputError(f"unknown selection rule {rule!r}; expected one of {', '.join(RULES)}")
+        require_rule(rule)
         result: dict[int, list[Chosen]] = {}
         for domain in self.test_domains:
             result[domain] = []
@@ -101,6 +100,11 @@ class Sweep:
     def accuracies(self, rule: str = "leave-one-domain-out") -> dict[int, list[float]]:
         """Return the accuracy that DomainBed reports, per test domain and trial."""
         return {d: [c.record.accuracy for c in each] for d, each in self.chosen(rule).items()}
+
+    def last(self, domain: int, trial: int) -> list[LinearHead]:
+        """Return the head of each draw after the last step, without a test domain in a trial."""
+        draws = sorted({record.draw for record in self.records})
+        return [self._heads["oracle", domain, trial, draw] for draw in draws]
 
 
 def sweep(
