@@ -167,7 +167,7 @@ def test_weights_in_a_published_checkpoint_are_loaded(
     else:
         assert found.logits is None
     assert model.info.pretraining == "w.pth.tar"
-    with pytest.raises(InputError, match="has the sha256 .* but its zoo file sets 000000000000"):
+    with pytest.raises(InputError, match=r"has the sha256 .* but its zoo file sets 000000000000"):
         load_model(replace(spec, sha256="0" * 64))
 
 

@@ -5,8 +5,8 @@ Features are the input of the last linear layer. The weights default to torchvis
 `torchvision/<name>/<checkpoint>` has the weights of a PyTorch checkpoint, a URL or a path that
 begins with `./`, `/` or `~`. Only tensors are read from it, no code runs. The weights may be
 wrapped (`state_dict`, `model`) and have a prefix, as after contrastive learning or training with
-the library `robustness`. A classifier of another shape than the architecture's is left out. Images are
-prepared as for torchvision's first weights of the architecture.
+the library `robustness`. A classifier of another shape than the architecture's is left out. Images
+are prepared as for torchvision's first weights of the architecture.
 """
 
 from __future__ import annotations
