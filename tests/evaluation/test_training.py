@@ -119,8 +119,8 @@ def test_the_rule_can_be_chosen() -> None:
         for rule in ("training-domain", "oracle")
     )
     assert one.by_rule == other.by_rule
-    for result in (one, other):
-        assert result.ensemble == result.by_rule[result.rule]["ensemble"]
+    assert one.ensemble == one.by_rule["training-domain"]["ensemble"]
+    assert other.ensemble == other.by_rule["oracle"]["ensemble"]
     warning = "selected the heads of Single, Ensemble and Selection by labels of the test domain"
     assert warning in str(other)
     assert warning not in str(one)

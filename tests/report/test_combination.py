@@ -233,4 +233,6 @@ def test_domainbed_s_rules_are_shown_side_by_side(run: Run, evaluation: Evaluati
     found = Reader(page(replace(run, evaluation=searched))).table("accuracy-by-rule")
     assert [row["rule"] for row in found] == list(by_rule)
     assert float(found[1]["selection"]) == evaluation.ensemble.average
-    assert float(found[0]["single_error"]) == evaluation.single.error["average"]
+    error = evaluation.single.error
+    assert error is not None
+    assert float(found[0]["single_error"]) == error["average"]
