@@ -141,6 +141,9 @@ def test_search_space(run: Run, tmp_path: Path) -> None:
         for name in ("DomainNet", "default")
     )
     assert domainnet["calibration_error"] != other["calibration_error"]
+    outcome = run("evaluate", store, *options[:-1], "--selection", "training-domain")
+    for rule in ("training-domain (above)", "leave-one-domain-out ", "oracle "):
+        assert f"\n{rule}" in outcome.out
     code, _, err = run("evaluate", store, "--protocol", "domainbed", "--search-space", "PACS")
     assert code == 2
     assert "unknown search space 'PACS'; expected one of default, DomainNet" in err
@@ -258,7 +261,10 @@ def test_fine_tuning(run: Run, tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("option", [("--steps", 9), ("--draws", 1), ("--search-space", "default")])
+@pytest.mark.parametrize(
+    "option",
+    [("--steps", 9), ("--draws", 1), ("--search-space", "default"), ("--selection", "oracle")],
+)
 def test_options_of_the_search_need_its_protocol(
     run: Run, tmp_path: Path, option: tuple[str, Any]
 ) -> None:

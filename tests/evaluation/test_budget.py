@@ -41,6 +41,7 @@ def settings() -> Settings:
         draws=1,
         steps=1,
         search_space="default",
+        selection="leave-one-domain-out",
         seed=0,
         peers=None,
         with_target=False,

@@ -127,7 +127,7 @@ def require_same_candidate(one: Candidate | Predicted, two: Candidate | Predicte
         assert (one.models, one.n_features) == (two.models, two.n_features)
         return
     require_same_columns(one.columns, two.columns)
-    for (head, rows), (other, same_rows) in zip(one.heads, two.heads, strict=True):
+    for (head, rows, _), (other, same_rows, _) in zip(one.heads, two.heads, strict=True):
         np.testing.assert_array_equal(head.weights, other.weights)
         np.testing.assert_array_equal(head.bias, other.bias)
         assert head.C == other.C

@@ -33,6 +33,7 @@ def test_more_models_than_there_are() -> None:
         ({"max_parameters": 0}, "max_parameters must be a positive number .* got 0"),
         ({"licence": ","}, "licence must be names or wildcards .* got ','"),
         ({"tune_device": "cpu"}, r"tune_device is only used with tune \(--tune\); leave it out"),
+        ({"selection": "orakel"}, "unknown selection rule 'orakel'; expected one of training-dom"),
         ({"search_space": "domainnet"}, "unknown search space 'domainnet'; expected one of"),
         ({"score": "logmee"}, "unknown score 'logmee'; did you mean logme"),
         ({"baselines": ["zod"]}, "unknown score 'zod'"),

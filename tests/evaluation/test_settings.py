@@ -20,6 +20,7 @@ def settings(**changed: Any) -> Settings:
         "draws": 10,
         "steps": 5001,
         "search_space": "default",
+        "selection": "leave-one-domain-out",
         "seed": 0,
         "peers": ("logme",),
         "with_target": False,

@@ -10,6 +10,7 @@ from tests.evaluation.data import zoo
 from tests.heads.partition import require_whole
 
 import oodzoo
+from oodzoo.evaluation import Evaluation
 from oodzoo.evaluation.training import TrainingView, _inside, fast_trainer
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import ArraySource
@@ -59,7 +60,7 @@ def test_groups_are_whole_in_the_choice_of_the_regularisation(trials: int) -> No
     samples = columns.samples(view.source, view.source.domains)
     found = fast_trainer(trials)(view, columns)
     assert len(found) == trials
-    for trial, (head, _) in enumerate(found):
+    for trial, (head, *_) in enumerate(found):
         rows = np.arange(180) if trials == 1 else _inside(samples, view, trial)
         part = Samples(samples.features[rows], samples.labels[rows], samples.domains[rows])
         some = [view.groups()[row] for row in rows.tolist()]
@@ -102,3 +103,26 @@ def test_domainbed_scores_the_in_split_of_the_test_domain(with_groups: bool) -> 
         expected = found.accuracies()[number]
         mine = [each[0] / 100 for each in result.single.cells[test].measures]
         assert mine == pytest.approx(expected)
+        for rule, rows in result.by_rule.items():
+            mine = [each[0] / 100 for each in rows["single"].cells[test].measures]
+            assert mine == pytest.approx(found.accuracies(rule)[number])
+    assert list(result.by_rule) == ["training-domain", "leave-one-domain-out", "oracle"]
+    assert result.by_rule["leave-one-domain-out"]["selection"] == result.selection
+    assert Evaluation.from_dict(result.to_dict()) == result
+
+
+def test_the_rule_can_be_chosen() -> None:
+    options: dict[str, Any] = {"protocol": "domainbed", "trials": 2, "draws": 3, "steps": 20}
+    data = zoo(n=18, n_domains=3)
+    one, other = (
+        oodzoo.evaluate(*data, top_k=1, baselines=False, **options, selection=rule)
+        for rule in ("training-domain", "oracle")
+    )
+    assert one.by_rule == other.by_rule
+    assert one.ensemble == one.by_rule["training-domain"]["ensemble"]
+    assert other.ensemble == other.by_rule["oracle"]["ensemble"]
+    warning = "selected the heads of Single, Ensemble and Selection by labels of the test domain"
+    assert warning in str(other)
+    assert warning not in str(one)
+    with pytest.raises(oodzoo.InputError, match="by the oracle, with labels of the test domains"):
+        oodzoo.fit(*data, recommended=other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 
 from scipy import integrate, special, stats
@@ -108,13 +109,23 @@ def new_domain_interval(
     values: Sequence[float],
     image_variances: Sequence[float],
     weights: Sequence[float] | None = None,
+    chosen_from: Sequence[Sequence[float]] = (),
 ) -> tuple[float, float]:
     """Where the value on one more domain lies in 90 % of cases."""
     m = len(values)
     w = [1 / m] * m if weights is None else list(weights)
     squares = sum(x * x for x in w)
     mean = sum(w[i] * values[i] for i in range(m))
-    between = sum(w[i] * (values[i] - mean) ** 2 for i in range(m)) / (1 - squares)
+
+    def variance(of: Sequence[float]) -> float:
+        centre = sum(w[i] * of[i] for i in range(m))
+        return sum(w[i] * (of[i] - centre) ** 2 for i in range(m)) / (1 - squares)
+
+    between = variance(values)
+    if chosen_from:
+        typical = statistics.median(variance(each) for each in chosen_from)
+        if typical > between:
+            between += (typical - between) / 2
     images = sum(w[i] * image_variances[i] for i in range(m))
     form = [
         [((w[i] if i == j else 0) - w[i] * w[j]) / (1 - squares) for j in range(m)]

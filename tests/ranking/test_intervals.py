@@ -356,6 +356,40 @@ def test_a_domain_of_no_weight_says_nothing_about_a_new_one() -> None:
     )
 
 
+def test_the_best_of_models_is_given_half_of_the_variance_that_it_lacks() -> None:
+    rng = np.random.default_rng(0)
+    models, weights = rng.normal(size=(5, 4)), rng.dirichlet(np.ones(4))
+    variances = np.full(4, 0.01)
+    for values in models:
+        expected = oracle.new_domain_interval(
+            values.tolist(), variances.tolist(), weights.tolist(), models.tolist()
+        )
+        found = new_domain_interval(values, variances, weights, chosen_from=models)
+        np.testing.assert_allclose(found, expected)
+        alone = new_domain_interval(values, variances, weights)
+        assert found[0] <= alone[0] < alone[1] <= found[1]
+
+
+@pytest.mark.parametrize("m", [3, 4, 6])
+def test_interval_of_a_new_domain_holds_that_of_the_best_model(m: int) -> None:
+    """The difficulty of domains is lognormal; each model has its own, better and worse domains."""
+    rng = np.random.default_rng(m)
+    alone, chosen = [], []
+    for _ in range(2000):
+        difficulty = np.exp(0.4 * rng.normal(size=m + 1) + 0.2 * rng.normal(size=(20, m + 1)))
+        right = 1 - np.minimum(0.25 * np.exp(0.15 * rng.normal(size=(20, 1))) * difficulty, 1)
+        models = rng.binomial(200, right) / 200
+        known, new = models[:, :m], models[:, m]
+        first = int(known.mean(axis=1).argmax())
+        images = known[first] * (1 - known[first]) / 199
+        low, high = new_domain_interval(known[first], images)
+        alone.append(low <= new[first] <= high)
+        low, high = new_domain_interval(known[first], images, chosen_from=known)
+        chosen.append(low <= new[first] <= high)
+    assert np.mean(alone) < 0.87
+    assert 0.88 <= np.mean(chosen) <= 0.94
+
+
 def test_one_domain_says_nothing_about_a_new_one() -> None:
     nothing = (-np.inf, np.inf)
     assert new_domain_interval(np.array([0.7]), np.zeros(1)) == nothing

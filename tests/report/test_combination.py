@@ -221,3 +221,18 @@ def test_fine_tuned_models(run: Run, evaluation: Evaluation, recommended: bool) 
     assert "Fine_tuned" not in read.text
     assert "For the test domains: ." not in read.text
     assert ("Without each test domain, the choice is the same." in read.text) == recommended
+
+
+def test_domainbed_s_rules_are_shown_side_by_side(run: Run, evaluation: Evaluation) -> None:
+    rows = {"single": evaluation.single, "ensemble": evaluation.ensemble}
+    by_rule = {
+        "training-domain": rows | {"selection": evaluation.selection},
+        "oracle": rows | {"selection": evaluation.ensemble},
+    }
+    searched = replace(evaluation, rule="training-domain", by_rule=by_rule)
+    found = Reader(page(replace(run, evaluation=searched))).table("accuracy-by-rule")
+    assert [row["rule"] for row in found] == list(by_rule)
+    assert float(found[1]["selection"]) == evaluation.ensemble.average
+    error = evaluation.single.error
+    assert error is not None
+    assert float(found[0]["single_error"]) == error["average"]

@@ -13,10 +13,9 @@ from tests.tuning import small
 
 from oodzoo.errors import InputError
 from oodzoo.events import Listener, Stage
-from oodzoo.heads.domainbed.protocol import folds, hyperparameters
+from oodzoo.heads.domainbed.protocol import CHECKPOINT_EVERY, folds, hyperparameters
 from oodzoo.heads.domainbed.rules import Record, chosen
 from oodzoo.tuning.domainbed import ErmSettings, ErmTuned, ErmTuner, erm_sweep
-from oodzoo.tuning.erm_runs import CHECKPOINT_EVERY
 from oodzoo.tuning.problem import Problem
 from oodzoo.zoo.preprocessing import square
 

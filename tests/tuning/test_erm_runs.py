@@ -12,9 +12,9 @@ import pytest
 from tests.tuning import small
 
 from oodzoo.errors import InputError
-from oodzoo.heads.domainbed.protocol import hyperparameters, seed_hash
+from oodzoo.heads.domainbed.protocol import CHECKPOINT_EVERY, hyperparameters, seed_hash
 from oodzoo.tuning.augmentation import augmented
-from oodzoo.tuning.erm_runs import CHECKPOINT_EVERY, ErmKey, ErmRuns
+from oodzoo.tuning.erm_runs import ErmKey, ErmRuns
 from oodzoo.tuning.network import Network
 from oodzoo.tuning.problem import Problem
 from oodzoo.tuning.training import Events

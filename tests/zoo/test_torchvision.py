@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,97 @@ def test_weights_in_the_cache_are_loaded(
     with torch.no_grad():
         np.testing.assert_allclose(model(pixels).logits, reference(batch), rtol=1e-4, atol=1e-5)
     assert model.info.pretraining == "IMAGENET1K_V1"
+
+
+def _published(torch: Any, kind: str, weights: dict[str, Any]) -> dict[str, Any]:
+    """Weights of a ResNet in the form in which checkpoints are published."""
+    backbone = {key: value for key, value in weights.items() if not key.startswith("fc.")}
+    other = {key: 2 * value for key, value in backbone.items()}  # a moving average of the weights
+
+    def named(prefix: str, tensors: dict[str, Any]) -> dict[str, Any]:
+        return {prefix + key: value for key, value in tensors.items()}
+
+    extra = {
+        "epoch": 9,
+        "arch": "resnet18",
+        "optimizer": {"state": {}, "param_groups": [{"lr": 0}]},
+    }
+    three = torch.zeros(3, 1, 1)
+    return {
+        "plain": weights,
+        "swav": named("module.", backbone | {"prototypes.weight": three}),
+        "moco": extra
+        | {
+            "state_dict": {"module.queue": three}
+            | named("module.encoder_q.", backbone | {"fc.0.weight": three})
+            | named("module.encoder_k.", other | {"fc.0.weight": three})
+        },
+        "insdis": {"model": named("module.encoder.", backbone | {"fc.weight": three})},
+        "robustness": extra
+        | {
+            "model": {"module.normalizer.new_mean": three}
+            | named("module.model.", weights)
+            | {"module.attacker.normalize.new_mean": three}
+            | named("module.attacker.model.", weights),
+            "schedule": {"lr_lambdas": [None]},
+            "amp": None,
+        },
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["plain", "swav", "moco", "insdis", "robustness"])
+@pytest.mark.parametrize("local", [True, False])
+def test_weights_in_a_published_checkpoint_are_loaded(
+    torchvision: Any, torch: Any, tmp_path: Path, monkeypatch: Any, kind: str, local: bool
+) -> None:
+    torch.manual_seed(1)
+    reference = torchvision.models.resnet18().eval()
+    where = "./w.pth.tar" if local else "https://example.org/some/w.pth.tar"
+    folder = tmp_path if local else tmp_path / "hub" / "checkpoints"
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.save(_published(torch, kind, reference.state_dict()), folder / "w.pth.tar")
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    spec = _spec(f"resnet18/{where}", folder=tmp_path)
+    model: Any = load_model(spec)
+    pixels = noise(2, 224)
+    with torch.no_grad():
+        logits = reference(torch.from_numpy(model.info.preprocessing.normalise(pixels)))
+        reference.fc = torch.nn.Identity()
+        features = reference(torch.from_numpy(model.info.preprocessing.normalise(pixels)))
+    found = model(pixels)
+    np.testing.assert_allclose(found.features, features, rtol=1e-4, atol=1e-5)
+    if kind in ("plain", "robustness"):
+        np.testing.assert_allclose(found.logits, logits, rtol=1e-4, atol=1e-5)
+    else:
+        assert found.logits is None
+    assert model.info.pretraining == "w.pth.tar"
+    with pytest.raises(InputError, match=r"has the sha256 .* but its zoo file sets 000000000000"):
+        load_model(replace(spec, sha256="0" * 64))
+
+
+def test_checkpoints_that_cannot_be_loaded(torchvision: Any, torch: Any, tmp_path: Path) -> None:
+    """Nothing in a checkpoint is run."""
+    ran = tmp_path / "ran"
+
+    class Code:
+        def __reduce__(self) -> Any:
+            return Path.touch, (ran,)
+
+    weights = torchvision.models.resnet18().state_dict()
+    torch.save({"state_dict": weights, "opt": Code()}, tmp_path / "code.pth")
+    torch.save(weights, tmp_path / "small.pth")
+    torch.save([1], tmp_path / "list.pth")
+    for where, message in {
+        "resnet18/./code.pth": "cannot load .* Weights only load failed",
+        "resnet50/./small.pth": "has not all weights of torchvision's resnet50; it has names such "
+        "as 'conv1.weight'",
+        "resnet50/./list.pth": "it has no names",
+        "resnet50/./none.pth": "cannot read .*none.pth': No such file",
+        "resnet50/swav.pth": "'swav.pth' .* is neither a URL .* nor a path that begins with",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            load_model(_spec(where, folder=tmp_path))
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize(

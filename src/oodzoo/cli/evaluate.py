@@ -76,6 +76,15 @@ def evaluate(
             show_default="default",
         ),
     ] = None,
+    selection: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="domainbed only: what selects among draws and steps, training-domain, "
+            "leave-one-domain-out or oracle; all three are shown side by side.",
+            show_default="leave-one-domain-out",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     baselines: Annotated[
         bool,
@@ -174,7 +183,9 @@ def evaluate(
     if baselines and peers is not None:
         compared = list(scores.names()) if peers == "all" else peers.split(",")
     _require_used(tune, data, root, columns)
-    search = _search(protocol, draws=draws, steps=steps, search_space=search_space)
+    search = _search(
+        protocol, draws=draws, steps=steps, search_space=search_space, selection=selection
+    )
     tuning = _tuning(
         tune,
         steps=tune_steps,
@@ -290,6 +301,7 @@ def show_evaluation(terminal: Terminal, evaluation: Evaluation) -> None:
                 for k, each in evaluation.ablation.items()
             ],
         )
+    _show_rules(terminal, evaluation)
     _show_outputs(terminal, evaluation)
     _show_cost(terminal, rows)
     _show_estimates(terminal, evaluation)
@@ -366,6 +378,24 @@ def _other_measures(evaluation: Evaluation) -> str:
             unit = "points" if name == "calibration_error" else "%"
             parts.append(f"{words} {value:.1f} {unit}")
     return f"What is recommended, mean over the test domains: {', '.join(parts)}."
+
+
+def _show_rules(terminal: Terminal, evaluation: Evaluation) -> None:
+    """Print the averages by each of DomainBed's rules, with standard errors over trials."""
+    if not evaluation.by_rule:
+        return
+
+    def shown(row: Row) -> str:
+        error = "" if row.error is None else f" ± {row.error['average']:.1f}"
+        return f"{row.average:.1f}{error}"
+
+    terminal.table(
+        ["selected by, %", "Single", "Ensemble", "F. Selection"],
+        [
+            [f"{rule} (above)" if rule == evaluation.rule else rule, *map(shown, rows.values())]
+            for rule, rows in evaluation.by_rule.items()
+        ],
+    )
 
 
 def _show_outputs(terminal: Terminal, evaluation: Evaluation) -> None:

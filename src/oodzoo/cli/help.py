@@ -24,8 +24,8 @@ PANELS = {
         *("threshold", "decided", "select"),
     ),
     "Evaluation": (
-        *("protocol", "trials", "draws", "steps", "search_space", "baselines", "peers"),
-        *("with_target", "published", "values", "tune"),
+        *("protocol", "trials", "draws", "steps", "search_space", "selection", "baselines"),
+        *("peers", "with_target", "published", "values", "tune"),
     ),
     "Fine-tuning": (
         *("tune_steps", "learning_rate", "schedule", "weight_decay", "augment", "lora"),

@@ -86,7 +86,7 @@ def show_document(
 def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
     """Read what was decided about the models of a store, as options of :func:`oodzoo.fit`."""
     from oodzoo._io import read_json, structured
-    from oodzoo.evaluation.recommended import Recommended
+    from oodzoo.evaluation.recommended import Recommended, require_no_oracle
     from oodzoo.selection.select import SelectionSummary
 
     what = f"the result {str(path)!r}"
@@ -115,6 +115,7 @@ def read_decision(path: Path, store: FeatureStore) -> dict[str, Any]:
         )
     if kind == "selection":
         return {"selection": structured(document, SelectionSummary, what), **_of(options, "score")}
+    require_no_oracle(document.get("rule"))
     return {
         "recommended": structured(document["recommended"], Recommended, what),
         **_of(options, "score", "models", "max_models", "max_ms"),

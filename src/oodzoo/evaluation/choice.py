@@ -2,7 +2,8 @@
 
 Nothing here has access to the labels of the test domain: the input is a
 :class:`~oodzoo.evaluation.training.TrainingView`, a ranking of the training domains, and
-predictions of heads that were trained on them.
+predictions of heads that were trained on them. The exception is DomainBed's oracle, which only
+selects among trained heads.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ class Candidate(NamedTuple):
 
     columns: Columns
     heads: list[TrainedHead]
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules of DomainBed by which the heads can be selected; none without its search."""
+        return tuple(self.heads[0].rules)
+
+    def by(self, rule: str) -> Candidate:
+        """The same columns with the heads that a rule of DomainBed selects."""
+        return Candidate(self.columns, [h._replace(head=h.rules[rule]) for h in self.heads])
 
 
 class Predicted(NamedTuple):

@@ -17,8 +17,10 @@ from oodzoo.evaluation.metrics import MEASURES
 from oodzoo.evaluation.recommended import Recommended
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import Aggregation, Cell, Row, mean_of
+from oodzoo.evaluation.scoring import cell_by
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource
+from oodzoo.heads.domainbed.rules import RULES
 from oodzoo.ranking.intervals import new_domain_interval
 
 _KINDS = ("left out", "within")
@@ -142,6 +144,12 @@ def put_together(
         with_target={"pool": row(WITH_TARGET)} if WITH_TARGET in first.cells else {},
         baselines=baselines,
         ablation=ablation,
+        rule=settings.selection if settings.protocol == "domainbed" else None,
+        by_rule={
+            rule: {name: row(cell_by(rule, name)) for name in ("single", "ensemble", "selection")}
+            for rule in RULES
+            if cell_by(rule, "single") in first.cells
+        },
         unseen=_unseen(source),
         task=source.task.kind,
         diagnosis={test: f.diagnosis for test, f in folds.items() if f.diagnosis is not None},

@@ -17,6 +17,7 @@ from oodzoo.evaluation.folds import WITH_TARGET, Fold, kept_fold
 from oodzoo.evaluation.scoring import (
     cell_with_target,
     diagnose_choice,
+    oracle_on,
     score_choice,
     trial_rows,
 )
@@ -85,7 +86,7 @@ class Judge:
             TrainingView.without(source, test),
             self._rankings[test],
             self._heads[test],
-            settings.trainer(self._device),
+            settings.trainer(self._device, oracle_on(source, test)),
             top_k=settings.top_k,
             main=settings.main_top_k,
             limits=settings.limits,

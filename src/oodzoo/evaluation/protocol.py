@@ -38,6 +38,7 @@ from oodzoo.events import Listeners, Progress, Stage, extent
 from oodzoo.features.source import Features, FeatureSource, as_source, total_cost
 from oodzoo.heads.classes import require_classes_for, require_classes_to_tell_apart
 from oodzoo.heads.domainbed.protocol import require_search_space
+from oodzoo.heads.domainbed.rules import require_rule
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.heads.linear import FOLDS
 from oodzoo.ranking.constraints import Constraints, restricted
@@ -63,6 +64,9 @@ def evaluate(
     draws: int = 10,
     steps: int = STEPS,
     search_space: Literal["default", "DomainNet"] = "default",
+    selection: Literal[
+        "training-domain", "leave-one-domain-out", "oracle"
+    ] = "leave-one-domain-out",
     seed: int = 0,
     baselines: bool | Sequence[str] = True,
     with_target: bool = False,
@@ -119,6 +123,9 @@ def evaluate(
     search_space : {"default", "DomainNet"}
         Distribution of the draws: DomainBed draws smaller batches for DomainNet than for its other
         data sets; "domainbed" only.
+    selection : {"leave-one-domain-out", "training-domain", "oracle"}
+        Rule of DomainBed that selects among draws and steps; "domainbed" only. The results by all
+        three are in :attr:`oodzoo.evaluation.Evaluation.by_rule`.
     seed : int
         Seed of random features and of "domainbed".
     baselines : bool or sequence of str
@@ -174,6 +181,7 @@ def evaluate(
     chosen = as_score(score)
     require_seed(seed)
     require_search_space(search_space)
+    require_rule(selection)
     here = array_device(device, engine)
     backend(here)
     numbers = parse_top_k(top_k)
@@ -201,6 +209,7 @@ def evaluate(
         draws=draws,
         steps=steps,
         search_space=search_space,
+        selection=selection,
         seed=seed,
         peers=peers,
         with_target=with_target,

@@ -10,6 +10,7 @@ import msgspec
 
 from oodzoo._text import count, short_name
 from oodzoo.combination.verdict import CHOICES, shown_choice
+from oodzoo.errors import InputError
 from oodzoo.task import Kind
 
 FINE_TUNED = "fine_tuned"
@@ -121,6 +122,15 @@ def titled(choice: str, models: Sequence[str]) -> str:
     """
     same = shown_choice(choice, models) == choice
     return TITLES[choice] + ("" if same else ", a single model")
+
+
+def require_no_oracle(rule: str | None) -> None:
+    """Raise an InputError if what is recommended was measured by DomainBed's oracle."""
+    if rule == "oracle":
+        raise InputError(
+            "the evaluation selected heads by the oracle, with labels of the test domains: its "
+            "accuracy is no promise; evaluate again without selection='oracle' (--selection oracle)"
+        )
 
 
 def limits_as_options(best: Recommended) -> str:

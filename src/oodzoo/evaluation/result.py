@@ -72,6 +72,10 @@ class Evaluation:
         Rows for which the unlabelled images of each test domain were known: ``pool``.
     ablation : dict of int to Aggregation
         Results for each K, if several were evaluated.
+    rule : str, optional
+        Rule of DomainBed that selects the heads; None without its protocol.
+    by_rule : dict of str to dict of str to Row
+        ``single``, ``ensemble`` and ``selection`` by each of DomainBed's rules.
     unseen : dict
         Classes or labels that occur in the test domain only; these classes are never predicted.
     task : {"classification", "regression", "multilabel"}
@@ -107,6 +111,8 @@ class Evaluation:
     with_target: dict[str, Row] = field(default_factory=dict)
     baselines: dict[str, Row] = field(default_factory=dict)
     ablation: dict[int, Aggregation] = field(default_factory=dict)
+    rule: str | None = None
+    by_rule: dict[str, dict[str, Row]] = field(default_factory=dict)
     unseen: dict[str, tuple[str, ...]] = field(default_factory=dict)
     task: Kind = "classification"
     published: str | None = None
@@ -241,6 +247,12 @@ class Evaluation:
             document["ablation"] = [
                 {"top_k": k} | each.to_dict() for k, each in self.ablation.items()
             ]
+        if self.rule is not None:
+            document["rule"] = self.rule
+            document["by_rule"] = {
+                rule: {name: row.to_dict() for name, row in rows.items()}
+                for rule, rows in self.by_rule.items()
+            }
         if self.fine_tuned is not None and self.tuning is not None:
             seconds = {domain: each.seconds for domain, each in self.tuning.folds.items()}
             document[FINE_TUNED] = self.fine_tuned.to_dict() | {
@@ -271,6 +283,11 @@ class Evaluation:
             ablation={
                 each["top_k"]: Aggregation.from_dict(each, task)
                 for each in document.get("ablation", ())
+            },
+            rule=document.get("rule"),
+            by_rule={
+                rule: {name: Row.from_dict(row, task) for name, row in rows.items()}
+                for rule, rows in document.get("by_rule", {}).items()
             },
             unseen={domain: tuple(classes) for domain, classes in document["unseen"].items()},
             task=task,
@@ -323,6 +340,11 @@ class Evaluation:
             f"each domain, it {achieves(self.task, best.average)} ({', '.join(others)})."
         )
         lines = [main]
+        if self.rule == "oracle":
+            lines.append(
+                "The oracle selected the heads of Single, Ensemble and Selection by labels of the "
+                "test domain. A new domain has none: expect less there."
+            )
         if oracle := self.oracle:
             lines.append(
                 f"That is {compared(best.average, oracle.average)} the best single model on each "

@@ -19,8 +19,10 @@ from oodzoo.evaluation.choice import Candidate, Choice, Predicted
 from oodzoo.evaluation.diagnosis import diagnose
 from oodzoo.evaluation.metrics import by_output, measures_of
 from oodzoo.evaluation.rows import Cell, Outputs
-from oodzoo.evaluation.training import TrainingView
+from oodzoo.evaluation.training import Oracle, TrainedHead, TrainingView
+from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, total_cost
+from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.outputs import outputs_of
 from oodzoo.metrics import contributions
 from oodzoo.ranking.intervals import covariance_of_means
@@ -69,7 +71,33 @@ def score_choice(
         scored["oracle"] = max(singles.values(), key=lambda each: each.accuracy)
     for name, model in choice.best_by.items():
         scored[f"best_by_{name}"] = singles[model]
+    main = {
+        "single": choice.singles[choice.decision.best],
+        "ensemble": choice.ensembles[choice.top_k],
+        "selection": choice.selection,
+    }
+    for rule in choice.selection.rules:
+        for name, each in main.items():
+            assert isinstance(each, Candidate)
+            scored[cell_by(rule, name)] = cell(each.by(rule))
     return scored
+
+
+def cell_by(rule: str, row: str) -> str:
+    """Name of the cell of a row whose heads a rule of DomainBed selects."""
+    return f"rule {rule}: {row}"
+
+
+def oracle_on(source: FeatureSource, test: str) -> Oracle:
+    """DomainBed's oracle for a test domain; ties go to the last draw, as in DomainBed."""
+
+    def best(columns: Columns, heads: Sequence[LinearHead], rows: NDArray[np.int64]) -> LinearHead:
+        each = Candidate(columns, [TrainedHead(head, rows) for head in heads])
+        found = _predictions(source, test, each, [rows])
+        right = [np.mean(one.values.argmax(axis=1) == one.labels) for one in found]
+        return heads[max(range(len(heads)), key=lambda at: (right[at], at))]
+
+    return best
 
 
 def score_predicted(
@@ -118,7 +146,7 @@ def _predictions(
     columns = [source.classes.index(label) for label in known]
     features = candidate.columns.samples(source, [test]).features
     result = []
-    for head, each in candidate.heads:
+    for head, each, _ in candidate.heads:
         full = np.zeros((len(each), len(source.classes)))
         full[:, columns] = head.values(features[each])
         result.append(_Rows(each, full, labels[each]))

@@ -6,7 +6,7 @@ import msgspec
 
 from oodzoo.combination.pool import Limits
 from oodzoo.evaluation.options import main_top_k
-from oodzoo.evaluation.training import Trainer, domainbed_trainer, fast_trainer
+from oodzoo.evaluation.training import Oracle, Trainer, domainbed_trainer, fast_trainer
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -22,6 +22,7 @@ class Settings(msgspec.Struct, frozen=True):
     draws: int
     steps: int
     search_space: str
+    selection: str
     seed: int
     peers: tuple[str, ...] | None
     with_target: bool
@@ -36,10 +37,17 @@ class Settings(msgspec.Struct, frozen=True):
     def limits(self) -> Limits:
         return Limits(self.max_models, self.max_ms)
 
-    def trainer(self, device: str | None) -> Trainer:
+    def trainer(self, device: str | None, oracle: Oracle | None = None) -> Trainer:
         if self.protocol == "domainbed":
             return domainbed_trainer(
-                self.trials, self.draws, self.steps, self.seed, device, self.search_space
+                self.trials,
+                self.draws,
+                self.steps,
+                self.seed,
+                device,
+                self.search_space,
+                self.selection,
+                oracle,
             )
         return fast_trainer(self.trials)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.domainbed.protocol import Split, split
+from oodzoo.heads.domainbed.rules import RULES
 from oodzoo.heads.domainbed.sweep import sweep
 from oodzoo.heads.kinds import fit_head_of
 from oodzoo.heads.linear import LinearHead
@@ -44,14 +46,21 @@ class TrainingView:
 
 
 class TrainedHead(NamedTuple):
-    """Head of one trial, and the rows of the test domain to score it on."""
+    """Head of one trial, and the rows of the test domain to score it on.
+
+    `rules` has the heads that DomainBed's rules select, by rule; `head` is one of them.
+    """
 
     head: LinearHead
     rows: NDArray[np.int64]
+    rules: Mapping[str, LinearHead] = MappingProxyType({})
 
 
 Trainer = Callable[[TrainingView, Columns], list[TrainedHead]]
 """Trains one head per trial on some columns."""
+
+Oracle = Callable[[Columns, Sequence[LinearHead], NDArray[np.int64]], LinearHead]
+"""Finds the head that is most accurate on rows of the test domain: DomainBed's oracle."""
 
 
 def fast_trainer(trials: int) -> Trainer:
@@ -85,10 +94,13 @@ def domainbed_trainer(
     seed: int = 0,
     device: str | None = None,
     search_space: str = "default",
+    selection: str = "leave-one-domain-out",
+    oracle: Oracle | None = None,
 ) -> Trainer:
-    """DomainBed's random search, with leave-one-domain-out model selection on training domains.
+    """DomainBed's random search, with one of its selection rules.
 
-    A trial is scored on its in-split of the test domain, as in DomainBed.
+    A trial is scored on its in-split of the test domain, as in DomainBed. Only the rule "oracle"
+    sees the test domain, by `oracle`; there is no such rule without it.
     """
 
     def train(view: TrainingView, columns: Columns) -> list[TrainedHead]:
@@ -104,10 +116,16 @@ def domainbed_trainer(
             seed=seed,
             device=device,
         )
-        chosen = found.chosen("leave-one-domain-out")[view.position]
+        at, splits = view.position, [view.test_split(trial) for trial in range(trials)]
+        heads = {r: [c.head for c in found.chosen(r)[at]] for r in RULES if r != "oracle"}
+        if oracle is not None:
+            heads["oracle"] = [
+                oracle(columns, found.last(at, trial), each.outside)
+                for trial, each in enumerate(splits)
+            ]
         return [
-            TrainedHead(each.head, view.test_split(trial).inside)
-            for trial, each in enumerate(chosen)
+            TrainedHead(heads[selection][trial], each.inside, {r: heads[r][trial] for r in heads})
+            for trial, each in enumerate(splits)
         ]
 
     return train

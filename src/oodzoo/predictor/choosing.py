@@ -12,7 +12,7 @@ from oodzoo.combination.decision import require_choice
 from oodzoo.combination.final import FinalHead, fit_columns, fit_pool, fit_pool_for_target
 from oodzoo.combination.heads import Heads, predict_with_heads
 from oodzoo.errors import InputError
-from oodzoo.evaluation.recommended import FINE_TUNED, Recommended
+from oodzoo.evaluation.recommended import FINE_TUNED, Recommended, require_no_oracle
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.events import Listeners
 from oodzoo.features.columns import Columns
@@ -134,6 +134,7 @@ def parse_options(
             "or limit the models of a pool with max_models (--max-models)"
         )
     if isinstance(recommended, Evaluation):
+        require_no_oracle(recommended.rule)
         recommended = recommended.recommended
     if isinstance(selection, Selection):
         selection = selection.summary()

@@ -140,20 +140,32 @@ def mean_interval(
 
 
 def new_domain_interval(
-    values: Floats, image_variances: Floats, weights: Floats | None = None
+    values: Floats,
+    image_variances: Floats,
+    weights: Floats | None = None,
+    *,
+    chosen_from: Floats | None = None,
 ) -> tuple[float, float]:
     r"""Compute the 90 % interval for a single new domain, by Student's t.
 
     The value on a new domain differs from the estimated mean by the variation between domains,
     :math:`s^2`, and by the error of the mean, :math:`s^2 \sum_i w_i^2`. :math:`s^2` is at least
     what the images alone explain. `weights` add up to 1; by default they are equal.
+
+    A model that was chosen as the best of several (M, m), `chosen_from`, is often one whose values
+    happened to vary little between the domains. If its :math:`s^2` is less than the median of
+    theirs, which was not chosen, it is moved half-way to it.
     """
     m = len(values)
     weights = np.full(m, 1 / m) if weights is None else weights
     mean, freedom = float(values @ weights), _degrees_of_freedom(weights)
     if freedom == 0:
         return -np.inf, np.inf
-    spread = max(float(_variance(values, weights)), float(weights @ image_variances))
+    variance = float(_variance(values, weights))
+    if chosen_from is not None:
+        typical = float(np.median(_variance(chosen_from, weights)))
+        variance = max(variance, (variance + typical) / 2)
+    spread = max(variance, float(weights @ image_variances))
     error = np.sqrt(spread * (1 + np.sum(weights**2)))
     margin = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error)
     return mean - margin, mean + margin

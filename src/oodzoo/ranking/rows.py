@@ -106,6 +106,8 @@ class _Expected:
 
     mean: float
     interval: tuple[float, float]
+    values: Floats
+    """On each held-out domain, as a share."""
 
     @classmethod
     def of(
@@ -114,8 +116,12 @@ class _Expected:
         folds: Sequence[Fold],
         weights: Floats,
         corrections: Floats | None = None,
+        chosen_from: Floats | None = None,
     ) -> _Expected:
-        """Average the metrics of the folds, plus corrections (m,) if there are any."""
+        """Average the metrics of the folds, plus corrections (m,) if there are any.
+
+        `chosen_from` has the values (M, m) of all models, if this one was chosen as the first.
+        """
         values = np.array([fold.metric for fold in folds])
         if corrections is not None:
             values = values + corrections
@@ -124,10 +130,10 @@ class _Expected:
             for fold in folds
         ]
         image_variances = np.array([variance[0, 0] for variance in variances])
-        ends = new_domain_interval(values, image_variances, weights)
+        ends = new_domain_interval(values, image_variances, weights, chosen_from=chosen_from)
         lowest = -np.inf if source.task.kind == "regression" else 0.0
         low, high, mean = (min(1.0, max(lowest, x)) for x in (*ends, float(values @ weights)))
-        return cls(100 * mean, (100 * low, 100 * high))
+        return cls(100 * mean, (100 * low, 100 * high), values)
 
 
 def _expected_accuracies(
@@ -142,24 +148,25 @@ def _expected_accuracies(
 
     The first model was chosen for its results, so these promise too much. For each held-out domain
     the choice is repeated without the results on that domain, and the accuracy of the model chosen
-    then is used. With images of the target, accuracies are corrected by the difference between the
-    agreement on the target and that on the held-out domain.
+    then is used. Its interval allows for the choice, too. With images of the target, accuracies are
+    corrected by the difference between the agreement on the target and that on the held-out domain.
     """
     models, each = list(terms), list(terms.values())
 
-    def expected(model: str, chosen: Sequence[int]) -> _Expected:
+    def expected(model: str, chosen: Sequence[int], chosen_from: Floats | None = None) -> _Expected:
         corrections = None
         if agreement is not None:
             known = agreement.folds[chosen, np.arange(len(chosen))]
             corrections = agreement.ridges[models.index(model)] - known
         folds = [each[at].folds[i] for i, at in enumerate(chosen)]
-        return _Expected.of(source, folds, weights, corrections)
+        return _Expected.of(source, folds, weights, corrections, chosen_from)
 
     found = {m: expected(m, [at] * len(weights)) for at, m in enumerate(models)}
+    chosen = [models.index(first)] * len(weights)
     if table is not None:
         chosen = [int(np.lexsort((models, -column.round(12)))[0]) for column in table.rest.T]
-        found[first] = expected(first, chosen)
-    return found
+    every = np.array([each.values for each in found.values()])
+    return found | {first: expected(first, chosen, every)}
 
 
 def _fold_rows(

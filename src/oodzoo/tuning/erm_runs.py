@@ -20,7 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._io import json_bytes
-from oodzoo.heads.domainbed.protocol import Hyperparameters, hyperparameters, seed_hash
+from oodzoo.heads.domainbed.protocol import (
+    CHECKPOINT_EVERY,
+    Hyperparameters,
+    hyperparameters,
+    seed_hash,
+)
 from oodzoo.heads.domainbed.rules import Record
 from oodzoo.tuning.augmentation import augmented
 from oodzoo.tuning.checkpoint import read_tensors, write_tensors
@@ -32,9 +37,6 @@ from oodzoo.tuning.problem import Problem, Rows
 from oodzoo.tuning.runs import require_own_folder
 from oodzoo.tuning.training import Events
 from oodzoo.zoo.device import default_batch_size
-
-CHECKPOINT_EVERY = {"default": 300, "DomainNet": 1000}
-"""Steps between two checkpoints, by search space, as in DomainBed."""
 
 
 class ErmKey(NamedTuple):

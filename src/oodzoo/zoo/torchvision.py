@@ -1,15 +1,26 @@
 """torchvision models: `torchvision/<name>` or `torchvision/<name>.<weights>`.
 
 Features are the input of the last linear layer. The weights default to torchvision's `DEFAULT`.
+
+`torchvision/<name>/<checkpoint>` has the weights of a PyTorch checkpoint, a URL or a path that
+begins with `./`, `/` or `~`. Only tensors are read from it, no code runs. The weights may be
+wrapped (`state_dict`, `model`) and have a prefix, as after contrastive learning or training with
+the library `robustness`. A classifier of another shape than the architecture's is left out. Images
+are prepared as for torchvision's first weights of the architecture.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from oodzoo.errors import InputError
 from oodzoo.zoo.preprocessing import Geometry, Preprocessing
-from oodzoo.zoo.spec import ModelSpec
+from oodzoo.zoo.sources import path_of
+from oodzoo.zoo.spec import ModelSpec, verified_file
 from oodzoo.zoo.torch_model import (
     Built,
     Module,
@@ -31,23 +42,35 @@ _REMEDY = (
 
 def build(spec: ModelSpec, *, pretrained: bool = True) -> Built:
     """Build a model with its pre-trained weights, from torch's cache or its server."""
-    refuse_sha256(spec)
+    checkpoint = checkpoint_of(spec)
+    if not checkpoint:
+        refuse_sha256(spec)
     pretrained = pretrained and spec.pretrained is not False
     purpose = f"model {spec.name!r} (torchvision)"
     torchvision = import_torchvision(extra="torchvision", purpose=purpose)
     name, weights = registered(torchvision, spec)
     try:
         with no_unpickling(), repeatable(spec):
-            whole = _whole(torchvision, name, weights, pretrained, spec.arguments or {})
+            arguments = dict(spec.arguments or {})
+            if without_head := arguments.get("num_classes") == 0:
+                del arguments["num_classes"]
+            whole = _whole(torchvision, name, weights, pretrained and not checkpoint, arguments)
+            if checkpoint and pretrained:
+                without_head |= not _load_checkpoint(whole, spec)
+    except InputError:
+        raise
     except Exception as error:
         raise cannot_load(spec, error, _REMEDY) from error
+    module = _split(whole)
+    if without_head and "head" in module:
+        del module["head"]
     return Built(
-        module=_split(whole),
+        module=module,
         forward=_squeezenet if name.startswith("squeezenet") else _features_and_logits,
         preprocessing=scaled(_preprocessing(weights), spec),
         identity=f"torchvision {name} input of the last linear layer{spec.variant}",
-        pretraining=weights.name if pretrained else None,
-        licence=weights.meta.get("license"),
+        pretraining=(Path(checkpoint).name or weights.name) if pretrained else None,
+        licence=None if checkpoint else weights.meta.get("license"),
     )
 
 
@@ -63,10 +86,16 @@ class TorchvisionSource(TorchSource):
     def build(self, spec: ModelSpec, *, pretrained: bool = True) -> Built:
         return build(spec, pretrained=pretrained)
 
+    def local_path(self, spec: ModelSpec) -> Path | None:
+        return path_of(spec, checkpoint_of(spec))
 
-def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
+    def is_model(self, path: Path) -> bool:
+        return path.is_file()
+
+
+def _features_and_logits(module: Module, batch: Tensor) -> tuple[Tensor, Tensor | None]:
     features = module["backbone"](batch).flatten(1)
-    return features, module["head"](features)
+    return features, module["head"](features) if "head" in module else None
 
 
 def _squeezenet(module: Module, batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,13 +108,71 @@ def _split(whole: Module) -> Module:
     """Split off the last linear layer of a model as its head."""
     import torch
 
-    linear = [name for name, part in whole.named_modules() if isinstance(part, torch.nn.Linear)]
+    linear = _linear(whole)
     if not linear:
         return torch.nn.ModuleDict({"backbone": whole})
     parent, _, last = linear[-1].rpartition(".")
     head = whole.get_submodule(linear[-1])
     setattr(whole.get_submodule(parent), last, torch.nn.Identity())
     return torch.nn.ModuleDict({"backbone": whole, "head": head})
+
+
+def checkpoint_of(spec: ModelSpec) -> str:
+    """The URL or path of a checkpoint; empty for torchvision's weights."""
+    return spec.identifier.partition("/")[2]
+
+
+def checkpoint_file(torch: Any, spec: ModelSpec) -> Path:
+    """Where a checkpoint is, or will be: that of a URL in torch's cache."""
+    local, url = path_of(spec, checkpoint_of(spec)), checkpoint_of(spec)
+    if local is not None:
+        return local
+    if not url.startswith("https://"):
+        raise InputError(
+            f"model {spec.name!r}: the checkpoint {url!r} of {spec.source} is neither a URL "
+            "(https://…) nor a path that begins with ./, / or ~"
+        )
+    return Path(torch.hub.get_dir()) / "checkpoints" / Path(urlsplit(url).path).name
+
+
+def _load_checkpoint(whole: Module, spec: ModelSpec) -> bool:
+    """Fill a network with the weights of a checkpoint; return whether its classifier has some."""
+    import torch
+
+    file = checkpoint_file(torch, spec)
+    if not file.exists() and path_of(spec, checkpoint_of(spec)) is None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        torch.hub.download_url_to_file(checkpoint_of(spec), str(file), progress=False)
+    verified_file(replace(spec, source=f"torchvision/{file.absolute()}"))
+    found = torch.load(file, map_location="cpu", weights_only=True)
+    for key in ("state_dict", "model"):
+        found = found.get(key, found) if isinstance(found, Mapping) else {}
+    wanted = {k: v for k, v in whole.state_dict().items() if "num_batches_tracked" not in k}
+    head = {key for key in wanted if key.rpartition(".")[0] in _linear(whole)[-1:]}
+    first = next(iter(wanted))
+    # The first in the file that fits: MoCo's query encoder comes before its momentum encoder.
+    for prefix in [key.removesuffix(first) for key in found if key.endswith(first)]:
+        each = {key: found.get(prefix + key) for key in wanted}
+        fits = {key for key, value in each.items() if _shape(value) == wanted[key].shape}
+        if fits >= wanted.keys() - head:
+            whole.load_state_dict({key: each[key] for key in fits}, strict=False)
+            return fits >= head
+    names = f"names such as {next(iter(found))!r}" if found else "no names"
+    raise InputError(
+        f"model {spec.name!r}: {str(file)!r} has not all weights of torchvision's "
+        f"{spec.identifier.partition('/')[0]}; it has {names}"
+    )
+
+
+def _shape(value: Any) -> Any:
+    return getattr(value, "shape", None)
+
+
+def _linear(whole: Module) -> list[str]:
+    """The names of the linear layers of a network."""
+    import torch
+
+    return [name for name, part in whole.named_modules() if isinstance(part, torch.nn.Linear)]
 
 
 def _whole(
@@ -121,7 +208,7 @@ def registered(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
     """Return the name of the architecture and its weights."""
     models = torchvision.models
     known = models.list_models(module=models)
-    name, _, version = spec.identifier.partition(".")
+    name, _, version = spec.identifier.partition("/")[0].partition(".")
     if name not in known:
         subject = f"torchvision {torchvision.__version__} has no classification model"
         raise unknown_name(spec, subject, name, known)
@@ -131,4 +218,5 @@ def registered(torchvision: Any, spec: ModelSpec) -> tuple[str, Any]:
             f"model {spec.name!r}: torchvision has no weights {version!r} for {name}; "
             f"it has {', '.join(key for key in versions if key != 'DEFAULT')}"
         )
-    return name, versions[version or "DEFAULT"]
+    default = next(iter(versions)) if checkpoint_of(spec) else "DEFAULT"
+    return name, versions[version or default]

@@ -134,6 +134,15 @@ def test_the_search_space_reaches_the_draws() -> None:
     assert drawn == {draw: hyperparameters(draw, 0, "DomainNet") for draw in range(3)}
 
 
+@pytest.mark.parametrize(
+    ("search_space", "steps"),
+    [("default", [0, 300, 600, 900, 1001]), ("DomainNet", [0, 1000, 1001])],
+)
+def test_checkpoints_are_those_of_domainbed(search_space: str, steps: list[int]) -> None:
+    found = sweep(planted(), 3, draws=1, trials=1, steps=1002, search_space=search_space)
+    assert sorted({record.step for record in found.records}) == steps
+
+
 def test_what_cannot_be_swept() -> None:
     samples = planted()
     with pytest.raises(InputError, match="unknown search space 'VLCS'"):

@@ -50,3 +50,7 @@ def test_weights(torchvision: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (missing.folder / "resnet18-f37072fd.pth").write_bytes(b"123")
     found = listing.weights(spec("resnet18"))
     assert (found.is_local, found.size) == (True, 3)
+    checkpoint = listing.weights(spec("resnet18/https://example.org/swav.pth.tar"))
+    assert (checkpoint.is_local, checkpoint.size) == (False, None)
+    (missing.folder / "swav.pth.tar").write_bytes(b"123")
+    assert listing.weights(spec("resnet18/https://example.org/swav.pth.tar")).is_local

@@ -25,6 +25,9 @@ HOLDOUT = 0.2
 SEARCH_SPACES = {"default": 5.5, "DomainNet": 5.0}
 """Largest exponent of the batch size, 2^U(3, exponent): DomainBed has its own for DomainNet."""
 
+CHECKPOINT_EVERY = {"default": 300, "DomainNet": 1000}
+"""Steps between two checkpoints, by search space, as in DomainBed."""
+
 
 @dataclass(frozen=True)
 class Hyperparameters:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oodzoo.errors import InputError
 from oodzoo.heads.domainbed.protocol import Hyperparameters
 
 
@@ -79,6 +80,12 @@ RULES: dict[str, Rule] = {
     "leave-one-domain-out": leave_one_domain_out,
     "oracle": oracle,
 }
+
+
+def require_rule(rule: str) -> None:
+    """Raise an InputError if DomainBed has no selection rule of this name."""
+    if rule not in RULES:
+        raise InputError(f"unknown selection rule {rule!r}; expected one of {', '.join(RULES)}")
 
 
 def chosen(rule: str, test_domain: int, trial: int, records: Iterable[Record]) -> Record | None:

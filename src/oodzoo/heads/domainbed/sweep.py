@@ -20,20 +20,20 @@ from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.classes import require_two_classes
 from oodzoo.heads.domainbed.protocol import (
+    CHECKPOINT_EVERY,
     Split,
     folds,
     hyperparameters,
     require_search_space,
     split,
 )
-from oodzoo.heads.domainbed.rules import RULES, Record, chosen
+from oodzoo.heads.domainbed.rules import RULES, Record, chosen, require_rule
 from oodzoo.heads.domainbed.training import Checkpoint, Group, Problem, train
 from oodzoo.heads.groups import Groups, group_numbers
 from oodzoo.heads.linear import LinearHead
 from oodzoo.heads.samples import check_samples
 
 STEPS = 5001
-CHECKPOINT_EVERY = 300
 _DEVICE_BYTES = 2**33
 _MIN_SAMPLES = 5
 """Minimum number of samples per domain; with fewer, none would be held out."""
@@ -82,8 +82,7 @@ class Sweep:
             ``result[domain][trial].record.accuracy`` is the accuracy that DomainBed reports, on the
             in-split of the test domain (rows ``sweep.splits[trial, domain].inside``).
         """
-        if rule not in RULES:
-            raise InputError(f"unknown selection rule {rule!r}; expected one of {', '.join(RULES)}")
+        require_rule(rule)
         result: dict[int, list[Chosen]] = {}
         for domain in self.test_domains:
             result[domain] = []
@@ -102,6 +101,11 @@ class Sweep:
         """Return the accuracy that DomainBed reports, per test domain and trial."""
         return {d: [c.record.accuracy for c in each] for d, each in self.chosen(rule).items()}
 
+    def last(self, domain: int, trial: int) -> list[LinearHead]:
+        """Return the head of each draw after the last step, without a test domain in a trial."""
+        draws = sorted({record.draw for record in self.records})
+        return [self._heads["oracle", domain, trial, draw] for draw in draws]
+
 
 def sweep(
     samples: Samples,
@@ -112,7 +116,7 @@ def sweep(
     draws: int = 10,
     trials: int = 3,
     steps: int = STEPS,
-    checkpoint_every: int = CHECKPOINT_EVERY,
+    checkpoint_every: int | None = None,
     search_space: str = "default",
     seed: int = 0,
     device: str | None = None,
@@ -139,8 +143,9 @@ def sweep(
     trials : int
         Number of repetitions with other splits, draws and batches.
     steps : int
-    checkpoint_every : int
-        Accuracies are computed at every multiple of this step, and after the last step.
+    checkpoint_every : int, optional
+        Accuracies are computed at every multiple of this step, and after the last step. By default
+        as in DomainBed: 1,000 for DomainNet, 300 for the other data sets.
     search_space : {"default", "DomainNet"}
         Distribution of the draws: DomainBed draws the batch size from 2^U(3, 5) for DomainNet, and
         from 2^U(3, 5.5) for the other data sets.
@@ -167,6 +172,8 @@ def sweep(
     check_samples(samples, n_classes)
     require_two_classes(samples.labels)
     require_search_space(search_space)
+    if checkpoint_every is None:
+        checkpoint_every = CHECKPOINT_EVERY[search_space]
     counts = {
         "draws": draws,
         "trials": trials,

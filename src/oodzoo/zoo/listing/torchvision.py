@@ -8,7 +8,7 @@ from oodzoo._packages import optional_package
 from oodzoo.zoo.listing.measuring import build_empty, measure_module, remembered
 from oodzoo.zoo.listing.weights import Measured, Weights, url_weights
 from oodzoo.zoo.spec import ModelSpec
-from oodzoo.zoo.torchvision import registered
+from oodzoo.zoo.torchvision import checkpoint_of, registered
 from oodzoo.zoo.torchvision_import import import_torchvision
 
 _MEBIBYTE = 2**20
@@ -25,7 +25,7 @@ def identifiers(pattern: str) -> list[str]:
 
 def licence(spec: ModelSpec) -> str | None:
     found: str | None = _registered(spec).meta.get("license")
-    return found
+    return None if checkpoint_of(spec) else found
 
 
 def measure(spec: ModelSpec) -> Measured:
@@ -37,6 +37,8 @@ def measure(spec: ModelSpec) -> Measured:
 def weights(spec: ModelSpec) -> Weights:
     known = _registered(spec)
     torch = optional_package("torch", extra="torchvision", purpose="torchvision")
+    if url := checkpoint_of(spec):
+        return url_weights(torch, url, None)
     return url_weights(torch, known.url, round(known.meta["_file_size"] * _MEBIBYTE))
 
 
