@@ -26,6 +26,7 @@ from oodzoo.task import Kind, Task
 from oodzoo.testbed.bed import TestBed
 
 SCHEMA = 4
+NAME = RUN
 LOCAL = "local.json"
 
 Document = dict[str, Any]
@@ -307,7 +308,7 @@ def image_files(folder: Path) -> dict[str, StoredFile]:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder has a record that some version of oodzoo has written."""
-    path = folder / RUN
+    path = folder / NAME
     return path.is_file() and {"schema", "stages"} <= read_json(path, "the record of a run").keys()
 
 
@@ -319,10 +320,10 @@ def read_run(folder: str | Path) -> Run:
     InputError
         If it is missing, damaged, or has another schema.
     """
-    path = Path(folder) / RUN
+    path = Path(folder) / NAME
     if not path.is_file():
         raise InputError(
-            f"{str(folder)!r} has no {RUN}; give the folder that `oodzoo run … --out` wrote"
+            f"{str(folder)!r} has no {NAME}; give the folder that `oodzoo run … --out` wrote"
         )
     what = f"the record of a run {str(path)!r}"
     document = read_json(path, "the record of a run")

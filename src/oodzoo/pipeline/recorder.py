@@ -14,8 +14,7 @@ import msgspec
 from oodzoo import __version__
 from oodzoo._io import json_bytes, read_json, structured, write_tidily
 from oodzoo.events import Listener
-from oodzoo.record import SCHEMA, Document, Run, Stage
-from oodzoo.store.places import RUN
+from oodzoo.record import NAME, SCHEMA, Document, Run, Stage
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
 
@@ -39,7 +38,7 @@ class Recorder(Listener):
     """
 
     def __init__(self, folder: Path, command: str, settings: Document) -> None:
-        self.path = folder / RUN
+        self.path = folder / NAME
         self.earlier = _read(self.path)
         self._stages: list[Stage] = []
         self._parts: dict[str, Any] = {}
