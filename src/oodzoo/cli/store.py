@@ -254,9 +254,11 @@ def check(
             f"{lost[0]!r} cannot be repaired; restore it with `oodzoo store sync {store} DATA`"
         )
     if found.damage and not repair:
+        cached = all(damage.path.startswith("cache/") for damage in found.damage)
         raise InputError(
             f"{store!r} has {count(len(found.damage), 'damaged file')}; remove them with "
-            f"`oodzoo store check {store} --repair`, then rerun `oodzoo extract`"
+            f"`oodzoo store check {store} --repair`"
+            + ("" if cached else ", then rerun `oodzoo extract`")
         )
 
 
