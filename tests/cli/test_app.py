@@ -22,8 +22,8 @@ from tests.conftest import Outcome, Run, WriteImage
 from tests.report.example import example_run
 
 import oodzoo
-from oodzoo._io import write_json
 from oodzoo.cli import app
+from oodzoo.store.documents import sealed
 
 SCRIPT = shutil.which("oodzoo", path=sysconfig.get_path("scripts"))
 # Results do not depend on the shell that the tests are started from.
@@ -227,7 +227,7 @@ def inputs(
     labels, domains = ["a", "b", "a", "b"], ["x", "x", "y", "y"]
     np.savez(folder / "net.npz", net=np.eye(4), labels=labels, domains=domains)
     record = replace(example_run(4), testbed=None, selection=None)
-    write_json(folder / "job" / "run.json", record.to_dict())
+    (folder / "job" / "run.json").write_bytes(sealed(record.to_dict()))
     return folder
 
 

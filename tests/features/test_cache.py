@@ -55,7 +55,7 @@ def test_a_member_hidden_by_a_flipped_bit_is_computed_again(tmp_path: Path) -> N
     path, compute = tmp_path / "a.npz", Computation()
     read(path, "a", compute)
     with zipfile.ZipFile(path) as opened:
-        flip(path, 8 * (opened.start_dir + 32) + 6)
+        flip(path, 8 * (opened.start_dir + 33) + 6)
     assert read(path, "a", compute) == 2
 
 
