@@ -27,7 +27,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from tests.store.data import fill, image, letters, refusal, unlabelled
+from tests.store.data import fill, flip, image, letters, refusal, unlabelled
 
 import oodzoo
 from oodzoo import record, testbed
@@ -38,11 +38,11 @@ from oodzoo.features.importing import read_features
 from oodzoo.features.source import as_source
 from oodzoo.pipeline.recorder import Recorder
 from oodzoo.pipeline.stages import Stages
-from oodzoo.predictor.folder import read_folder, write_folder
+from oodzoo.predictor.folder import _read_document, read_folder, write_folder
 from oodzoo.record import Run, read_run
 from oodzoo.selection import select_features
 from oodzoo.store.checking import check_store
-from oodzoo.store.documents import sealed
+from oodzoo.store.documents import sealed, sealed_bytes
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.first_form import read_all_shards
 from oodzoo.store.local import update_local
@@ -428,7 +428,7 @@ def cache(folder: Path, request: pytest.FixtureRequest) -> Reader:
         arrays = cached_arrays(path, "key", lambda: {"a": np.ones(1)}, lambda _: False)
         assert not any(array.dtype.hasobject for array in arrays.values())
 
-    return Reader(path, document, to_npz, [read])
+    return Reader(path, document, to_npz, [read], sealed_bytes)
 
 
 # --- stores ---
@@ -638,7 +638,7 @@ def run_record(folder: Path, request: pytest.FixtureRequest) -> Reader:
 
     resume()
     path = folder / record.NAME
-    return Reader(path, json.loads(path.read_bytes()), to_json, [read, resume])
+    return Reader(path, json.loads(path.read_bytes()), to_json, [read, resume], resealed)
 
 
 @reader_of("test bed")
@@ -686,8 +686,9 @@ def predictor_reader(folder: Path, request: pytest.FixtureRequest, file: str) ->
         if file != "predictor.json":
             document = json.loads((model / "predictor.json").read_bytes())
             document["files"][file] = hashlib.sha256(content).hexdigest()
-            (model / "predictor.json").write_bytes(to_json(document))
-        return content
+            (model / "predictor.json").write_bytes(resealed(to_json(document)))
+            return content
+        return resealed(content)
 
     if file == "predictor.json":
         replaced = partial(in_copy, model, partial(write_folder, parts))
@@ -701,6 +702,81 @@ def predictor_reader(folder: Path, request: pytest.FixtureRequest, file: str) ->
 
 for _file in ("predictor.json", "head.safetensors", "gaussian.safetensors"):
     BUILD[f"predictor: {_file}"] = partial(predictor_reader, file=_file)
+
+
+# --- flipped bits ----------------------------------------------------------------------------
+
+
+Kept = tuple[Path, Callable[[], Any]]
+"""A file with a checksum, and how to read it: nothing if it is damaged, and computed again."""
+
+
+def kept_cache(path: Path) -> Kept:
+    with np.load(path) as content:
+        key = str(content["key"]).removeprefix(f"{VERSION} ")
+
+    def read() -> Any:
+        arrays = cached_arrays(path, key, dict, lambda _: False)
+        return {name: (a.dtype, a.shape, a.tobytes()) for name, a in arrays.items()}
+
+    return path, read
+
+
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All kinds of caches of arrays, but those of commands that need a zoo."""
+    table = letters(a="abcdefghijkl", b="mnopqrstuvwx", c="yz0123456789")
+    table = table.replacing(unlabelled("target", "ABCDEFGHIJKLMNOPQRSTUVWXYZÀÁÂÃÄÅ"))
+    store = fill(tmp_path_factory.mktemp("caches") / "store", table, "m1", "m2", "m3")
+    oodzoo.rank(store, target="target")
+    select_features(store, ["m1", "m2"])
+    oodzoo.evaluate(store, top_k=(1, 2))
+    testbed.run(store, resamples=20)
+    return store / "cache"
+
+
+def kept(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> Kept:
+    if kind == "checkpoint":
+        torch = pytest.importorskip("torch")
+        from oodzoo.tuning.checkpoint import FILE, read_tensors, write_tensors
+
+        write_tensors(tmp_path / FILE, {"a": torch.arange(9.0), "b": torch.ones(2)}, {"step": "1"})
+        return tmp_path / FILE, lambda: str(read_tensors(tmp_path / FILE) or "")
+    if kind == "predictor.json":
+        model = shutil.copytree(request.getfixturevalue("saved"), tmp_path / "model")
+        return model / kind, lambda: _read_document(model)
+    if kind == "run.json":
+        run_record(tmp_path, request)
+        return tmp_path / kind, lambda: read_run(tmp_path)
+    return kept_cache(max((request.getfixturevalue("caches") / kind).glob("*.npz")))
+
+
+CACHES = [
+    "contributions", "cross", "evaluations", "fewer_domains", "folds", "head-accuracy",
+    "heads", "learning_curves", "left_out_heads", "moments", "selections", "target",
+    "testbed-knn",
+]  # fmt: skip
+
+
+def test_the_kinds_of_caches(caches: Path) -> None:
+    found = {folder.name for folder in caches.iterdir()}
+    assert {kind for kind in found if not kind.startswith("testbed-")} == set(CACHES[:-1])
+
+
+@pytest.mark.parametrize("kind", [*CACHES, "checkpoint", "run.json", "predictor.json"])
+def test_a_flipped_bit_gives_the_same_or_nothing(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    path, read = kept(kind, tmp_path, request)
+    whole, expected = path.read_bytes(), read()
+    assert expected
+    for bit in np.random.default_rng(0).integers(8 * len(whole), size=EXAMPLES).tolist():
+        flip(path, bit)
+        found: list[Any] = []
+        problem = refusal(lambda found=found: found.append(read()))  # type: ignore[misc]
+        assert len(problem.splitlines()) <= 1
+        assert problem or not found[0] or found == [expected]
+        path.write_bytes(whole)
 
 
 # --- tests -----------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from oodzoo.errors import InputError
 from oodzoo.features.source import as_source
 from oodzoo.record import NAME, SCHEMA, DataSummary, Example, ExtractionSummary, Run, read_run
 from oodzoo.selection import select_features
+from oodzoo.store.documents import sealed
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +58,7 @@ def test_parts_may_be_missing(run: Run) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"schema": 99}, "has the schema 99, this version of oodzoo reads 4; upgrade oodzoo"),
+        ({"schema": 99}, "has the schema 99, this version of oodzoo reads 5; upgrade oodzoo"),
         ({"schema": 3}, "has the schema 3, .*; run `oodzoo run` again with the same --out"),
         ({"stages": 3}, "is damaged: Expected `array`, got `int` - at `\\$.stages`"),
         ({"ranking": {"score": "zood"}}, "is damaged: ranking: no 'left_out'"),
@@ -68,7 +69,7 @@ def test_parts_may_be_missing(run: Run) -> None:
 def test_a_damaged_record_is_rejected(
     run: Run, tmp_path: Path, change: dict[str, Any], reason: str
 ) -> None:
-    (tmp_path / NAME).write_text(json.dumps(run.to_dict() | change))
+    (tmp_path / NAME).write_bytes(sealed(run.to_dict() | change))
     with pytest.raises(InputError, match=reason) as raised:
         read_run(tmp_path)
     assert "\n" not in str(raised.value)
@@ -88,17 +89,19 @@ def test_the_files_of_the_images(tmp_path: Path) -> None:
     files: dict[str, StoredFile] = {"a.png": LocalFile("photos/a.png"), "b": EmbeddedFile(b"\xff")}
     record.write_local(tmp_path, files)
     assert record.image_files(tmp_path) == files
-    for damaged in ("{", '{"files": 3}', '{"root": "photos"}'):
+    written = (tmp_path / record.LOCAL).read_text()
+    for damaged in ("{", written.replace("photos/a", "photos/c"), '{"files": {}}'):
         (tmp_path / record.LOCAL).write_text(damaged)
         assert record.image_files(tmp_path) == {}
 
 
-def test_a_record_with_the_folder_of_the_images_can_be_read(run: Run, tmp_path: Path) -> None:
-    """Earlier versions wrote it."""
-    document = run.to_dict()
-    document["data"] |= {"root": "/photos"}
-    (tmp_path / NAME).write_text(json.dumps(document))
-    assert read_run(tmp_path).to_dict() == run.to_dict()
+def test_a_damaged_digit_is_refused(run: Run, tmp_path: Path) -> None:
+    content = sealed(run.to_dict())
+    (tmp_path / NAME).write_bytes(content)
+    assert read_run(tmp_path) == run
+    (tmp_path / NAME).write_bytes(content.replace(b'"cores": 2', b'"cores": 3'))
+    with pytest.raises(InputError, match="does not match its checksum; run `oodzoo run` again"):
+        read_run(tmp_path)
 
 
 def test_a_run_and_its_parts_are_short(run: Run) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from oodzoo._html import html_table
-from oodzoo._io import read_json, require_schema, structured, write_json
+from oodzoo._io import read_json, require_schema, structured, write_bytes
 from oodzoo._text import count, short_name, some_of
 from oodzoo.combination.verdict import shown_choice
 from oodzoo.data.files import StoredFile
@@ -21,11 +21,12 @@ from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.racing import Dropped
 from oodzoo.ranking.result import Ranking
 from oodzoo.selection.select import SelectionSummary
+from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.places import RUN
 from oodzoo.task import Kind, Task
 from oodzoo.testbed.bed import TestBed
 
-SCHEMA = 4
+SCHEMA = 5
 NAME = RUN
 LOCAL = "local.json"
 
@@ -288,19 +289,19 @@ def part_from_dict(name: str, document: Document, what: str = "the record of a r
         return part
     except (AttributeError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
         problem = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise InputError(f"{what} is damaged: {name}: {problem}; run it again") from error
+        raise InputError(f"{what} is damaged: {name}: {problem}") from error
 
 
 def write_local(folder: Path, files: Mapping[str, StoredFile]) -> None:
     """Write where the images are that a report shows to `local.json`, not meant to be shared."""
-    write_json(folder / LOCAL, {"files": msgspec.to_builtins(files)})
+    write_bytes(folder / LOCAL, sealed({"files": msgspec.to_builtins(files)}))
 
 
 def image_files(folder: Path) -> dict[str, StoredFile]:
     """Return where the images are that the report of a run shows, as far as it is known here."""
     what = "the location of the images"
     try:
-        found = read_json(folder / LOCAL, what).get("files", {})
+        found = unsealed(read_json(folder / LOCAL, what), what).get("files", {})
         return structured(found, dict[str, StoredFile], what)
     except InputError:
         return {}
@@ -309,7 +310,8 @@ def image_files(folder: Path) -> dict[str, StoredFile]:
 def is_run(folder: Path) -> bool:
     """Whether a folder has a record that some version of oodzoo has written."""
     path = folder / NAME
-    return path.is_file() and {"schema", "stages"} <= read_json(path, "the record of a run").keys()
+    content = path.read_bytes() if path.is_file() else b""
+    return b'"schema"' in content and b'"stages"' in content  # it may be damaged elsewhere
 
 
 def read_run(folder: str | Path) -> Run:
@@ -326,7 +328,12 @@ def read_run(folder: str | Path) -> Run:
             f"{str(folder)!r} has no {NAME}; give the folder that `oodzoo run … --out` wrote"
         )
     what = f"the record of a run {str(path)!r}"
-    document = read_json(path, "the record of a run")
     advice = "run `oodzoo run` again with the same --out: the features are reused"
+    try:
+        document = read_json(path, "the record of a run")
+        if document.get("schema") == SCHEMA:
+            document = unsealed(document, what)
+    except InputError as error:
+        raise InputError(f"{error}; {advice}") from error
     require_schema(document, SCHEMA, what, advice)
     return Run.from_dict(document, what)

@@ -22,9 +22,9 @@ from tests.conftest import Outcome, Run, WriteImage
 from tests.report.example import example_run
 
 import oodzoo
-from oodzoo._io import write_json
 from oodzoo.cli import app
 from oodzoo.record import read_run
+from oodzoo.store.documents import sealed
 from oodzoo.zoo import ModelSpec
 
 SCRIPT = shutil.which("oodzoo", path=sysconfig.get_path("scripts"))
@@ -229,7 +229,7 @@ def inputs(
     labels, domains = ["a", "b", "a", "b"], ["x", "x", "y", "y"]
     np.savez(folder / "net.npz", net=np.eye(4), labels=labels, domains=domains)
     record = replace(example_run(4), testbed=None, selection=None)
-    write_json(folder / "job" / "run.json", record.to_dict())
+    (folder / "job" / "run.json").write_bytes(sealed(record.to_dict()))
     return folder
 
 

@@ -10,11 +10,11 @@ import typer.main
 from tests.conftest import Run
 
 from oodzoo import record
-from oodzoo._io import write_json
 from oodzoo.cli import app
 from oodzoo.cli.config import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
 from oodzoo.pipeline.config_file import CONFIG_FILE, read_config
+from oodzoo.store.documents import sealed
 
 OPTIONS = file_options(run_command, leave_out="config_file")
 COMMON = {"config_file", "json", "quiet", "verbose", "debug"}
@@ -115,7 +115,7 @@ def test_only_the_start_of_a_run_writes_the_file(tmp_path: Path) -> None:
 
 
 def test_a_run_that_is_refused_leaves_the_file_of_an_earlier_one(tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", record.Run("oodzoo run").to_dict())
+    (tmp_path / "run.json").write_bytes(sealed(record.Run("oodzoo run").to_dict()))
     (tmp_path / CONFIG_FILE).write_text('data = "earlier"\n')
     listener = WritesConfig(tmp_path, OPTIONS, parsed(*BASE))
     listener.start("run")

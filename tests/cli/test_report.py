@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.report.example import example_run
 
-from oodzoo._io import write_json
 from oodzoo.cli import main
+from oodzoo.store.documents import sealed
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -32,7 +32,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 @pytest.fixture
 def job(tmp_path: Path) -> Path:
     run = replace(example_run(4), testbed=None, selection=None)
-    write_json(tmp_path / "run.json", run.to_dict())
+    (tmp_path / "run.json").write_bytes(sealed(run.to_dict()))
     return tmp_path
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.store.data import flip
 
 from oodzoo.features import cache
 from oodzoo.features.cache import Arrays, cached_arrays
@@ -46,6 +48,15 @@ def test_a_damaged_file_is_replaced(tmp_path: Path, content: bytes) -> None:
     compute = Computation()
     (tmp_path / "a.npz").write_bytes(content)
     assert [read(tmp_path / "a.npz", "a", compute) for _ in range(2)] == [1, 1]
+
+
+def test_a_member_hidden_by_a_flipped_bit_is_computed_again(tmp_path: Path) -> None:
+    """The central directory of a zip file has no checksum; a length in it hides what follows."""
+    path, compute = tmp_path / "a.npz", Computation()
+    read(path, "a", compute)
+    with zipfile.ZipFile(path) as opened:
+        flip(path, 8 * (opened.start_dir + 33) + 6)
+    assert read(path, "a", compute) == 2
 
 
 def test_arrays_that_are_not_kept_are_computed_each_time(tmp_path: Path) -> None:

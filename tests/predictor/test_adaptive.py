@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from PIL import Image
 from safetensors.numpy import load_file, save_file
 from tests.fixtures import draw_digits
 from tests.predictor.adapting import with_adaptive
+from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
@@ -202,9 +202,8 @@ def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> 
 
     def save(**changes: Any) -> None:
         save_file({k: v for k, v in {**whole, **changes}.items() if v is not None}, head)
-        content = json.loads(document.read_text())
-        content["files"][head.name] = hashlib.sha256(head.read_bytes()).hexdigest()
-        document.write_text(json.dumps(content))
+        digest = hashlib.sha256(head.read_bytes()).hexdigest()
+        rewrite(document, lambda content: content["files"].update({head.name: digest}))
 
     save(**{"adaptive.rates": np.zeros((2, 2))})
     with pytest.raises(InputError, match=r"'adaptive.rates' must be \(3, 3\), got \(2, 2\); fit"):
@@ -213,11 +212,8 @@ def test_a_damaged_adaptive_head(adaptive: oodzoo.Predictor, tmp_path: Path) -> 
     with pytest.raises(InputError, match=r"it has no 'adaptive.base.bias'; fit again"):
         oodzoo.load(folder)
     save()
-    content = json.loads(document.read_text())
-    content["adaptive"]["C"].pop("base")
-    document.write_text(json.dumps(content))
+    rewrite(document, lambda content: content["adaptive"]["C"].pop("base"))
     with pytest.raises(InputError, match=r"an adaptive head must have a C.*; fit again"):
         oodzoo.load(folder)
-    del content["adaptive"]  # as of an older version
-    document.write_text(json.dumps(content))
+    rewrite(document, lambda content: content.pop("adaptive"))  # as of an older version
     assert read_folder(folder).adaptive is None

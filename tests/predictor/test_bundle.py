@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.store.data import rewrite
 from tests.zoo.data import SQUASH, VIT, save_checkpoint
 
 import oodzoo
@@ -88,10 +89,7 @@ def test_a_timm_model_is_copied(
     shutil.rmtree(store.path)
     np.testing.assert_array_equal(oodzoo.load(folder).predict_proba(unseen[:3]), expected)
     # a model from a hub has no files to check, only its fingerprint
-    path = folder / "predictor.json"
-    document = json.loads(path.read_text())
-    document["models"][0]["fingerprint"] = "0" * 64
-    path.write_text(json.dumps(document))
+    rewrite(folder / "predictor.json", lambda each: each["models"][0].update(fingerprint="0" * 64))
     with pytest.raises(InputError, match=r"computed with 000000000000…: its weights have changed"):
         oodzoo.load(folder).predict(unseen[:1])
 

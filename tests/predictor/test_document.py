@@ -18,13 +18,14 @@ from oodzoo.predictor.document import (
     to_tensors,
 )
 from oodzoo.predictor.folder import read_folder
+from oodzoo.store.documents import unsealed
 
 NAMES = {HEAD: "the head", GAUSSIAN: "the Gaussian"}
 
 
 def test_document_and_arrays_are_those_of_the_folder(saved: Path) -> None:
     parts = read_folder(saved)
-    written = json.loads((saved / "predictor.json").read_text())
+    written = unsealed(json.loads((saved / "predictor.json").read_text()), "the predictor")
     document = parse_document(written, "the predictor")
     made = to_document(parts, document.models, document.files)
     assert json.loads(json.dumps(made)) == written

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
@@ -89,7 +90,6 @@ def test_without_pixels(saved: Path) -> None:
     ],
 )
 def test_a_damaged_folder(saved: Path, change: dict[str, Any], message: str) -> None:
-    file = saved / "predictor.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    rewrite(saved / "predictor.json", lambda document: document.update(change))
     with pytest.raises(InputError, match=message):
         oodzoo.load(saved)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
+from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
@@ -25,10 +25,7 @@ from oodzoo.zoo import ModelSpec
 
 def _edit(folder: Path, change: Any) -> None:
     """Change predictor.json."""
-    path = folder / "predictor.json"
-    document = json.loads(path.read_text())
-    change(document)
-    path.write_text(json.dumps(document))
+    rewrite(folder / "predictor.json", change)
 
 
 def _replace(folder: Path, name: str, **tensors: Any) -> None:
@@ -162,6 +159,14 @@ def test_a_missing_key(folder: Path, key: str) -> None:
         oodzoo.load(folder)
 
 
+def test_a_flipped_bit_in_the_document(folder: Path) -> None:
+    path = folder / "predictor.json"
+    content = path.read_text()
+    path.write_text(content.replace('"classes": [\n  "0"', '"classes": [\n  "8"'))
+    with pytest.raises(InputError, match="does not match its checksum; copy the folder again, or"):
+        oodzoo.load(folder)
+
+
 def test_invalid_values(folder: Path) -> None:
     whole = (folder / "predictor.json").read_text()
     changes: dict[str, Callable[[Any], Any]] = {
@@ -170,6 +175,7 @@ def test_invalid_values(folder: Path) -> None:
         "the source 'weird/thing'": lambda d: d["models"][0].update(source="weird/thing"),
         "cannot be the name of a folder": lambda d: d["models"][0].update(name="../up"),
         "of length 3": lambda d: d["models"][0]["stated"].update(mean=[0.5]),
+        r"at `\$.classes\[0\]`": lambda d: d.update(classes=[["0"], *d["classes"][1:]]),
         "Expected `int`": lambda d: d["models"][0].update(feature_dim="many"),
     }
     for message, change in changes.items():
@@ -342,7 +348,7 @@ def test_there_is_never_the_card_of_another_predictor(
     def fail(*args: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("oodzoo.predictor.folder.write_json", fail)
+    monkeypatch.setattr("oodzoo.predictor.folder.sealed", fail)
     with pytest.raises(InputError, match="the disk is full"):
         predictor.save(folder)
     assert not (folder / "README.md").exists()

@@ -297,7 +297,7 @@ def test_something_else_is_refused(predictor: oodzoo.Predictor, place: str) -> N
         (b"{}", "is not a predictor: its predictor.json was not written by oodzoo"),
         (b"{", "is damaged: .*; fit again"),
         (b'{"kind": "oodzoo predictor"}', "is damaged: .*files"),
-        (b'{"kind": "oodzoo predictor", "files": {}, "models": []}', "has the schema None"),
+        (b'{"kind": "oodzoo predictor", "files": {}, "models": []}', "does not match its checksum"),
     ],
 )
 def test_what_is_not_a_predictor(in_memory: str, content: bytes, words: str) -> None:

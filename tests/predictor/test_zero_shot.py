@@ -11,6 +11,7 @@ import onnxruntime
 import pytest
 from tests.joint_space import joint_space, stored_space
 from tests.small_clip import small_clip
+from tests.store.data import rewrite
 
 import oodzoo
 from oodzoo import InputError
@@ -48,7 +49,7 @@ def test_a_saved_predictor(pool: oodzoo.Predictor, tmp_path: Path) -> None:
     file = tmp_path / "model" / "predictor.json"
     document = json.loads(file.read_text())
     assert (document["schema"], document["normalised"]) == (SECOND_SCHEMA, ["clip"])
-    file.write_text(json.dumps(document | {"normalised": ["another"]}))
+    rewrite(file, lambda document: document.update(normalised=["another"]))
     with pytest.raises(InputError, match="is damaged: it has no model 'another'"):
         oodzoo.load(tmp_path / "model")
 

@@ -20,6 +20,11 @@ def test_equal_by_default() -> None:
     np.testing.assert_allclose(normalised_weights(DOMAINS, {}), np.full(3, 1 / 3))
 
 
+def test_no_domains() -> None:
+    with pytest.raises(InputError, match="needs images with labels, got none"):
+        normalised_weights([])
+
+
 def test_missing_domains_weigh_one() -> None:
     assert normalised_weights(DOMAINS, {"sketch": 6}).tolist() == [0.125, 0.125, 0.75]
     assert normalised_weights(DOMAINS, {"photo": 0}).tolist() == [0.5, 0.0, 0.5]

@@ -14,10 +14,10 @@ import pytest
 from tests.report.example import DOMAINS, example_run, without
 from tests.report.reader import Reader
 
-from oodzoo._io import write_json
 from oodzoo.errors import InputError
 from oodzoo.record import SCHEMA, Run
 from oodzoo.report import page, write_report
+from oodzoo.store.documents import sealed
 from oodzoo.task import Kind
 
 SECTIONS = {
@@ -231,7 +231,7 @@ def test_the_same_run_gives_the_same_page(run: Run) -> None:
 
 
 def test_write_report(run: Run, tmp_path: Path) -> None:
-    write_json(tmp_path / "run.json", run.to_dict())
+    (tmp_path / "run.json").write_bytes(sealed(run.to_dict()))
     assert write_report(tmp_path) == tmp_path / "report.html"
     # keys are sorted in the file, so the order of columns may differ from that of page(run)
     assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -255,8 +255,9 @@ def test_write_report_of_a_run_in_memory(run: Run, tmp_path: Path) -> None:
         (None, "has no run.json; give the folder"),
         ("{", "is damaged"),
         ('{"schema": 99}', "has the schema 99"),
-        (f'{{"schema": {SCHEMA}, "ranking": {{}}}}', "is damaged: ranking: no 'score'"),
-        (f'{{"schema": {SCHEMA}, "stages": [{{}}]}}', "is damaged"),
+        (f'{{"schema": {SCHEMA}, "ranking": {{}}}}', "is damaged: its content does not match"),
+        (sealed({"schema": SCHEMA, "ranking": {}}).decode(), "is damaged: ranking: no 'score'"),
+        (sealed({"schema": SCHEMA, "stages": [{}]}).decode(), "is damaged"),
     ],
 )
 def test_a_damaged_record_is_reported_in_one_line(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.report.reader import Reader
 
-from oodzoo._io import write_json
 from oodzoo.record import Run, read_run
 from oodzoo.report import page
 from oodzoo.report.blocks import Facts
 from oodzoo.report.provenance import provenance_section
+from oodzoo.store.documents import sealed
 
 
 def test_settings_as_text() -> None:
@@ -29,7 +29,7 @@ def test_settings_as_text() -> None:
 
 def test_the_page_of_a_record_that_is_read_is_the_same(run: Run, tmp_path: Path) -> None:
     assert list(run.settings) != sorted(run.settings)
-    write_json(tmp_path / "run.json", run.to_dict())
+    (tmp_path / "run.json").write_bytes(sealed(run.to_dict()))
     assert page(read_run(tmp_path)) == page(run)
 
 

@@ -211,6 +211,23 @@ def test_a_lost_segment_after_images_have_moved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty])
+def test_a_damaged_cache(store: Path, damage: Damaging) -> None:
+    before = oodzoo.rank(store).to_dict()
+    files = sorted((store / "cache").rglob("*.npz"))
+    assert check_store(store).files == FILES + len(files)
+    damage(files[0])
+    (found,) = check_store(store).damage
+    assert found.path == files[0].relative_to(store).as_posix()
+    assert "does not match its checksum" in found.problem
+    assert oodzoo.rank(store).to_dict() == before
+    require_sound(store)
+    damage(files[0])
+    check_store(store, repair=True)
+    assert not files[0].exists()
+    require_sound(store)
+
+
+@pytest.mark.parametrize("damage", [flip, truncate, empty])
 def test_a_damaged_description_of_a_model(
     store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree, damage: Damaging
 ) -> None:

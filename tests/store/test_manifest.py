@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.store.data import flip, image, nested, record, rewrite
+from tests.store.data import fill, flip, image, letters, nested, record, rewrite
 
 from oodzoo.errors import InputError
 from oodzoo.store.feature_store import FeatureStore
@@ -62,6 +62,13 @@ def test_a_manifest_is_created_once(tmp_path: Path) -> None:
     Manifest().create(tmp_path)
     example().create(tmp_path)
     assert read_manifest(tmp_path) == Manifest()
+
+
+def test_a_manifest_of_models_without_a_table(tmp_path: Path) -> None:
+    store = fill(tmp_path / "s", letters(day="ab", night="cd"), "m")
+    rewrite(store / "manifest.json", lambda document: document.update(table=None, samples=None))
+    with pytest.raises(InputError, match="names no table of samples; restore it with `oodzoo sto"):
+        FeatureStore(store)
 
 
 def test_a_flipped_bit_of_any_byte_is_noticed(tmp_path: Path) -> None:

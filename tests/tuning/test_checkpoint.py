@@ -1,4 +1,4 @@
-"""Checkpoints: read as they were written, and refused with one line if damaged."""
+"""Checkpoints: read as they were written, and absent if damaged."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from oodzoo.errors import InputError
 from oodzoo.tuning.checkpoint import (
     FILE,
     Checkpoint,
@@ -17,7 +16,7 @@ from oodzoo.tuning.checkpoint import (
 )
 
 torch = pytest.importorskip("torch")
-safetensors = pytest.importorskip("safetensors")
+numpy_tensors = pytest.importorskip("safetensors.numpy")
 
 
 def checkpoint(step: int = 7) -> Checkpoint:
@@ -51,8 +50,8 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 def test_nothing_is_pickled(tmp_path: Path) -> None:
     write_checkpoint(tmp_path, checkpoint())
-    with safetensors.safe_open(tmp_path / FILE, framework="np") as opened:
-        assert "weights/head.bias" in opened.keys()  # noqa: SIM118
+    content = (tmp_path / FILE).read_bytes()[:-8]  # without the checksum
+    assert "weights/head.bias" in numpy_tensors.load(content)
 
 
 @pytest.mark.parametrize("kept", [0, 4, 100, 500])
@@ -61,26 +60,7 @@ def test_cut_off(tmp_path: Path, kept: int) -> None:
     content = (tmp_path / FILE).read_bytes()
     assert len(content) > kept
     (tmp_path / FILE).write_bytes(content[:kept])
-    with pytest.raises(InputError) as caught:
-        read_checkpoint(tmp_path)
-    message = str(caught.value)
-    assert message.startswith(f"{str(tmp_path / FILE)!r} is damaged")
-    assert message.endswith("remove it to start again")
-    assert "\n" not in message
-
-
-@pytest.mark.parametrize(
-    ("name", "facts"),
-    [
-        ("weights/a", {}),
-        ("weights/a", {"step": "x", "images_per_pass": "1"}),
-        ("other/a", {"step": "1", "images_per_pass": "1"}),
-    ],
-)
-def test_another_file(tmp_path: Path, name: str, facts: dict[str, str]) -> None:
-    write_tensors(tmp_path / FILE, {name: torch.zeros(2)}, facts)
-    with pytest.raises(InputError, match=r"is damaged: .+; remove it to start again"):
-        read_checkpoint(tmp_path)
+    assert read_checkpoint(tmp_path) is None
 
 
 def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
@@ -97,8 +77,7 @@ def test_temporary_files_of_a_killed_process_are_removed(tmp_path: Path) -> None
 def test_tensors_and_facts(tmp_path: Path) -> None:
     tensors = {"a/b": torch.arange(6).view(2, 3).t(), "empty": torch.zeros(0)}
     write_tensors(tmp_path / "x", tensors, {"n": "1"})
-    found, facts = read_tensors(tmp_path / "x")
+    found, facts = read_tensors(tmp_path / "x") or ({}, {})
     torch.testing.assert_close(found, tensors, rtol=0, atol=0)
     assert facts == {"n": "1"}
-    with pytest.raises(InputError, match="is damaged"):
-        read_tensors(tmp_path / "absent")
+    assert read_tensors(tmp_path / "absent") is None

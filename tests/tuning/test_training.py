@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.store.data import flip
 from tests.tuning import small
 
 from oodzoo.errors import InputError
@@ -322,13 +323,10 @@ def test_damaged_checkpoint(
     problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(training, "CHECKPOINT_SECONDS", 0.0)
-    training_of(problem).run(tmp_path)
+    expected = training_of(problem).run(tmp_path)
     file = tmp_path / checkpoint.FILE
-    file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(InputError) as caught:
-        training_of(problem).run(tmp_path)
-    assert str(caught.value).startswith(f"{str(file)!r} is damaged: ")
-    assert "\n" not in str(caught.value)
+    flip(file, 8 * file.stat().st_size - 150)  # in the state of the average
+    assert_equal(training_of(problem).run(tmp_path), expected)
 
 
 def test_unreadable_image(problem: Problem, folder: Path) -> None:

@@ -274,9 +274,11 @@ def check(
             f"`oodzoo store sync {typed(store)} DATA`"
         )
     if found.damage and not repair:
+        cached = all(damage.path.startswith("cache/") for damage in found.damage)
         raise InputError(
             f"{store!r} has {count(len(found.damage), 'damaged file')}; remove them with "
-            f"`oodzoo store check {typed(store)} --repair`, then rerun `oodzoo extract`"
+            f"`oodzoo store check {typed(store)} --repair`"
+            + ("" if cached else ", then rerun `oodzoo extract`")
         )
 
 

@@ -1,7 +1,7 @@
 """Cache files of arrays computed from a store.
 
-Each file contains the key of its inputs; with another key the arrays are recomputed. In a read-only
-store nothing is cached.
+Each file contains the key of its inputs and ends in a checksum; with another key, or if it is
+damaged, the arrays are recomputed. In a read-only store nothing is cached.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from oodzoo._io import write_tidily
 from oodzoo.errors import InputError
+from oodzoo.store.documents import sealed_bytes, unsealed_bytes
 
 VERSION = 7
 """Increased when the computation of something cached changes."""
@@ -27,7 +28,7 @@ Arrays = dict[str, NDArray[Any]]
 def cached_arrays(
     path: Path, key: str, compute: Callable[[], Arrays], keep: Callable[[Arrays], bool]
 ) -> Arrays:
-    """Read arrays from a cache file; compute them if its key differs, and write them if `keep`."""
+    """Read arrays from a cache file; without this key, compute and, if `keep`, write them."""
     key = f"{VERSION} {key}"
     arrays = _read(path, key)
     if arrays is None:
@@ -39,7 +40,7 @@ def cached_arrays(
 
 def _read(path: Path, key: str) -> Arrays | None:
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+        with np.load(io.BytesIO(unsealed_bytes(path)), allow_pickle=False) as content:
             if str(content["key"]) == key:
                 return {name: content[name] for name in content.files if name != "key"}
     except Exception:  # missing, damaged or of another format: recompute
@@ -51,5 +52,5 @@ def _write(path: Path, key: str, arrays: Arrays) -> None:
     buffer = io.BytesIO()
     np.savez(buffer, key=np.array(key), **arrays)  # type: ignore[arg-type]
     with contextlib.suppress(InputError):
-        # thousands of small files, and a damaged one, which has checksums, is recomputed
-        write_tidily(path, buffer.getvalue(), durable=False)
+        # thousands of small files, and a damaged one is recomputed
+        write_tidily(path, sealed_bytes(buffer.getvalue()), durable=False)

@@ -12,9 +12,11 @@ from typing import Any
 import msgspec
 
 from oodzoo import __version__
-from oodzoo._io import json_bytes, read_json, structured, write_tidily
+from oodzoo._io import read_json, structured, write_tidily
+from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.record import NAME, SCHEMA, Document, Run, Stage
+from oodzoo.store.documents import sealed, unsealed
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
 
@@ -71,18 +73,19 @@ class Recorder(Listener):
         parts = {s["name"]: self.earlier[s["name"]] for s in later if s["name"] in self.earlier}
         document = run.to_dict()
         document = parts | document | {"stages": [*document["stages"], *later]}
-        write_tidily(self.path, json_bytes(document))
+        write_tidily(self.path, sealed(document))
         return run
 
 
 def _read(path: Path) -> Document:
-    """The record of an earlier run; empty if there is none, or one of another schema."""
-    if not path.is_file():
+    """The record of an earlier run; empty if it is missing, damaged or of another schema."""
+    what = f"the record of a run {str(path)!r}"
+    try:
+        document = unsealed(read_json(path, what), what)
+    except InputError:
         return {}
-    document = read_json(path, "the record of a run")
     if document.get("schema") != SCHEMA:
         return {}
-    what = f"the record of a run {str(path)!r}"
     stages = structured(document.get("stages", []), list[Stage], what)
     return document | {"stages": msgspec.to_builtins(stages)}
 

@@ -49,7 +49,7 @@ class _HeadEntry:
 class Document:
     """Content of predictor.json, besides its kind, schema and version."""
 
-    classes: list[Any]
+    classes: list[str | int | float | bool]
     models: list[BundledModel]
     head: _HeadEntry
     out_of_domain: GaussianScalars

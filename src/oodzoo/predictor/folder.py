@@ -36,7 +36,6 @@ from oodzoo._io import (
     read_json,
     remove_temporaries,
     write_bytes,
-    write_json,
 )
 from oodzoo.errors import InputError
 from oodzoo.predictor.bundle import FOLDER, BundledModel, bundle_models
@@ -56,6 +55,7 @@ from oodzoo.predictor.document import (
 from oodzoo.predictor.models import PredictorModel
 from oodzoo.predictor.parts import PredictorParts
 from oodzoo.predictor.temporaries import new_folder
+from oodzoo.store.documents import sealed, unsealed
 from oodzoo.store.places import mistaken_folder
 from oodzoo.zoo.spec import local_path
 
@@ -119,7 +119,7 @@ def write_files(
     bundled = bundle_models(models, folder, version + FOLDER)
     files = {name: file_digest(folder / name) for name in tensors}
     is_kept = _keeps_card(folder / CARD)
-    write_json(folder / "predictor.json", to_document(parts, bundled, files))
+    write_bytes(folder / "predictor.json", sealed(to_document(parts, bundled, files)))
     if not is_kept:
         write_bytes(folder / CARD, card)
 
@@ -192,6 +192,10 @@ def _read_document(folder: Path) -> Document:
             f"{str(folder)!r} is not a predictor: its predictor.json was not written by oodzoo"
         )
     what = f"the predictor {str(folder)!r}"
+    try:
+        content = unsealed(content, what)
+    except InputError as error:
+        raise InputError(f"{error}; copy the folder again, or fit again") from error
     document = parse_document(content, what)
     if sorted(Path(name).name for name in document.files) != [GAUSSIAN, HEAD]:
         raise InputError(

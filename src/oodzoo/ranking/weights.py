@@ -44,6 +44,8 @@ def normalised_weights(
                 f"the weight of domain {name!r} must be a finite number of at least 0, "
                 f"got {weight!r}"
             )
+    if not domains:
+        raise InputError("a ranking needs images with labels, got none")
     values = np.array([float(weights.get(domain, 1.0)) for domain in domains])
     if values.max() == 0:
         raise InputError("the weights of all domains are 0; give at least one a positive weight")

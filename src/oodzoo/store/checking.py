@@ -13,6 +13,7 @@ from oodzoo.errors import DiskError, InputError
 from oodzoo.events import Progress
 from oodzoo.store.class_embeddings import FILE, read_class_embeddings
 from oodzoo.store.contents import read_model, registered_models, require_store
+from oodzoo.store.documents import unsealed_bytes
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import (
     each,
@@ -25,7 +26,7 @@ from oodzoo.store.files import (
 from oodzoo.store.first_form import index_matches, is_first_form
 from oodzoo.store.index import ImageIndex, segment_file, segment_names
 from oodzoo.store.manifest import Manifest, read_manifest
-from oodzoo.store.places import MANIFEST, SAMPLES, SCHEMA, model_folder, require_no_links
+from oodzoo.store.places import CACHE, MANIFEST, SAMPLES, SCHEMA, model_folder, require_no_links
 from oodzoo.store.shards import (
     ShardFile,
     checksum,
@@ -77,6 +78,7 @@ def check_store(
         require_store(store, without_manifest=True)
         _require_known_schema(store)
         parts = [*_document_parts(store), *_shard_parts(store)]
+    parts += _cache_parts(store)
     damage = []
     problems = each(store, lambda part: part[1](), parts)
     for number, ((file, _), found) in enumerate(zip(parts, problems, strict=True), start=1):
@@ -152,6 +154,14 @@ def _first_form_parts(store: Path) -> Iterator[_Part]:
     yield store / "images.json", lambda: None if index_matches(store) else problem
     for path, file in FeatureStore(store).shard_files():
         yield path, _bound(_verify, store, path, file)
+
+
+def _cache_parts(store: Path) -> Iterator[_Part]:
+    if (store / CACHE).is_symlink():  # nothing outside the store is read
+        return
+    for file in sorted((store / CACHE).rglob("*.*")):
+        if file.suffix in (".npz", ".safetensors"):
+            yield file, _bound(lambda path: unsealed_bytes(require_no_links(store, path)), file)
 
 
 def _bound(function: Callable[..., object], *arguments: object) -> Callable[[], str | None]:

@@ -1,10 +1,12 @@
-"""JSON documents of a store, with checksums that are verified when they are read."""
+"""JSON documents and caches, with checksums that are verified when they are read."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 from typing import Any
+
+import xxhash
 
 from oodzoo._io import file_digest, json_bytes, read_json, require_schema, shown
 from oodzoo.errors import InputError
@@ -38,4 +40,21 @@ def unsealed(document: dict[str, Any], what: str) -> dict[str, Any]:
         raise InputError(f"{what} is damaged: it is nested too deeply") from error
     if digest != document.get("sha256"):
         raise InputError(f"{what} is damaged: its content does not match its checksum")
+    return content
+
+
+def sealed_bytes(content: bytes) -> bytes:
+    """Append the XXH3 (64 bits) of the content of a cache to it."""
+    return content + xxhash.xxh3_64_digest(content)
+
+
+def unsealed_bytes(path: Path) -> bytes:
+    """Read the content of a cache; raise InputError if it does not match its checksum."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}") from error
+    content, digest = content[:-8], content[-8:]
+    if xxhash.xxh3_64_digest(content) != digest:
+        raise InputError("does not match its checksum; it is computed again when it is needed")
     return content

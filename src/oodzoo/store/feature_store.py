@@ -440,4 +440,9 @@ def _read(path: Path) -> tuple[Manifest, SampleTable]:
             break
         if attempt == 4 or table_file(path, manifest.table).exists():
             return manifest, read_table(path, manifest.table, manifest.samples)
+    if manifest.models:
+        raise InputError(
+            f"the manifest of the store {shown(path)!r} names no table of samples; restore it with "
+            f"`oodzoo store sync {shlex.quote(shown(path))} DATA`"
+        )
     return manifest, SampleTable([])

@@ -110,17 +110,17 @@ class ErmRuns:
     def get(self, key: ErmKey) -> ErmRun | None:
         """A finished run; None if it has not been done."""
         if key not in self._found and self._folder is not None:
-            file = self._file(key, "run")
-            if file.is_file():
-                self._found[key] = _read_run(file)
+            run = _read_run(self._file(key, "run"))
+            if run is not None:
+                self._found[key] = run
         return self._found.get(key)
 
     def weights(self, key: ErmKey) -> Weights | None:
         """The weights kept of a run, on the CPU; None if there are none."""
         if key not in self._weights and self._folder is not None:
-            file = self._file(key, "weights")
-            if file.is_file():
-                self._weights[key] = read_tensors(file)[0]
+            found = read_tensors(self._file(key, "weights"))
+            if found is not None:
+                self._weights[key] = found[0]
         return self._weights.get(key)
 
     def forget_weights(self, key: ErmKey) -> None:
@@ -321,8 +321,11 @@ def _write_run(file: Path, run: ErmRun) -> None:
     write_tensors(file, tensors, {"records": records, "seconds": repr(run.seconds)})
 
 
-def _read_run(file: Path) -> ErmRun:
-    tensors, facts = read_tensors(file)
+def _read_run(file: Path) -> ErmRun | None:
+    found = read_tensors(file)
+    if found is None:
+        return None
+    tensors, facts = found
     records = [
         Record(
             **each

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._io import explaining_disk_errors, is_temporary, json_bytes, read_json, write_json
+from oodzoo._io import explaining_disk_errors, is_temporary, json_bytes, write_json
 from oodzoo.errors import InputError
 from oodzoo.features.columns import Samples
 from oodzoo.heads.domainbed.protocol import seed_hash
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.tuning.checkpoint import explaining_damage, read_tensors, write_tensors
+from oodzoo.tuning.checkpoint import read_tensors, write_tensors
 from oodzoo.tuning.choice import CANDIDATES, Candidate
 from oodzoo.tuning.lora import add_adapters, merge_adapters
 from oodzoo.tuning.network import Network, Weights, head_weights
@@ -97,9 +97,9 @@ class Runs:
     def get(self, key: Key) -> Run | None:
         """A finished run; None if it has not been done."""
         if key not in self._found and self._folder is not None:
-            file = self._file(key, "run")
-            if file.is_file():
-                self._found[key] = _read_run(file)
+            run = _read_run(self._file(key, "run"))
+            if run is not None:
+                self._found[key] = run
         return self._found.get(key)
 
     def ends(self, key: Key, events: Events) -> Ends:
@@ -108,9 +108,9 @@ class Runs:
         They are on the CPU.
         """
         if key not in self._ends and self._folder is not None:
-            file = self._file(key, "weights")
-            if file.is_file():
-                self._ends[key] = _read_ends(file)
+            ends = _read_ends(self._file(key, "weights"))
+            if ends is not None:
+                self._ends[key] = ends
         if key not in self._ends:
             self.do(key, events, keep_weights=True)
         return self._ends[key]
@@ -254,21 +254,23 @@ def _weights_of(ends: Ends, candidate: Candidate) -> Weights:
 
 def require_own_folder(folder: Path, identity: str) -> None:
     """Use a folder that is empty, or that the same work was begun in."""
-    file = folder / "tuning.json"
+    name = hashlib.sha256(identity.encode()).hexdigest()[:16]
+    file = folder / f"tuning-{name}.json"  # the name is what is read: no flipped bit can change it
     with explaining_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not file.exists():
-            if any(not is_temporary(each.name) for each in folder.iterdir()):
-                raise InputError(
-                    f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
-                    "another folder"
-                )
-            write_json(file, {"identity": identity})
-    if read_json(file, "the checkpoints").get("identity") != identity:
-        raise InputError(
-            f"{str(folder)!r} has checkpoints of another model, of other images or settings; "
-            "remove it, or choose another folder"
-        )
+        if file.exists():
+            return
+        if any(folder.glob("tuning-*.json")):
+            raise InputError(
+                f"{str(folder)!r} has checkpoints of another model, of other images or settings; "
+                "remove it, or choose another folder"
+            )
+        if any(not is_temporary(each.name) for each in folder.iterdir()):
+            raise InputError(
+                f"{str(folder)!r} is not empty and has no checkpoints of fine-tuning; choose "
+                "another folder"
+            )
+        write_json(file, {"identity": identity})
 
 
 def _write_run(file: Path, run: Run) -> None:
@@ -283,15 +285,17 @@ def _write_run(file: Path, run: Run) -> None:
     write_tensors(file, tensors, {name: repr(value) for name, value in facts.items()})
 
 
-def _read_run(file: Path) -> Run:
-    with explaining_damage(file):
-        tensors, facts = read_tensors(file)
-        parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
-        for name, tensor in tensors.items():
-            part, _, domain = name.partition("/")
-            parts[part][domain] = tensor.numpy()
-        window = int(facts["start"]), int(facts["end"])
-        return Run(**parts, window=window, seconds=float(facts["seconds"]))
+def _read_run(file: Path) -> Run | None:
+    found = read_tensors(file)
+    if found is None:
+        return None
+    tensors, facts = found
+    parts: dict[str, Outputs] = {"outputs": {}, "held_out": {}}
+    for name, tensor in tensors.items():
+        part, _, domain = name.partition("/")
+        parts[part][domain] = tensor.numpy()
+    window = int(facts["start"]), int(facts["end"])
+    return Run(**parts, window=window, seconds=float(facts["seconds"]))
 
 
 def _write_ends(file: Path, ends: Mapping[str, Weights]) -> None:
@@ -299,9 +303,12 @@ def _write_ends(file: Path, ends: Mapping[str, Weights]) -> None:
     write_tensors(file, tensors, {})
 
 
-def _read_ends(file: Path) -> Ends:
+def _read_ends(file: Path) -> Ends | None:
+    found = read_tensors(file)
+    if found is None:
+        return None
     ends: Ends = {}
-    for key, tensor in read_tensors(file)[0].items():
+    for key, tensor in found[0].items():
         end, _, name = key.partition("/")
         ends.setdefault(end, {})[name] = tensor
     return ends
