@@ -6,7 +6,8 @@
 simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of each, compared with
     the paper's row for the larger batch and with scikit-learn on the same data. A row passes if its
     TPR is not below, and its FPR not above, the paper's by more than two standard errors of the
-    difference. "scale none" is the paper's own model, in whose units the data are. LassoCV (5 folds) keeps features with non-zero weights, ARDRegression those whose
+    difference. "scale none" is the paper's own model, in whose units the data are.
+    LassoCV (5 folds) keeps features with non-zero weights, ARDRegression those whose
     precision is below its own threshold, and the univariate F-test those at a false discovery rate
     of 5 % (Benjamini and Hochberg).
 difficult: correlated features, heavy noise, pure noise as target, one-hot targets; 10 repeats.
@@ -150,7 +151,13 @@ def unscaled(X: Floats, y: Floats) -> Mask:
     return np.asarray(SpikeSlabSelector(scale="none").fit(X, y).get_support())
 
 
-METHODS = {"oodzoo": ours, "scale none": unscaled, "F-test": univariate, "LassoCV": lasso, "ARDRegression": ard}
+METHODS = {
+    "oodzoo": ours,
+    "scale none": unscaled,
+    "F-test": univariate,
+    "LassoCV": lasso,
+    "ARDRegression": ard,
+}
 
 
 def one_fit(case: Case, method: str, seed: int, end: float) -> tuple[Case, str, Any]:
@@ -377,8 +384,8 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     return test, found
 
 
-def _less(part: float, precisions: Any, share: Any) -> Any:
-    return part * RULES["weights"](precisions, share)
+def _less(part: float, *arguments: Any) -> Any:
+    return part * RULES["weights"](*arguments)
 
 
 def ridge_weights(features: Any, targets: Floats) -> Floats:

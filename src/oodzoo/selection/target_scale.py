@@ -5,20 +5,21 @@ the same data would select everything or nothing. So features are centred and di
 standard deviations, and a centred target is multiplied by c,
 
 .. math:: c^2 = \hat\alpha \max\bigl(1, \min(\rho\hat\beta/\hat\alpha, \tau s)\bigr), \qquad
-          \rho = \tfrac52, \quad \tau = \tfrac92,
+          \rho = \tfrac52, \quad \tau = \tfrac92 \bigl(1 + \max(0, 1 - \tfrac dn)\bigr),
 
 with the precisions of weights and noise that maximise the evidence of the plain Bayesian linear
 model (:mod:`oodzoo.evidence`), and the share s of the features that the selection itself finds in
 the slab, beginning with one half (:meth:`ScaledProblem.rescaled`).
 
 - Where weights are larger than the noise, as in the paper's simulation, :math:`\tau s\hat\alpha`
-  determines c: :math:`1/\hat\alpha` is the mean square of all weights, so :math:`1/(s\hat\alpha)` is
-  that of a weight in the slab, and c makes it τ, as it is in that simulation (weights are uniform
-  from 1 to 3, and the smallest are missed). The noise is 1 there, too, but where d is close to n
-  the data do not tell how large it is: :math:`\hat\beta` is between 0.3 and 2,500. α̂ and s vary by
-  a few percent.
+  determines c: :math:`1/\hat\alpha` is the mean square of all weights, so that of a weight in the
+  slab is :math:`1/(s\hat\alpha)`, and c makes it τ. For n ≤ d this is its value in that simulation
+  (weights are uniform from 1 to 3, and the smallest are missed); more samples can tell smaller
+  weights from zero. The noise is 1 there, too, but where d is close to n the data do not tell how
+  large it is: :math:`\hat\beta` is between 0.3 and 2,500. α̂ and s vary by a few percent.
 - Where thousands of weights, each far smaller than the noise, describe a class together, as with
-  features of pre-trained models, α̂ determines c. :math:`\rho\hat\beta` only tells these cases apart.
+  features of pre-trained models, α̂ determines c. Only to tell these cases apart is
+  :math:`\rho\hat\beta` there.
 
 Moments are sufficient, and the mask does not depend on any unit. Choosing c by the variational
 bound was tried: it keeps nearly all features.
@@ -42,23 +43,25 @@ _ROUNDING = 1e-12
 
 _NOISE_FACTOR = 2.5
 _SLAB_SQUARE = 4.5
+"""τ for n ≤ d."""
 _FIRST_SHARE = 0.5
 
 _SAME = 0.01
 """A factor that changes by less than this share of itself is kept."""
 
 
-def _evidence(p: Precisions, share: Array | float) -> Array:
+def _evidence(p: Precisions, share: Array | float, n: int, d: int) -> Array:
     xp = backend_of(p.beta).xp
-    by_slab = xp.minimum(_NOISE_FACTOR * p.beta, _SLAB_SQUARE * share * p.alpha)
+    square = _SLAB_SQUARE * (1 + max(0.0, 1 - d / n))
+    by_slab = xp.minimum(_NOISE_FACTOR * p.beta, square * share * p.alpha)
     return xp.sqrt(xp.maximum(p.alpha, by_slab))
 
 
-RULES: dict[str, Callable[[Precisions, Array | float], Array]] = {
+RULES: dict[str, Callable[[Precisions, Array | float, int, int], Array]] = {
     "evidence": _evidence,
-    "weights": lambda p, _: backend_of(p.beta).xp.sqrt(p.alpha),
-    "noise": lambda p, _: backend_of(p.beta).xp.sqrt(p.beta),
-    "none": lambda p, _: backend_of(p.beta).xp.ones_like(p.beta),
+    "weights": lambda p, *_: backend_of(p.beta).xp.sqrt(p.alpha),
+    "noise": lambda p, *_: backend_of(p.beta).xp.sqrt(p.beta),
+    "none": lambda p, *_: backend_of(p.beta).xp.ones_like(p.beta),
 }
 """Rules for c. With "none", features are not divided by their standard deviations either.
 "weights" selects too little where weights are large, "noise" nothing on one-hot targets."""
@@ -187,7 +190,7 @@ class ScaledProblem:
         It is this one if no factor changes.
         """
         xp = backend_of(share).xp
-        factors = RULES[self.rule](self.precisions, share)
+        factors = RULES[self.rule](self.precisions, share, self.data.n, self.start.shape[0])
         ratio = factors / self.factors
         ratio = xp.where(xp.abs(ratio - 1) > _SAME, ratio, xp.ones_like(ratio))
         if bool(xp.all(ratio == 1)):
@@ -227,7 +230,7 @@ def scale_moments(
     products = products / divisors[:, None]
     correlations = products / xp.sqrt(xp.linalg.diagonal(gram)[:, None] * squares[None, :])
     spectrum, vectors = decompose(gram, products, squares, n)
-    precisions, factors, shrunk = _ridge(spectrum, rule)
+    precisions, factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
     start = vectors @ (spectrum.projections * shrunk).T
     data: Data | SampleData
     if 2 * int(xp.count_nonzero(spectrum.eigenvalues)) <= rows.shape[0]:
@@ -267,7 +270,7 @@ def scale_samples(
     X = X / divisors[None, :]
     correlations = (X.T @ Y) * (divisors / xp.sqrt(energies))[:, None] / xp.sqrt(squares)[None, :]
     spectrum, vectors = decompose_samples(X, Y, n)
-    precisions, factors, shrunk = _ridge(spectrum, rule)
+    precisions, factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
     start = X.T @ (vectors @ (shrunk * (Y.T @ vectors)).T)
     data = SampleData(X, Y, n).scaled(factors)
     return ScaledProblem(
@@ -275,10 +278,10 @@ def scale_samples(
     )
 
 
-def _ridge(spectrum: Spectrum, rule: str) -> tuple[Precisions, Array, Array]:
+def _ridge(spectrum: Spectrum, rule: str, d: int) -> tuple[Precisions, Array, Array]:
     """Precisions and factors of the targets (C,), and shrinkage along each eigenvector (C, d)."""
     precisions = maximise_evidence(spectrum)
-    factors = RULES[rule](precisions, _FIRST_SHARE)
+    factors = RULES[rule](precisions, _FIRST_SHARE, spectrum.n, d)
     ridges = spectrum.eigenvalues[None, :] + precisions.ridge[:, None]
     return precisions, factors, factors[:, None] / ridges
 
