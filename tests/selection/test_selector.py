@@ -57,6 +57,14 @@ def test_the_simulation_of_the_paper(d: int, k: int, n: int) -> None:
     assert found[k:].mean() == 0
 
 
+@pytest.mark.parametrize(("d", "k", "n"), [(100, 60, 100), (150, 25, 135)])
+def test_few_samples_do_not_change_the_scale_of_the_paper(d: int, k: int, n: int) -> None:
+    """The data are in the units of the paper's model, whose factor is 1."""
+    for seed in range(5):
+        selector = SpikeSlabSelector().fit(*simulation(seed, d, k, n))
+        assert selector.scale_[0] == pytest.approx(1, abs=0.25)
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_classes_need_the_scale() -> None:
     X, y = classes(1)

@@ -49,6 +49,13 @@ def test_the_rule_lies_between_its_parts() -> None:
         assert (evidence.factors >= weights.factors * (1 - 1e-12)).all()
         cap = np.maximum(weights.factors, np.sqrt(2.5) * noise.factors)
         assert (evidence.factors <= cap * (1 + 1e-12)).all()
+        # What the selection finds in the slab moves the factor within these bounds.
+        few, many = (evidence.rescaled(np.full(2, share)) for share in (1e-3, 1.0))
+        np.testing.assert_allclose(few.factors, weights.factors, rtol=0.01)
+        limit = np.minimum(cap, np.sqrt(4.5 * (1 + max(0, 1 - d / (n - 1)))) * weights.factors)
+        np.testing.assert_allclose(many.factors, np.maximum(limit, weights.factors), rtol=0.01)
+        np.testing.assert_allclose(many.start / many.factors, evidence.start / evidence.factors)
+        assert many.rescaled(np.ones(2)) is many
 
 
 def test_features_have_unit_variance_and_targets_their_factor() -> None:

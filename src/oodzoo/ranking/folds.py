@@ -83,7 +83,9 @@ class Fold:
         Classes absent from the training domains, or outputs that do not vary there; they are
         excluded from `discriminability`.
     unconverged : tuple of int
-        Classes whose precisions did not converge.
+        Classes whose precisions did not converge; or whose noise the training domains do not
+        determine, because the features are as many as the samples. It is then at its bound (see
+        :mod:`oodzoo.evidence`).
     ridge : int
         Index of that ridge in :data:`~oodzoo.ranking.ridge.RIDGES`.
     evidence, training_evidence : float

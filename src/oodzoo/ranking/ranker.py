@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo import scores
-from oodzoo._text import did_you_mean
+from oodzoo._text import count, did_you_mean, some_of
 from oodzoo._threads import LARGE_PRODUCT, blas_threads
 from oodzoo.backend import Array, backend, to_numpy
 from oodzoo.errors import InputError
@@ -161,6 +161,8 @@ def rank(
         for number, model in enumerate(models):
             stage.progress(number, len(models))
             results[model] = _folds(source, model, stability, device)
+        if name in ("zood", "discriminability"):
+            _warn_of_noise(results)
         terms = _terms(source, results, stability, source.domains)
         predicted = None
         if images is not None:
@@ -405,6 +407,18 @@ def _cached(
     names = tuple(source.domains)
     kept = [Transfer(names, skills) for skills in arrays.pop("skills")]
     return unpack(arrays), kept
+
+
+def _warn_of_noise(results: Mapping[str, _Results]) -> None:
+    """Warn of models with discriminabilities that the data do not determine."""
+    vague = [m for m, (folds, _) in results.items() if any(fold.unconverged for fold in folds)]
+    if vague:
+        warnings.warn(
+            f"{count(len(vague), 'model')} ({some_of(vague)}): too few samples to determine the "
+            "noise of some classes, so discriminability is uncertain; add samples, or use the "
+            "default score",
+            stacklevel=3,
+        )
 
 
 def _warn_of_offset(model: str, moments: Mapping[str, Moments]) -> list[str]:

@@ -29,6 +29,9 @@ from oodzoo.selection.target_scale import (
     scale_samples,
 )
 
+_ROUNDS = 4
+"""Fits at most after the first, each with the scale that follows from the last."""
+
 
 class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     r"""Select the informative features of a spike-and-slab linear model.
@@ -47,9 +50,10 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     threshold : float, default 0.5
         Keep features with a higher inclusion probability.
     scale : {"evidence", "weights", "noise", "none"}
-        How targets are rescaled for the priors: by the precisions of both noise and weights
-        (formula: :mod:`oodzoo.selection.target_scale`), by one of the two, or not at all, as in
-        the paper; the mask then depends on the units.
+        How targets are rescaled for the priors: by the size of the weights in the slab where they
+        are larger than the noise, else of all weights (formula:
+        :mod:`oodzoo.selection.target_scale`); by the precision of all weights or of the noise
+        alone; or not at all, as in the paper: the mask then depends on the units.
     inclusion : float, default 0.5
         Prior probability π of the slab.
     noise, slab, spike : (float, float)
@@ -155,9 +159,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         else:
             moments = TargetMoments.of(X, Y, device=self.device)
             problem = scale_moments(moments, rule=self.scale, centre=self.fit_intercept)
-        if self.method == "exact" or problem is None:
-            return self._select(problem, shape)
-        return self._select(problem, shape, self._batches(X, Y, problem, be))
+        return self._select(problem, shape, (X, Y))
 
     def fit_moments(
         self,
@@ -207,7 +209,7 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self,
         problem: ScaledProblem | None,
         shape: tuple[int, int],
-        batches: Iterator[Data] | None = None,
+        samples: tuple[Array, Array] | None = None,
     ) -> SpikeSlabSelector:
         d, n_targets = shape
         self.inclusion_ = np.zeros((n_targets, d))
@@ -219,11 +221,18 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(to_numpy(problem.features))
             columns = np.flatnonzero(to_numpy(problem.targets))
             priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
-            start, tol, max_iter = problem.start, self.tol, self.max_iter
-            if batches is None:
-                fit = variational_em(problem.data, start, priors, tol=tol, max_iter=max_iter)
-            else:
-                fit = stochastic_em(batches, start, priors, tol=tol, max_iter=max_iter)
+            limits = {"tol": self.tol, "max_iter": self.max_iter}
+            be = backend(self.device)
+            fit = variational_em(problem.data, problem.start, priors, **limits)
+            for _ in range(_ROUNDS):
+                following = problem.rescaled(be.xp.mean(fit.inclusion, axis=0))
+                if following is problem:
+                    break
+                problem = following
+                fit = variational_em(problem.data, problem.start, priors, **limits)
+            if self.method == "stochastic" and samples is not None:
+                batches = self._batches(*samples, problem, be)
+                fit = stochastic_em(batches, problem.start, priors, **limits)
             self.inclusion_[np.ix_(columns, rows)] = to_numpy(fit.inclusion).T
             self.scale_[columns] = to_numpy(problem.factors)
             for column, bounds in zip(columns, fit.bounds, strict=True):

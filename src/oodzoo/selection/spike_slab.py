@@ -86,6 +86,10 @@ class Data:
     squares: Array
     n: int
 
+    def scaled(self, factors: Array) -> Data:
+        """The data with each target multiplied by a factor (C,)."""
+        return Data(self.gram, self.products * factors, self.squares * factors**2, self.n)
+
     def sweeps(self, mean: Array) -> Sweeps:
         """Gauss-Seidel sweeps that start from these weights."""
         return GramSweeps(self.gram, self.products, self.squares, mean)
@@ -102,6 +106,10 @@ class SampleData:
     features: Array
     targets: Array
     n: int
+
+    def scaled(self, factors: Array) -> SampleData:
+        """The data with each target multiplied by a factor (C,)."""
+        return SampleData(self.features, self.targets * factors, self.n)
 
     def sweeps(self, mean: Array) -> Sweeps:
         """Gauss-Seidel sweeps that start from these weights."""

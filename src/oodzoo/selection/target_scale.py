@@ -4,26 +4,32 @@ The priors of :mod:`oodzoo.selection.spike_slab` expect weights and noise of ord
 the same data would select everything or nothing. So features are centred and divided by their
 standard deviations, and a centred target is multiplied by c,
 
-.. math:: c^2 = \max\bigl(\hat\alpha, \min(\rho\hat\beta, \kappa\hat\alpha)\bigr), \qquad
-          \rho = \tfrac54\bigl(1 + \max(0, 1 - \tfrac dn)\bigr), \quad
-          \kappa = 3 + \tfrac1{10}\max(0, n - d),
+.. math:: c^2 = \hat\alpha \max\bigl(1, \min(\rho\hat\beta/\hat\alpha, \tau s)\bigr), \qquad
+          \rho = \tfrac52, \quad \tau = \tfrac92 \bigl(1 + \max(0, 1 - \tfrac dn)\bigr),
 
 with the precisions of weights and noise that maximise the evidence of the plain Bayesian linear
-model (:mod:`oodzoo.evidence`). This makes the smaller of the noise and the typical weight about 1:
-the noise where weights are larger than it, as in the paper's simulation, and the weights where
-thousands of them, each far smaller than the noise, describe a class together, as with features of
-pre-trained models. κ limits c where d is close to n, in which case the evidence occasionally
-estimates almost no noise. The constants in ρ and κ were chosen on the paper's simulation; they do
-not affect features of pre-trained models, where α̂ determines c. Moments are sufficient, and the
-mask does not depend on any unit. Choosing c by the variational bound was tried: it keeps nearly all
-features.
+model (:mod:`oodzoo.evidence`), and the share s of the features that the selection itself finds in
+the slab, beginning with one half (:meth:`ScaledProblem.rescaled`).
+
+- Where weights are larger than the noise, as in the paper's simulation, :math:`\tau s\hat\alpha`
+  determines c: :math:`1/\hat\alpha` is the mean square of all weights, so that of a weight in the
+  slab is :math:`1/(s\hat\alpha)`, and c makes it τ. For n ≤ d this is its value in that simulation
+  (weights are uniform from 1 to 3, and the smallest are missed); more samples can tell smaller
+  weights from zero. The noise is 1 there, too, but where d is close to n the data do not tell how
+  large it is: :math:`\hat\beta` is between 0.3 and 2,500. α̂ and s vary by a few percent.
+- Where thousands of weights, each far smaller than the noise, describe a class together, as with
+  features of pre-trained models, α̂ determines c. Only to tell these cases apart is
+  :math:`\rho\hat\beta` there.
+
+Moments are sufficient, and the mask does not depend on any unit. Choosing c by the variational
+bound was tried: it keeps nearly all features.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oodzoo._text import count
 from oodzoo.backend import Array, backend, backend_of
@@ -35,22 +41,27 @@ from oodzoo.selection.spike_slab import Data, SampleData
 _ROUNDING = 1e-12
 """Share of a sum of squares below which the remainder after centring is rounding error."""
 
-_NOISE_FACTOR = 1.25
-_MIN_CAP, _SAMPLES_PER_CAP = 3.0, 10.0
+_NOISE_FACTOR = 2.5
+_SLAB_SQUARE = 4.5
+"""τ for n ≤ d."""
+_FIRST_SHARE = 0.5
+
+_SAME = 0.01
+"""A factor that changes by less than this share of itself is kept."""
 
 
-def _evidence(p: Precisions, n: int, d: int) -> Array:
+def _evidence(p: Precisions, share: Array | float, n: int, d: int) -> Array:
     xp = backend_of(p.beta).xp
-    factor = _NOISE_FACTOR * (1 + max(0.0, 1 - d / n))
-    cap = _MIN_CAP + max(0, n - d) / _SAMPLES_PER_CAP
-    return xp.sqrt(xp.maximum(p.alpha, xp.minimum(factor * p.beta, cap * p.alpha)))
+    square = _SLAB_SQUARE * (1 + max(0.0, 1 - d / n))
+    by_slab = xp.minimum(_NOISE_FACTOR * p.beta, square * share * p.alpha)
+    return xp.sqrt(xp.maximum(p.alpha, by_slab))
 
 
-RULES: dict[str, Callable[[Precisions, int, int], Array]] = {
+RULES: dict[str, Callable[[Precisions, Array | float, int, int], Array]] = {
     "evidence": _evidence,
-    "weights": lambda p, n, d: backend_of(p.beta).xp.sqrt(p.alpha),
-    "noise": lambda p, n, d: backend_of(p.beta).xp.sqrt(p.beta),
-    "none": lambda p, n, d: backend_of(p.beta).xp.ones_like(p.beta),
+    "weights": lambda p, *_: backend_of(p.beta).xp.sqrt(p.alpha),
+    "noise": lambda p, *_: backend_of(p.beta).xp.sqrt(p.beta),
+    "none": lambda p, *_: backend_of(p.beta).xp.ones_like(p.beta),
 }
 """Rules for c. With "none", features are not divided by their standard deviations either.
 "weights" selects too little where weights are large, "noise" nothing on one-hot targets."""
@@ -158,6 +169,9 @@ class ScaledProblem:
     factors : array (C',)
         Factor c of each target.
     correlations : array (d', C')
+    rule : str
+    precisions : Precisions
+        Those of maximal evidence, of the targets without the factor.
     """
 
     data: Data | SampleData
@@ -167,6 +181,26 @@ class ScaledProblem:
     divisors: Array
     factors: Array
     correlations: Array
+    rule: str
+    precisions: Precisions
+
+    def rescaled(self, share: Array) -> ScaledProblem:
+        """The problem with the factors for these shares of features in the slab (C',).
+
+        It is this one if no factor changes.
+        """
+        xp = backend_of(share).xp
+        factors = RULES[self.rule](self.precisions, share, self.data.n, self.start.shape[0])
+        ratio = factors / self.factors
+        ratio = xp.where(xp.abs(ratio - 1) > _SAME, ratio, xp.ones_like(ratio))
+        if bool(xp.all(ratio == 1)):
+            return self
+        return replace(
+            self,
+            data=self.data.scaled(ratio),
+            start=self.start * ratio[None, :],
+            factors=self.factors * ratio,
+        )
 
 
 def scale_moments(
@@ -196,14 +230,24 @@ def scale_moments(
     products = products / divisors[:, None]
     correlations = products / xp.sqrt(xp.linalg.diagonal(gram)[:, None] * squares[None, :])
     spectrum, vectors = decompose(gram, products, squares, n)
-    factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
+    precisions, factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
     start = vectors @ (spectrum.projections * shrunk).T
     data: Data | SampleData
     if 2 * int(xp.count_nonzero(spectrum.eigenvalues)) <= rows.shape[0]:
-        data = _fewest_samples(spectrum, vectors, factors)
+        data = _fewest_samples(spectrum, vectors)
     else:
-        data = Data(gram, products * factors[None, :], squares * factors**2, n)
-    return ScaledProblem(data, start, features, targets, divisors, factors, correlations)
+        data = Data(gram, products, squares, n)
+    return ScaledProblem(
+        data.scaled(factors),
+        start,
+        features,
+        targets,
+        divisors,
+        factors,
+        correlations,
+        rule,
+        precisions,
+    )
 
 
 def scale_samples(
@@ -226,21 +270,23 @@ def scale_samples(
     X = X / divisors[None, :]
     correlations = (X.T @ Y) * (divisors / xp.sqrt(energies))[:, None] / xp.sqrt(squares)[None, :]
     spectrum, vectors = decompose_samples(X, Y, n)
-    factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
+    precisions, factors, shrunk = _ridge(spectrum, rule, int(rows.shape[0]))
     start = X.T @ (vectors @ (shrunk * (Y.T @ vectors)).T)
-    data = SampleData(X, Y * factors[None, :], n)
-    return ScaledProblem(data, start, varying, signals, divisors, factors, correlations)
+    data = SampleData(X, Y, n).scaled(factors)
+    return ScaledProblem(
+        data, start, varying, signals, divisors, factors, correlations, rule, precisions
+    )
 
 
-def _ridge(spectrum: Spectrum, rule: str, d: int) -> tuple[Array, Array]:
-    """Factors of the targets (C,), and ridge shrinkage along each eigenvector (C, d)."""
+def _ridge(spectrum: Spectrum, rule: str, d: int) -> tuple[Precisions, Array, Array]:
+    """Precisions and factors of the targets (C,), and shrinkage along each eigenvector (C, d)."""
     precisions = maximise_evidence(spectrum)
-    factors = RULES[rule](precisions, spectrum.n, d)
+    factors = RULES[rule](precisions, _FIRST_SHARE, spectrum.n, d)
     ridges = spectrum.eigenvalues[None, :] + precisions.ridge[:, None]
-    return factors, factors[:, None] / ridges
+    return precisions, factors, factors[:, None] / ridges
 
 
-def _fewest_samples(spectrum: Spectrum, vectors: Array, factors: Array) -> SampleData:
+def _fewest_samples(spectrum: Spectrum, vectors: Array) -> SampleData:
     """The fewest samples with the same moments: one per non-zero eigenvalue, and one more."""
     xp = backend_of(vectors).xp
     (some,) = xp.nonzero(spectrum.eigenvalues)
@@ -250,4 +296,4 @@ def _fewest_samples(spectrum: Spectrum, vectors: Array, factors: Array) -> Sampl
     # The part of a target that no feature explains, as a sample whose features are zero.
     features = xp.concat([features, xp.zeros_like(features[:1, :])])
     targets = xp.concat([targets, xp.sqrt(spectrum.residuals)[None, :]])
-    return SampleData(features, targets * factors[None, :], spectrum.n)
+    return SampleData(features, targets, spectrum.n)
