@@ -443,6 +443,6 @@ def _read(path: Path) -> tuple[Manifest, SampleTable]:
     if manifest.models:
         raise InputError(
             f"the manifest of the store {shown(path)!r} names no table of samples; restore it with "
-            f"`oodzoo store sync {shlex.quote(shown(path))} DATA`"
+            f"`oodzoo store sync {typed(shown(path))} DATA`"
         )
     return manifest, SampleTable([])
