@@ -285,6 +285,14 @@ def test_half_a_file_is_unreadable(kind: str) -> None:
     reason(content[: len(content) // 2])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="libtiff is a part of Pillow there")
+def test_libtiff_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    content = bytearray(encoded(Image.effect_noise((64, 64), 50), "TIFF", compression="packbits"))
+    content[8:2000] = bytes([0x55]) * 1992
+    reason(bytes(content))
+    assert capfd.readouterr() == ("", "")
+
+
 # Pillow refuses what is beyond twice its limit, and only warns between, as at 10,000 x 10,000
 @pytest.mark.parametrize("side", [20_000, 10_000])
 @pytest.mark.parametrize("filters", ["error", "ignore"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,13 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+
+# libtiff would write about damaged files to stderr, beside the exception. On Windows, where it is a
+# part of Pillow, its functions are not found.
+with suppress(OSError, AttributeError):
+    _pillow = ctypes.CDLL(Image.core.__file__)
+    _pillow.TIFFSetErrorHandler(None)
+    _pillow.TIFFSetWarningHandler(None)
 
 
 @contextmanager
