@@ -287,7 +287,9 @@ def test_half_a_file_is_unreadable(kind: str) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="libtiff is a part of Pillow there")
 def test_libtiff_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    content = bytearray(encoded(Image.effect_noise((64, 64), 50), "TIFF", compression="tiff_deflate"))
+    content = bytearray(
+        encoded(Image.effect_noise((64, 64), 50), "TIFF", compression="tiff_deflate")
+    )
     content[8:12] = b"\xff" * 4
     reason(bytes(content))
     assert capfd.readouterr() == ("", "")
@@ -395,7 +397,7 @@ def test_jpeg_beyond_the_limit_is_decoded_at_a_reduced_size(
 
 def test_limit_that_is_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OODZOO_IMAGE_MEMORY", "much")
-    with pytest.raises(InputError, match="OODZOO_IMAGE_MEMORY must be a size .* got 'much'"):
+    with pytest.raises(InputError, match=r"OODZOO_IMAGE_MEMORY must be a size .* got 'much'"):
         decode(noise("PNG"))
 
 

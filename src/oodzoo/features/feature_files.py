@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo._text import file_size, one_line
-from oodzoo.data.sources.names import find_columns, split_columns
+from oodzoo.data.sources.names import find_columns, separator_of, split_columns
 from oodzoo.errors import InputError, MissingPackageError
 from oodzoo.zoo.device import available_memory
 from oodzoo.zoo.spec import require_unique_names
@@ -228,7 +228,7 @@ def _read_csv(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
 def _read_rows(table: Path) -> list[dict[str, Any]]:
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restval=""))
+            rows = list(csv.DictReader(file, restval="", delimiter=separator_of(file)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
     if not rows:

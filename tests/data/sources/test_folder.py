@@ -129,6 +129,9 @@ def test_folder_of_classes_instead_of_domains(tmp_path: Path, write_image: Write
         write_image(tmp_path / name)
     with pytest.raises(InputError, match=r"; found 3 one level too high, as in root/class/image"):
         list_folder(tmp_path)
+    write_image(tmp_path / "dog/more/1.png")
+    with pytest.raises(InputError, match=r"has only 1 image in .* found 3 one level too high"):
+        list_folder(tmp_path)
 
 
 def test_folder_of_loose_images(tmp_path: Path, write_image: WriteImage) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +20,8 @@ FOLLOW = "OODZOO_FOLLOW_LINKS"
 def list_folder(root: Path) -> Listing:
     """List `root/domain/class/**/image`; follow links to folders in the root, but not in loops."""
     listing = Listing(str(root), root=root)
-    top, loose = _top(root), 0
+    top = _top(root)
+    loose: dict[str, int] = {}
     for domain in _folders(top, listing):
         name, before = domain.path.name, len(listing.samples)
         for label in _folders(domain, listing):
@@ -31,7 +32,7 @@ def list_folder(root: Path) -> Listing:
                 listing.add(Sample(path, name, label.path.name), LocalFile(str(root / path)))
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:
-            loose += here
+            loose[name] = here
             listing.add_issue(
                 "no class",
                 f"{name!r} has {count(here, 'image')} outside any class folder; ignored",
@@ -39,18 +40,28 @@ def list_folder(root: Path) -> Listing:
         if len(listing.samples) == before:
             listing.add_issue("empty domain", f"{name!r} has no class with images; ignored")
     _warn_of_links(top)
-    if not listing.samples:
-        raise no_image_found(str(root), "root", loose)
+    require_level(listing, "root", loose)
     return listing
 
 
 _ONE_DOMAIN = ": give the folder above it, or --domains one (domains='one') for a single domain"
 
 
-def no_image_found(name: str, root: str, loose: int, advice: str = _ONE_DOMAIN) -> InputError:
-    """Say what was expected; `loose` images are in folders of classes without domains."""
-    level = f"; found {loose} one level too high, as in {root}/class/image{advice}" if loose else ""
-    return InputError(f"no image found in {name!r}: expected {root}/domain/class/image{level}")
+def require_level(
+    listing: Listing, root: str, loose: Mapping[str, int], advice: str = _ONE_DOMAIN
+) -> None:
+    """Reject a listing without images, or with a few in folders whose images are mostly loose.
+
+    `loose` has the number of images in root/class/image by folder.
+    """
+    n, name, above = len(listing.samples), listing.name, sum(loose.values())
+    if n and (n >= above or {sample.domain for sample in listing.samples} - set(loose)):
+        return
+    level = f"; found {above:,} one level too high, as in {root}/class/image" if above else ""
+    found = f"no image found in {name!r}: expected"
+    if n:
+        found = f"{name!r} has only {count(n, 'image')} in"
+    raise InputError(f"{found} {root}/domain/class/image{level}{advice if above else ''}")
 
 
 def list_images(root: Path) -> tuple[list[str], list[Issue]]:
