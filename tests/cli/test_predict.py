@@ -207,13 +207,15 @@ def test_output_to_a_device(run: Run, saved: Path, photos: Path) -> None:
 
 
 @pytest.mark.filterwarnings("default")
-def test_linked_folders_are_classified_and_loops_reported(
-    run: Run, saved: Path, photos: Path, tmp_path: Path
+def test_linked_folders_are_classified_if_asked_and_loops_reported(
+    run: Run, saved: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "photos").rename(tmp_path / "elsewhere")
     photos.mkdir()
     (photos / "linked").symlink_to(tmp_path / "elsewhere" / "a")
     (photos / "loop").symlink_to(photos)
+    assert "has 1 link to folders outside of it, ignored" in run("predict", saved, photos).err
+    monkeypatch.setenv("OODZOO_FOLLOW_LINKS", "1")
     done = run("predict", saved, photos, "--json")
     assert len(done.document["predictions"]) == 2
     assert "'loop' links to a folder above it; ignored" in done.err

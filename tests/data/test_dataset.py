@@ -18,6 +18,7 @@ from PIL import Image
 from oodzoo import ImageDomains, InputError
 from oodzoo.data.listing import Issue
 from oodzoo.data.unlabelled import UnlabelledImages
+from oodzoo.errors import NoDomainsError
 
 WriteImage = Callable[[Path], Path]
 Row = tuple[str, str, str, str]
@@ -569,3 +570,9 @@ def test_pacs_mini() -> None:
 def test_a_notebook_shows_the_summary(photos: Path) -> None:
     data = ImageDomains(photos)
     assert data._repr_html_() == data.summary(quick=True)._repr_html_()
+
+
+def test_folder_above_the_domains(photos: Path) -> None:
+    with pytest.raises(NoDomainsError, match=r"8 of its 8 images are one level .* too low") as said:
+        ImageDomains(photos.parent)
+    assert str(said.value).endswith(f"give {str(photos)!r}?")

@@ -28,6 +28,7 @@ from oodzoo.data import files, images
 from oodzoo.data.files import UnreadableImageError, read_bytes, reading
 from oodzoo.data.images import ImageFacts, as_rgb, decode, decoding, examine, read
 from oodzoo.data.listing import SUFFIXES
+from oodzoo.errors import InputError
 
 WHITE, BLACK = (255, 255, 255), (0, 0, 0)
 DEEP = np.array([[0, 257, 32768, 65535]], dtype=np.uint16)
@@ -284,6 +285,16 @@ def test_half_a_file_is_unreadable(kind: str) -> None:
     reason(content[: len(content) // 2])
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="libtiff is a part of Pillow there")
+def test_libtiff_writes_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    content = bytearray(
+        encoded(Image.effect_noise((64, 64), 50), "TIFF", compression="tiff_deflate")
+    )
+    content[8:12] = b"\xff" * 4
+    reason(bytes(content))
+    assert capfd.readouterr() == ("", "")
+
+
 # Pillow refuses what is beyond twice its limit, and only warns between, as at 10,000 x 10,000
 @pytest.mark.parametrize("side", [20_000, 10_000])
 @pytest.mark.parametrize("filters", ["error", "ignore"])
@@ -304,6 +315,90 @@ def test_image_just_within_the_limit_is_read(monkeypatch: pytest.MonkeyPatch) ->
 def test_pillows_limit_may_be_switched_off_before_import() -> None:
     code = "import PIL.Image; PIL.Image.MAX_IMAGE_PIXELS = None; import oodzoo.data.images"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+@pytest.mark.parametrize(
+    ("mode", "kind", "per_pixel"),
+    [
+        ("RGBA", "WEBP", 20),
+        ("RGB", "WEBP", 20),
+        ("RGBA", "PNG", 12),
+        ("I;16", "PNG", 12),
+        ("P", "GIF", 6),
+        ("RGB", "JPEG", 12),
+        ("CMYK", "JPEG", 12),
+        ("LA", "JPEG2000", 28),
+    ],
+)
+def test_memory_of_decoding_is_within_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, kind: str, per_pixel: int
+) -> None:
+    """Also of an image that is turned, and of a progressive JPEG."""
+    exif = Image.Exif()
+    exif[0x112] = 6
+    side, path = 1500, tmp_path / "image"
+    options = {"lossless": True} if kind == "WEBP" else {"progressive": True, "subsampling": 0}
+    if kind == "GIF":
+        options = {"transparency": 0}
+    path.write_bytes(encoded(Image.new(mode, (side, side)), kind, exif=exif, **options))
+    limit = side * (side * per_pixel + 24)
+    program = """
+import sys
+from oodzoo.data.images import UnreadableImageError, decode, read
+def peak():
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("VmHWM"))
+decode(open(sys.argv[1], "rb").read())
+before = peak()
+try:
+    read(sys.argv[2])
+    print(peak() - before)
+except UnreadableImageError as error:
+    print(error)
+"""
+    small = tmp_path / "small"
+    small.write_bytes(encoded(Image.new(mode, (9, 9)), kind))
+
+    def run(variable: int) -> str:
+        monkeypatch.setenv("OODZOO_IMAGE_MEMORY", str(variable))
+        command = [sys.executable, "-c", program, small, path]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    assert int(run(limit)) < limit + 1e7  # one strip
+    if kind != "JPEG":
+        assert "takes" in (text := run(limit - 1))
+        assert text.endswith("or set the variable OODZOO_IMAGE_MEMORY=1G\n")
+
+
+def test_transparency_and_16_bits_do_not_depend_on_strips(monkeypatch: pytest.MonkeyPatch) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 24, 4), np.uint8)
+    deep = pixels[..., 0].astype(np.uint16) * 257
+    contents = [encoded(Image.fromarray(each), "PNG") for each in (pixels, pixels[..., :3], deep)]
+    whole = [decode(content).tobytes() for content in (*contents, noise("GIF"))]
+    monkeypatch.setattr(images, "_STRIP", 100)
+    assert [decode(content).tobytes() for content in (*contents, noise("GIF"))] == whole
+
+
+@pytest.mark.parametrize("filters", ["error", "ignore"])
+@pytest.mark.parametrize(("allowed", "size"), [(40 * 60, (40, 60)), (599, (10, 15))])
+def test_jpeg_beyond_the_limit_is_decoded_at_a_reduced_size(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, size: tuple[int, int], filters: Any
+) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", allowed)
+    exif = Image.Exif()
+    exif[0x112] = 6
+    with warnings.catch_warnings():
+        warnings.simplefilter(filters)
+        image = decode(encoded(Image.new("RGB", (60, 40), (200, 40, 40)), "JPEG", exif=exif))
+    assert image.size == size
+    assert nearly(pixel(image), (200, 40, 40))
+
+
+def test_limit_that_is_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OODZOO_IMAGE_MEMORY", "much")
+    with pytest.raises(InputError, match=r"OODZOO_IMAGE_MEMORY must be a size .* got 'much'"):
+        decode(noise("PNG"))
 
 
 # --- files ------------------------------------------------------------------------------------
@@ -489,7 +584,7 @@ def test_threads_together_hold_a_limited_amount(
     content = noise("PNG")
     (tmp_path / "1.png").write_bytes(content)
     monkeypatch.setattr(files, "_BYTES", Budget(2 * len(content)))
-    monkeypatch.setattr(images, "_PIXELS", Budget(24 * 26))
+    monkeypatch.setattr(images, "_MEMORY", Budget(24 * (24 * 12 + 24)))
     turn = threading.Lock()
     held = {"bytes": 0, "images": 0}
     most = dict(held)

@@ -15,9 +15,11 @@ from oodzoo.features.importing import import_features
 X = np.arange(6.0).reshape(3, 2)
 
 
-def test_csv(tmp_path: Path) -> None:
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+def test_csv(tmp_path: Path, separator: str) -> None:
     file = tmp_path / "wine.csv"
-    file.write_text("path,x,label,y\na,0,no,1\nb,2,yes,3\nc,4e0,no,5\n")
+    text = "path,x,label,y\na,0,no,1\nb,2,yes,3\nc,4e0,no,5\n"
+    file.write_text(text.replace(",", separator), encoding="utf-8-sig")
     read = read_feature_files([file])
     assert read.columns == {"path": ["a", "b", "c"]}
     assert read.labels == {"label": ["no", "yes", "no"]}

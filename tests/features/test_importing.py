@@ -297,6 +297,22 @@ def test_images_do_not_go_into_an_imported_store(
         extract(photos, [make_model()], tmp_path / "s")
 
 
+def test_npz_is_checked_before_it_is_unpacked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its arrays may be thousands of times larger than the file."""
+    file, memory = npz(tmp_path / "a.npz"), N * (4 * 4 + 4 * 3 + 16)
+    monkeypatch.setattr("oodzoo.features.feature_files.available_memory", lambda: memory)
+    with pytest.raises(InputError, match=r"unpacks to .* B, but 528 B of memory are available"):
+        import_features([file], tmp_path / "s")
+    wide = np.tile(FEATURES[1:], 10_000)
+    content = bytearray(npz(tmp_path / "b.npz", net=wide).read_bytes())
+    content[content.index(wide.tobytes())] ^= 1  # reading all of it would find a wrong checksum
+    (tmp_path / "b.npz").write_bytes(content)
+    with pytest.raises(InputError, match="features of 'net' have 11 rows, but there are 12 labels"):
+        import_features([tmp_path / "b.npz"], tmp_path / "s")
+
+
 # --- what is none of the forms ----------------------------------------------------------------
 
 NAN = np.where(np.arange(N)[:, None] == 7, np.nan, FEATURES)

@@ -166,8 +166,9 @@ def test_images_in_memory_cannot_be_sent_to_processes(zoo: MakeZoo, tmp_path: Pa
 
 
 def test_unlabelled_images_of_a_bucket(
-    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path
+    s3: Bucket, digits: Path, zoo: MakeZoo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("OODZOO_FOLLOW_LINKS", "1")
     domains = sorted(path.name for path in digits.iterdir())
     url = s3.upload(digits / domains[0], "new images")
     two = {name: digits / name for name in domains[1:]}

@@ -58,6 +58,35 @@ def test_only_specs_of_several_models_are_patterns(models: Path) -> None:
     assert not is_pattern("onnx/models/[1].onnx")
 
 
+@pytest.mark.parametrize(
+    ("zoo", "found"),
+    [
+        ("models/a.onnx", ["a"]),
+        ("models/*.onnx", ["a", "b", "e,f"]),
+        ("models/a.onnx, models/more/c.onnx", ["a", "c"]),
+        ("onnx/models/a.onnx,models/b.onnx,demo/cnn_photos", ["a", "b", "cnn_photos"]),
+        ("onnx/d.onnx", ["d"]),
+        ("models/e,f.onnx", ["e,f"]),
+    ],
+)
+def test_paths_of_onnx_files(models: Path, zoo: str, found: list[str]) -> None:
+    (models.parent / "onnx").mkdir()
+    shutil.copyfile(models / "a.onnx", models.parent / "onnx/d.onnx")
+    shutil.copyfile(models / "a.onnx", models / "e,f.onnx")
+    assert [spec.name for spec in load_zoo(zoo)] == found
+    assert all(spec.file.is_file() for spec in load_zoo(zoo))
+
+
+def test_models_of_a_zoo_file(models: Path) -> None:
+    tables = [f'[[model]]\nname = "{n}"\nsource = "onnx/models/{f}.onnx"' for n, f in
+              (("small-a", "a"), ("small-b", "b"), ("large", "a"))]  # fmt: skip
+    Path("zoo.toml").write_text("\n".join(tables))
+    assert names("zoo.toml:small-*") == ["small-a", "small-b"]
+    assert names("zoo.toml:large,zoo.toml:*-a,models/b.onnx") == ["large", "small-a", "b"]
+    assert complaint("zoo.toml:smal-*").endswith("that matches 'smal-*'; did you mean small*?")
+    assert complaint("zo.toml:large") == "no such zoo file: 'zo.toml'; did you mean zoo.toml?"
+
+
 def test_onnx_files(models: Path) -> None:
     assert names("onnx/models/*.onnx") == ["a", "b"]
     assert names("onnx/models/**/*.onnx") == ["a", "b", "c"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oodzoo.zoo.prompts import Prompts
 
 ZOO_HELP = (
-    "A named zoo (demo, paper, modern), a zoo file (.toml), or model specs such as "
+    "A named zoo (demo, paper, modern), a zoo file (.toml), or ONNX files and model specs such as "
     "timm/resnet50 or 'timm/vit_small*', separated by commas."
 )
 

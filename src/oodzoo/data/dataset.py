@@ -145,6 +145,8 @@ class ImageDomains(ImageFiles):
         self._listing_issues = listing.issues
         _require_unique(self.samples, self.name)
         classes = self.classes if self.task.is_classification else ()
+        if self.root is not None and len(self.domains) == 1 and request is None:
+            _require_no_deeper(self.samples, self.root)
         _require_two(self.name, self.domains, classes, one_domain=request is not None)
         require_varied(self.task, [s.label for s in self.samples], self.name)
 
@@ -329,6 +331,18 @@ def _require_unique(samples: Sequence[Sample], name: str) -> None:
         if sample.path in seen:
             raise InputError(f"{name!r} lists {sample.path!r} twice; give each image once")
         seen.add(sample.path)
+
+
+def _require_no_deeper(samples: Sequence[Sample], root: Path) -> None:
+    """Reject images of one domain most of which are below folders of their class."""
+    domain = samples[0].domain
+    deeper = [s.path for s in samples if s.path.startswith(f"{domain}/") and s.path.count("/") > 2]
+    if 2 * len(deeper) > len(samples):
+        raise NoDomainsError(
+            f"{str(root)!r} has one domain, {domain!r}, and {len(deeper):,} of its "
+            f"{count(len(samples), 'image')} are one level or more too low, as {deeper[0]!r}; "
+            f"expected root/domain/class/image: give {str(root / domain)!r}?"
+        )
 
 
 def _require_two(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import os
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from PIL import ExifTags, Image, UnidentifiedImageError
+from PIL.JpegImagePlugin import JpegImageFile
 
-from oodzoo._text import one_line
+from oodzoo._text import file_size, one_line
 from oodzoo._threads import Budget
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
+from oodzoo.remote.cache import size_of_environment
 
 # fmt: off
 # Accepted content, whatever the suffix. Pillow has more formats, for some of which it runs other
@@ -23,8 +27,19 @@ _FORMATS = frozenset({
 })
 # fmt: on
 
-# What all threads together hold at the same time; the largest image fits in.
-_PIXELS = Budget(1 << 28)
+_DECODERS = {"AVIF": 8, "JPEG2000": 16, "WEBP": 8}
+"""Bytes per pixel that decoders hold as long as the image is open."""
+
+LIMIT = "OODZOO_IMAGE_MEMORY"
+"""Environment variable: the bytes that decoding one image may take."""
+_LIMIT = 1 << 30
+"""Its default: 12 bytes for each pixel that Pillow's limit against decompression bombs allows."""
+
+# What all threads together hold at the same time; a larger image is decoded alone.
+_MEMORY = Budget(3 * _LIMIT)
+
+_STRIP = 1 << 18
+"""Pixels that are converted to RGB at once."""
 
 _GRID = 32
 """Pixels in each direction of the grid that tells greyscale from colour."""
@@ -39,6 +54,13 @@ _UPRIGHT = {
     8: Image.Transpose.ROTATE_90,
 }
 
+# libtiff would write about damaged files to stderr, beside the exception. On Windows, where it is a
+# part of Pillow, its functions are not found.
+with suppress(OSError, AttributeError):
+    _pillow = ctypes.CDLL(Image.core.__file__)
+    _pillow.TIFFSetErrorHandler(None)
+    _pillow.TIFFSetWarningHandler(None)
+
 
 @contextmanager
 def decoding(content: bytes) -> Iterator[Image.Image]:
@@ -46,8 +68,8 @@ def decoding(content: bytes) -> Iterator[Image.Image]:
 
     The EXIF orientation is applied, transparent pixels become white, 16-bit greyscale is scaled to
     8 bits (Pillow's own conversion would clip it), and the first frame of an animation is used.
-    Pillow's limit against decompression bombs stays in force. Threads wait for each other rather
-    than decode more pixels at the same time than a fixed number.
+    An image that would take more memory than the limit is refused, or decoded at a reduced size if
+    it is a JPEG. Threads wait for each other rather than hold more than a fixed amount together.
 
     Raises
     ------
@@ -98,17 +120,54 @@ def _opened(content: bytes, reserved: ExitStack) -> Iterator[Image.Image]:
     """Open the bytes of an image file, and reserve what decoding them needs."""
     if not content:
         raise UnreadableImageError("the file is empty (0 bytes)")
-    with explaining_errors(), Image.open(io.BytesIO(content)) as image:
+    limit = size_of_environment(LIMIT, _LIMIT)
+    if LIMIT in os.environ:  # else Pillow refuses what the user asks for
+        Image.MAX_IMAGE_PIXELS = None
+    with explaining_errors(), _open(content) as image:
         if image.format not in _FORMATS:
             raise UnreadableImageError(
                 f"unsupported format {image.format}; convert it to PNG or JPEG"
             )
-        # Pillow only warns between its limit and twice its limit.
-        if Image.MAX_IMAGE_PIXELS and image.width * image.height > Image.MAX_IMAGE_PIXELS:
-            raise Image.DecompressionBombError
-        # Pillow has a pointer to each row, as large as two pixels
-        reserved.enter_context(_PIXELS.reserve((image.width + 2) * image.height))
+        needed = _fit(image, limit)
+        if needed > limit:
+            raise UnreadableImageError(
+                f"decoding {image.width:,} × {image.height:,} pixels takes {file_size(needed)}, "
+                f"more than the limit of {file_size(limit)}; make the image smaller, or set the "
+                f"variable {LIMIT}={needed // 10**9 + 1}G"
+            )
+        reserved.enter_context(_MEMORY.reserve(needed))
         yield image
+
+
+def _open(content: bytes) -> Image.Image:
+    try:
+        return Image.open(io.BytesIO(content))
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        if not content.startswith(b"\xff\xd8\xff"):
+            raise
+        return JpegImageFile(io.BytesIO(content))  # whose size can be reduced
+
+
+def _fit(image: Image.Image, limit: int) -> int:
+    """Return the bytes that decoding takes; reduce the size of a JPEG where it exceeds a limit."""
+    pixels, (width, height) = Image.MAX_IMAGE_PIXELS, image.size
+    stored = 1 if image.mode in ("1", "L", "P") else 4
+    # A progressive JPEG has its coefficients in memory, whatever the size of the pixels.
+    layers = image.layers if isinstance(image, JpegImageFile) else 0
+    for scale in (1, 2, 4, 8) if layers else (1,):
+        wide, high = -(-width // scale), -(-height // scale)
+        # The stored pixels, turned, in RGB; Pillow has a pointer to each row of the three.
+        needed = high * (wide * (2 * stored + 4) + 24)
+        needed += width * height * _DECODERS.get(str(image.format), 0)
+        needed = max(needed, width * height * 2 * layers + wide * high * stored)
+        fits = not pixels or wide * high <= pixels
+        if fits and needed <= limit:
+            break
+    if not fits:  # Pillow only warns between its limit and twice its limit
+        raise Image.DecompressionBombError
+    if scale > 1:
+        image.draft(None, (width // scale, height // scale))
+    return needed
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
@@ -127,7 +186,8 @@ def explaining_errors() -> Iterator[None]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         limit = Image.MAX_IMAGE_PIXELS
         raise UnreadableImageError(
-            f"more than {limit:,} pixels, Pillow's limit against decompression bombs"
+            f"more than {limit:,} pixels, Pillow's limit against decompression bombs; make the "
+            f"image smaller, or set the variable {LIMIT}, such as 4G"
         ) from error
     except UnidentifiedImageError as error:
         raise UnreadableImageError("not an image that Pillow can identify") from error
@@ -169,6 +229,18 @@ def _upright(image: Image.Image) -> Image.Image:
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:
+    """Convert to RGB in strips, since transparency takes several copies."""
+    rows = max(1, _STRIP // image.width)
+    if rows >= image.height:
+        return _strip_to_rgb(image)
+    rgb = Image.new("RGB", image.size)
+    for top in range(0, image.height, rows):
+        strip = image.crop((0, top, image.width, min(top + rows, image.height)))
+        rgb.paste(_strip_to_rgb(strip), (0, top))
+    return rgb
+
+
+def _strip_to_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I"):
         return _deep_grey_to_rgb(image)
     if image.has_transparency_data:

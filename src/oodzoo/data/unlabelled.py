@@ -22,7 +22,7 @@ class UnlabelledImages(ImageFiles):
     ----------
     folder : path or URL
         Images may be in the folder itself and in folders below it, nested in any way. Hidden files
-        are ignored; symbolic links are followed, but not in loops.
+        are ignored, and so are links to folders outside of it and links in loops.
     name : str, optional
         The name of the domain; by default the name of the folder, symbolic links resolved.
 

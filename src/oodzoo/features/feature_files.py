@@ -14,23 +14,27 @@ file an array (n,) or (n, C), whose columns `label_names` names.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo._text import one_line
-from oodzoo.data.sources.names import find_columns, split_columns
+from oodzoo._text import file_size, one_line
+from oodzoo.data.sources.names import find_columns, separator_of, split_columns
 from oodzoo.errors import InputError, MissingPackageError
+from oodzoo.zoo.device import available_memory
 from oodzoo.zoo.spec import require_unique_names
 
 Array = NDArray[Any]
 
 SUFFIXES = (".npz", ".npy", ".parquet", ".csv")
 
+_ROWS = 4096  # at once
 _COLUMNS = ("label", "domain", "group", "path")
 
 
@@ -96,9 +100,11 @@ def check_array(array: Array, n: int, what: str) -> None:
         raise InputError(f"{what} must be numbers (n, d), got {array.dtype} {array.shape}")
     if len(array) != n:
         raise InputError(f"{what} have {len(array)} rows, but there are {n} labels")
-    if not np.isfinite(array).all():
-        row = int(np.flatnonzero(~np.isfinite(array).all(axis=1))[0])
-        raise InputError(f"{what} contain NaN or infinity, first in row {row}")
+    for start in range(0, n, _ROWS):
+        finite = np.isfinite(array[start : start + _ROWS]).all(axis=1)
+        if not finite.all():
+            row = start + int(finite.argmin())
+            raise InputError(f"{what} contain NaN or infinity, first in row {row}")
 
 
 def _load_npy(file: Path) -> Array:
@@ -114,8 +120,11 @@ def _read_npz(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
     if names is not None:
         raise InputError(f"columns are not used with {str(file)!r}: its arrays have fixed names")
     try:
+        _check_headers(file)
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as content:
             arrays = {key: content[key] for key in content.files}
+    except InputError:
+        raise
     except Exception as error:
         raise InputError(
             f"{str(file)!r} cannot be read as plain arrays ({one_line(error)}); "
@@ -129,6 +138,32 @@ def _read_npz(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
     labels = _named_labels(columns.pop("label", None), arrays.pop("label_names", None), str(file))
     strings = {c: _strings(v) for c, v in columns.items()}
     return FeatureFiles(strings, labels, *_split_logits(arrays), str(file), named=True)
+
+
+def _check_headers(file: Path) -> None:
+    """Reject arrays that do not fit each other or the memory, before they are unpacked."""
+    shapes, unpacked = {}, 0
+    with ZipFile(file) as members:
+        for each in members.namelist():
+            with members.open(each) as member:
+                version = np.lib.format.read_magic(member)
+                read = getattr(np.lib.format, f"read_array_header_{min(version[0], 2)}_0")
+                shape, _, dtype = read(member)
+            shapes[each.removesuffix(".npy")] = shape
+            unpacked += math.prod(shape) * dtype.itemsize
+    lengths = {shapes[f"{column}s"][:1] for column in _COLUMNS if f"{column}s" in shapes}
+    for name in shapes if "labels" in shapes and len(lengths) == 1 else ():
+        shape, kind = shapes[name], "logits" if name.endswith(".logits") else "features"
+        if len(shape) == 2 and shape[:1] not in lengths and name != "label_names":
+            raise InputError(
+                f"{str(file)!r}: {kind} of {name.removesuffix('.logits')!r} have {shape[0]} rows, "
+                f"but there are {shapes['labels'][0]} labels"
+            )
+    if unpacked > (available := available_memory()):
+        raise InputError(
+            f"{str(file)!r} unpacks to {file_size(unpacked)}, but {file_size(available)} of memory "
+            "are available; give .npy files with a table of their rows, which are read in parts"
+        )
 
 
 def _named_labels(labels: Array | None, names: Array | None, context: str) -> dict[str, list[Any]]:
@@ -193,7 +228,7 @@ def _read_csv(file: Path, names: Mapping[str, str] | None) -> FeatureFiles:
 def _read_rows(table: Path) -> list[dict[str, Any]]:
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file, restval=""))
+            rows = list(csv.DictReader(file, restval="", delimiter=separator_of(file)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read the table {str(table)!r}: {error}") from error
     if not rows:

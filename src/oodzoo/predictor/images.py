@@ -107,8 +107,8 @@ def preprocess_images(images: Iterable[ImageLike], geometry: Geometry) -> Pixels
 def image_files(paths: Iterable[str | os.PathLike[str]]) -> list[ImageFile]:
     """List image files: files as given, and all images below a folder or URL, sorted.
 
-    Symbolic links are followed, but not in loops. Raises InputError for a path that does not exist,
-    a folder that cannot be read, or one without images.
+    Links to folders outside and links in loops are ignored. Raises InputError for a path that does
+    not exist, a folder that cannot be read, or one without images.
     """
     files: list[ImageFile] = []
     given = list(paths)

@@ -100,12 +100,17 @@ def cache_folder() -> Path:
 
 def cache_size() -> int:
     """The bound of the cache in bytes: that of the environment, else 20 GB."""
-    given = os.environ.get(SIZE)
+    return size_of_environment(SIZE, _DEFAULT_SIZE)
+
+
+def size_of_environment(variable: str, default: int) -> int:
+    """The bytes that an environment variable has, as `500M` or `20G`."""
+    given = os.environ.get(variable)
     if not given:
-        return _DEFAULT_SIZE
+        return default
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]?)B?\s*", given, re.IGNORECASE)
     if found is None:
-        raise InputError(f"{SIZE} must be a size such as 500M or 20G, got {given!r}")
+        raise InputError(f"{variable} must be a size such as 500M or 20G, got {given!r}")
     return int(float(found[1]) * _UNITS[found[2].upper()])
 
 

@@ -24,6 +24,7 @@ from oodzoo.zoo.spec import (
     read_zoo_file,
     require_unique_names,
 )
+from oodzoo.zoo.wildcards import matching
 
 __all__ = [
     "Geometry",
@@ -37,6 +38,10 @@ __all__ = [
     "zoo_names",
 ]
 
+_ONNX_FILE = re.compile(r".+\.onnx(@.+)?", re.IGNORECASE)
+_ZOO_FILE = re.compile(r"(.+\.toml)(?::(.+))?", re.IGNORECASE)
+"""The path of a zoo file, and a pattern of names after a colon."""
+
 
 def load_zoo(
     zoo: str | Path | Iterable[str],
@@ -49,9 +54,10 @@ def load_zoo(
     Parameters
     ----------
     zoo : str, path or iterable of str
-        A named zoo (`demo`, …), a zoo file (TOML), a model spec `source/name`, or several specs as
-        a list or separated by commas. The name in a spec may have the wildcards `*`, `?` and
-        `[…]`: `timm/vit_small*`; `modern/*dino*` are some models of a named zoo.
+        A named zoo (`demo`, …), a zoo file (TOML), a model spec `source/name`, an ONNX file, or
+        several of these but named zoos, as a list or separated by commas. The name in a spec may
+        have the wildcards `*`, `?` and `[…]`: `timm/vit_small*`; `modern/*dino*` are some models of
+        a named zoo, `zoo.toml:mobilenet*` of a zoo file.
     licence : str or sequence of str, optional
         Only models with one of these licences: names or wildcards (`cc-by-*`), ignoring case. A
         string may contain several, separated by commas.
@@ -82,17 +88,11 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
     text = os.fspath(zoo).strip()
     if text in zoo_names():
         return named_zoo(text)
-    if text.lower().endswith(".onnx") and Path(text).is_file():
-        raise InputError(f"{text!r} is a model, not a zoo file; write {onnx_source(text)}")
-    if text.endswith(".toml") or Path(text).is_file():
-        if not Path(text).exists() and (near := did_you_mean(text, _zoo_files(Path(text)))):
-            raise InputError(f"no such zoo file: {text!r}; {near}")
-        tables = read_zoo_file(Path(text))
-        specs = [spec for table in tables for spec in expand_layers(table, Path(text).name)]
-        require_unique_names((spec.name for spec in specs), f"the zoo file {text!r}")
-        return specs
-    if text.partition("/")[0] in source_kinds() or is_pattern(text.partition(",")[0]):
-        return _load_list(part.strip() for part in text.split(",") if part.strip())
+    if _is_file(text):  # whose name may have a comma
+        return _load_list([text]) if _ONNX_FILE.fullmatch(text) else _read(text)
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if any(_names_models(part) for part in parts):
+        return _load_list(parts)
     if text and (inside := _zoos_in(Path(text))):
         raise InputError(f"{text!r} is a folder, not a zoo; did you mean {' or '.join(inside)}?")
     near = did_you_mean(text, [*zoo_names(), *_zoo_files(Path(text))])
@@ -100,8 +100,41 @@ def _load(zoo: str | Path | Iterable[str]) -> list[ModelSpec]:
         raise InputError(f"{text!r} is not a zoo; {near}")
     raise InputError(
         f"{text!r} is not a zoo: give one of {', '.join(zoo_names())}, a zoo file (.toml), "
-        "or specs such as timm/resnet50.a1_in1k or timm/vit_small*, separated by commas"
+        "ONNX files, or specs such as timm/resnet50.a1_in1k or timm/vit_small*, separated by commas"
     )
+
+
+def _names_models(text: str) -> bool:
+    """Whether a part of a list is a spec, a pattern, an ONNX file or a zoo file."""
+    known = _as_spec(text).partition("/")[0] in source_kinds() or is_pattern(text)
+    return known or _ZOO_FILE.fullmatch(text) is not None
+
+
+def _as_spec(text: str) -> str:
+    """Return the spec of the path of an ONNX file, with wildcards or not; else the text."""
+    if not _ONNX_FILE.fullmatch(text):
+        return text
+    kind, _, path = text.partition("/")
+    is_bare = kind not in source_kinds() or (_is_file(text) and not _is_file(path))
+    return f"onnx/{text}" if is_bare else text
+
+
+def _is_file(text: str) -> bool:
+    return os.path.isfile(text)  # noqa: PTH113 - Path.is_file raises on a name too long
+
+
+def _read(file: str, pattern: str | None = None) -> list[ModelSpec]:
+    """Read a zoo file, or those of its models whose name matches a pattern."""
+    if not Path(file).exists() and (near := did_you_mean(file, _zoo_files(Path(file)))):
+        raise InputError(f"no such zoo file: {file!r}; {near}")
+    tables = read_zoo_file(Path(file))
+    if pattern is not None:
+        names = [table.name for table in tables]
+        chosen = matching(pattern, names, f"the zoo file {file!r} has no model")
+        tables = [table for table in tables if table.name in chosen]
+    specs = [spec for table in tables for spec in expand_layers(table, Path(file).name)]
+    require_unique_names((spec.name for spec in specs), f"the zoo file {file!r}")
+    return specs
 
 
 def _zoo_files(path: Path) -> list[str]:
@@ -125,9 +158,13 @@ def _load_list(texts: Iterable[str]) -> list[ModelSpec]:
     """The models of several specs; one that a pattern matches is listed once."""
     specs: list[ModelSpec] = []
     matched: set[Hashable] = set()
-    for text in texts:
-        found = expand(text, _parse_spec) if is_pattern(text) else _parse_spec(text)
-        if len(found) > 1 or is_pattern(text):
+    for text in map(_as_spec, texts):
+        zoo_file = _ZOO_FILE.fullmatch(text)
+        if zoo_file:
+            found = _read(*zoo_file.groups())
+        else:
+            found = expand(text, _parse_spec) if is_pattern(text) else _parse_spec(text)
+        if len(found) > 1 or zoo_file or is_pattern(text):
             listed = {(spec, spec.folder) for spec in specs}
             found = [spec for spec in found if (spec, spec.folder) not in listed]
             matched |= {(spec, spec.folder) for spec in found}

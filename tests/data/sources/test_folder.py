@@ -129,6 +129,9 @@ def test_folder_of_classes_instead_of_domains(tmp_path: Path, write_image: Write
         write_image(tmp_path / name)
     with pytest.raises(InputError, match=r"; found 3 one level too high, as in root/class/image"):
         list_folder(tmp_path)
+    write_image(tmp_path / "dog/more/1.png")
+    with pytest.raises(InputError, match=r"has only 1 image in .* found 3 one level too high"):
+        list_folder(tmp_path)
 
 
 def test_folder_of_loose_images(tmp_path: Path, write_image: WriteImage) -> None:
@@ -140,13 +143,23 @@ def test_folder_of_loose_images(tmp_path: Path, write_image: WriteImage) -> None
 # --- links ------------------------------------------------------------------------------------
 
 
-def test_linked_domain_class_and_image_are_followed(
-    photos: Path, write_image: WriteImage, tmp_path: Path
+def test_links_out_of_the_data_are_followed_only_if_asked(
+    photos: Path, write_image: WriteImage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_image(tmp_path / "elsewhere/cat/1.png")
     (photos / "dusk").symlink_to(tmp_path / "elsewhere")
+    (photos / "again").symlink_to("..")
     (photos / "day/kitten").symlink_to(tmp_path / "elsewhere/cat")
+    (photos / "night/copy").symlink_to("../day/dog")
     (photos / "day/cat/3.png").symlink_to(tmp_path / "elsewhere/cat/1.png")
+    with pytest.warns(UserWarning, match="has 3 links .* ignored: again, day/kitten, dusk; set"):
+        listing = list_folder(photos)
+    assert {sample.domain for sample in listing.samples} == {"day", "night"}
+    assert {"day/cat/3.png", "night/copy/1.png"} <= set(paths(listing))
+    with pytest.warns(UserWarning, match="has 3 links"):
+        assert list_images(photos)[0] == paths(listing)
+    (photos / "again").unlink()
+    monkeypatch.setenv("OODZOO_FOLLOW_LINKS", "1")
     listing = list_folder(photos)
     assert {"dusk/cat/1.png", "day/kitten/1.png", "day/cat/3.png"} <= set(paths(listing))
     assert not listing.issues

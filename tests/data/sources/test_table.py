@@ -42,6 +42,8 @@ def refusal(photos: Path, text: str | bytes, root: Path | Url | None = None) -> 
         pytest.param("\ufeff" + HEADER + ROWS, id="byte order mark"),
         pytest.param((HEADER + ROWS).replace("\n", "\r\n"), id="Windows lines"),
         pytest.param((HEADER + ROWS).rstrip("\n"), id="no last newline"),
+        pytest.param((HEADER + ROWS).replace(",", ";"), id="semicolons"),
+        pytest.param("\ufeff" + (HEADER + ROWS).replace(",", "\t"), id="tabs, byte order mark"),
         pytest.param((HEADER + ROWS).replace("\n", "\n\n"), id="blank lines"),
         pytest.param((HEADER + ROWS).replace(",", " , "), id="spaces"),
         pytest.param((HEADER + ROWS).replace("\n", ",\n"), id="comma at the end"),
@@ -98,13 +100,6 @@ def test_missing_column(photos: Path, column: str) -> None:
 
 def test_column_named_twice(photos: Path) -> None:
     assert "'label' twice" in refusal(photos, "path,domain,label,label\na.png,day,cat,dog\n")
-
-
-@pytest.mark.parametrize("separator", [";", "\t"])
-def test_other_separator(photos: Path, separator: str) -> None:
-    message = refusal(photos, (HEADER + ROWS).replace(",", separator))
-    assert "by commas" in message
-    assert repr(HEADER.strip().replace(",", separator)) in message
 
 
 @pytest.mark.parametrize(
@@ -199,8 +194,9 @@ def test_named_column_that_is_missing(photos: Path) -> None:
 def test_other_separator_with_named_columns(photos: Path) -> None:
     table = photos / "table.csv"
     table.write_text("path;site;label\nday/cat/1.png;day;cat\n")
-    with pytest.raises(InputError, match="by commas"):
-        list_table(table, None, {"domain": "site"})
+    assert list_table(table, None, {"domain": "site"}).samples == [
+        ("day/cat/1.png", "day", "cat", None)
+    ]
 
 
 # --- remote tables ----------------------------------------------------------------------------

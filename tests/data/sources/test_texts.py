@@ -27,7 +27,10 @@ TABLE = pd.DataFrame(
 
 def _sources(folder: Path) -> dict[str, Any]:
     TABLE.to_csv(folder / "reviews.csv", index=False)
-    sources: dict[str, Any] = {"csv": folder / "reviews.csv", "frame": TABLE}
+    TABLE.to_csv(folder / "other.csv", index=False, sep=";", encoding="utf-8-sig")
+    sources: dict[str, Any] = {
+        "csv": folder / "reviews.csv", "semicolons": folder / "other.csv", "frame": TABLE
+    }  # fmt: skip
     try:
         TABLE.to_parquet(folder / "reviews.parquet")
     except ImportError:

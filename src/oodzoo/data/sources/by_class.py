@@ -58,8 +58,8 @@ def list_by_class(
 def is_by_class(paths: Sequence[str], classes: Sequence[str]) -> bool:
     """Whether paths are `class/image` rather than `domain/class/image`.
 
-    They are if more images have one of the classes as their first folder than as their second; or
-    if they are in folders, and none is in a folder below them.
+    They are if more images have one of the classes as their first folder than as their second; or,
+    if as many, more of those in folders are in one folder than in folders below it.
 
     Examples
     --------
@@ -69,8 +69,8 @@ def is_by_class(paths: Sequence[str], classes: Sequence[str]) -> bool:
     False
     """
     folders = [[part for part in path.split("/") if part][:-1] for path in paths]
-    depth = max(map(len, folders), default=0)
+    nested = sum(len(each) > 1 for each in folders)
     known = frozenset(classes)
     first = sum(bool(each) and each[0] in known for each in folders)
     second = sum(len(each) > 1 and each[1] in known for each in folders)
-    return first > second or (first == second and depth == 1)
+    return first > second or (first == second and sum(map(bool, folders)) > 2 * nested)

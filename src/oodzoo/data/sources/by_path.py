@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from oodzoo._text import count
 from oodzoo.data.files import ImageFile
 from oodzoo.data.listing import Listing, Sample
-from oodzoo.data.sources.folder import no_image_found
+from oodzoo.data.sources.folder import require_level
 
 
 def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: str) -> Listing:
@@ -20,8 +20,7 @@ def list_by_path(name: str, images: Iterable[tuple[str, ImageFile]], expected: s
             listing.add(Sample(path, domain, rest[0]), file)
         elif rest:  # else it is beside the domains, and ignored
             loose[domain] = loose.get(domain, 0) + 1
-    if not listing.samples:
-        raise no_image_found(name, expected, sum(loose.values()), advice="")
+    require_level(listing, expected, loose, advice="")
     for domain, n in loose.items():
         listing.add_issue(
             "no class", f"{domain!r} has {count(n, 'image')} outside any class folder; ignored"

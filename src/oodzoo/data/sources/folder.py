@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from oodzoo._text import count
+from oodzoo._text import count, some_of
 from oodzoo.data.files import LocalFile
 from oodzoo.data.listing import SUFFIXES, Issue, Listing, Sample
 from oodzoo.errors import InputError
 
+FOLLOW = "OODZOO_FOLLOW_LINKS"
+"""Environment variable: whether to follow links to folders outside of the one that is listed."""
+
 
 def list_folder(root: Path) -> Listing:
-    """List `root/domain/class/**/image`; follow symbolic links, but not in loops."""
+    """List `root/domain/class/**/image`; follow links to folders in the root, but not in loops."""
     listing = Listing(str(root), root=root)
-    loose = 0
-    for domain in _folders(_top(root), listing):
+    top = _top(root)
+    loose: dict[str, int] = {}
+    for domain in _folders(top, listing):
         name, before = domain.path.name, len(listing.samples)
         for label in _folders(domain, listing):
             files = sorted(_images(label, listing))
@@ -27,41 +32,70 @@ def list_folder(root: Path) -> Listing:
                 listing.add(Sample(path, name, label.path.name), LocalFile(str(root / path)))
         here = sum(_is_image(entry) for entry in _entries(domain.path))
         if here:
-            loose += here
+            loose[name] = here
             listing.add_issue(
                 "no class",
                 f"{name!r} has {count(here, 'image')} outside any class folder; ignored",
             )
         if len(listing.samples) == before:
             listing.add_issue("empty domain", f"{name!r} has no class with images; ignored")
-    if not listing.samples:
-        raise no_image_found(str(root), "root", loose)
+    _warn_of_links(top)
+    require_level(listing, "root", loose)
     return listing
 
 
 _ONE_DOMAIN = ": give the folder above it, or --domains one (domains='one') for a single domain"
 
 
-def no_image_found(name: str, root: str, loose: int, advice: str = _ONE_DOMAIN) -> InputError:
-    """Say what was expected; `loose` images are in folders of classes without domains."""
-    level = f"; found {loose} one level too high, as in {root}/class/image{advice}" if loose else ""
-    return InputError(f"no image found in {name!r}: expected {root}/domain/class/image{level}")
+def require_level(
+    listing: Listing, root: str, loose: Mapping[str, int], advice: str = _ONE_DOMAIN
+) -> None:
+    """Reject a listing without images, or with a few in folders whose images are mostly loose.
+
+    `loose` has the number of images in root/class/image by folder.
+    """
+    n, name, above = len(listing.samples), listing.name, sum(loose.values())
+    if n and (n >= above or {sample.domain for sample in listing.samples} - set(loose)):
+        return
+    level = f"; found {above:,} one level too high, as in {root}/class/image" if above else ""
+    found = f"no image found in {name!r}: expected"
+    if n:
+        found = f"{name!r} has only {count(n, 'image')} in"
+    raise InputError(f"{found} {root}/domain/class/image{level}{advice if above else ''}")
 
 
 def list_images(root: Path) -> tuple[list[str], list[Issue]]:
     """List all images below a folder, sorted, by the rules of :func:`list_folder`."""
     listing = Listing(str(root), root=root)
-    return sorted(_images(_top(root), listing)), listing.issues
+    top = _top(root)
+    found = sorted(_images(top, listing))
+    _warn_of_links(top)
+    return found, listing.issues
 
 
 class _Folder(NamedTuple):
     path: Path
     trail: tuple[tuple[int, int], ...]
     """Identities of this folder and those above it, to detect loops of symbolic links."""
+    root: Path | None
+    """Links to folders outside of it are ignored; None if they are followed."""
+    ignored: list[str]
+    """These links, of all folders below the root."""
 
 
 def _top(root: Path) -> _Folder:
-    return _Folder(root, (_identity(root),))
+    follow = os.environ.get(FOLLOW, "").strip().lower() not in ("", "0", "no", "off", "false")
+    return _Folder(root, (_identity(root),), None if follow else root.resolve(), [])
+
+
+def _warn_of_links(top: _Folder) -> None:
+    if top.ignored:
+        links = count(len(top.ignored), "link")
+        warnings.warn(
+            f"{str(top.path)!r} has {links} to folders outside of it, ignored: "
+            f"{some_of(top.ignored)}; set the variable {FOLLOW}=1 to follow them",
+            stacklevel=1,  # said once, whoever lists the folder
+        )
 
 
 def _folders(folder: _Folder, listing: Listing) -> Iterator[_Folder]:
@@ -74,13 +108,15 @@ def _folders(folder: _Folder, listing: Listing) -> Iterator[_Folder]:
                 listing.add_issue("broken link", f"{name!r} is a broken link; ignored", name)
         elif entry.is_dir():
             name = _inside(entry, Path(listing.name))
-            identity = _identity(entry)
-            if identity in folder.trail:
+            identity, root = _identity(entry), folder.root
+            if root and entry.is_symlink() and not entry.resolve().is_relative_to(root):
+                folder.ignored.append(name)
+            elif identity in folder.trail:
                 listing.add_issue(
                     "link loop", f"{name!r} links to a folder above it; ignored", name
                 )
             else:
-                yield _Folder(entry, (*folder.trail, identity))
+                yield folder._replace(path=entry, trail=(*folder.trail, identity))
 
 
 def _images(folder: _Folder, listing: Listing) -> Iterator[str]:

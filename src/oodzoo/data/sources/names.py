@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 from textwrap import shorten
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -92,6 +92,20 @@ def find_columns(
         kind = NoDomainsError if {*missing} == {"domain"} and "domain" not in given else InputError
         raise kind(f"{source!r} {_without(missing, available)}")
     return found
+
+
+def separator_of(table: TextIO) -> str:
+    """Return what separates the columns of a CSV file: commas, or else semicolons or tabs.
+
+    Examples
+    --------
+    >>> from io import StringIO
+    >>> separator_of(StringIO("path;domain;label")), separator_of(StringIO("path,a;b"))
+    (';', ',')
+    """
+    header = table.readline()
+    table.seek(0)
+    return "," if "," in header else max((",", ";", "\t"), key=header.count)
 
 
 def split_columns(name: str, available: Sequence[str]) -> list[str]:

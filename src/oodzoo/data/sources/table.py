@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.metadata import ONE_DOMAIN, read_metadata
-from oodzoo.data.sources.names import find_columns, split_columns
+from oodzoo.data.sources.names import find_columns, separator_of, split_columns
 from oodzoo.data.sources.rows import Row, list_rows
 from oodzoo.data.sources.targets import read_targets
 from oodzoo.errors import InputError
@@ -75,9 +75,8 @@ def _rows(
     optional = ("group",) if further is None else ("group", "domain")
     try:
         with table.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.reader(file, strict=True)
+            reader = csv.reader(file, strict=True, delimiter=separator_of(file))
             header = [cell.strip() for cell in next(reader, [])]
-            _require_commas(header, columns, name, needed)
             found = find_columns(header, columns, needed, name, optional=optional)
             named = split_columns(found.pop("label"), header)
             labels.update({column: [] for column in named})
@@ -131,20 +130,6 @@ def _row(line: int, cells: Sequence[str], positions: Mapping[str, int], where: s
             raise InputError(f"{where}: no {role} in {','.join(cells)!r}")
     group = values.get("group") or None
     return Row(line, values["path"], values["domain"], "", group)
-
-
-def _require_commas(
-    header: Sequence[str], columns: Mapping[str, str] | None, name: str, needed: Sequence[str]
-) -> None:
-    names = [(columns or {}).get(role, role) for role in needed]
-    wanted = {part for name in names for part in split_columns(name, header)}
-    line = ",".join(header)
-    for separator in (";", "\t"):
-        if wanted <= {cell.strip() for cell in line.split(separator)}:
-            raise InputError(
-                f"{name!r} has other separators than commas, in its first line: {line!r}; "
-                "separate the columns by commas"
-            )
 
 
 def _require_width(cells: Sequence[str], width: int, where: str) -> None:

@@ -12,7 +12,7 @@ from oodzoo._text import one_line
 from oodzoo.data.listing import Listing
 from oodzoo.data.sources.labelled import list_labelled, row_names
 from oodzoo.data.sources.metadata import read_metadata
-from oodzoo.data.sources.names import find_columns, split_columns, used_columns
+from oodzoo.data.sources.names import find_columns, separator_of, split_columns, used_columns
 from oodzoo.data.sources.options import Options, require_no_root
 from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError, MissingPackageError
@@ -111,7 +111,7 @@ def _read_file(file: Path, name: str) -> Table:
     try:
         csv.field_size_limit(sys.maxsize)
         with file.open(newline="", encoding="utf-8-sig") as opened:
-            rows = list(csv.reader(opened))
+            rows = list(csv.reader(opened, delimiter=separator_of(opened)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"cannot read {name!r}: {one_line(error)}") from error
     if len(rows) < 2:
