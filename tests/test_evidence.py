@@ -116,8 +116,8 @@ def test_no_other_precisions_have_greater_evidence(seed: int, n: int, d: int) ->
     best = log_evidence(spectrum, fitted)
     q = spectrum.squares * NOISE_FLOOR
     for c in np.flatnonzero(~fitted.converged):
-        left = bayes.degrees_left(Phi, fitted.ridge[c])
-        assert left == pytest.approx(1, abs=1e-6) or n == 1
+        at_bound = bayes.degrees_left(Phi, fitted.ridge[c])
+        assert at_bound == pytest.approx(1, abs=1e-6) or n == 1
     for factor in 10.0 ** np.linspace(-8, 8, 33):
         ridge = np.clip(
             fitted.ridge * factor, *(share * spectrum.eigenvalues[-1] for share in RIDGE_RANGE)

@@ -362,8 +362,9 @@ except UnreadableImageError as error:
 
     def run(variable: int) -> str:
         monkeypatch.setenv("OODZOO_IMAGE_MEMORY", str(variable))
-        command = [sys.executable, "-c", program, small, path]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        command = [sys.executable, "-c", program, str(small), str(path)]
+        result = subprocess.run(command, capture_output=True, text=True, check=True)
+        return result.stdout
 
     assert int(run(limit)) < limit + 1e7  # one strip
     if kind != "JPEG":

@@ -92,12 +92,13 @@ def test_passes_run_on_one_thread(zoo: Zoo) -> None:
     (spec,) = zoo("separable_shapes")
     model = load_model(spec)
     assert isinstance(model, OnnxModel)
-    before = model.network._session
+    network = model.network
+    assert isinstance(network, OnnxNetwork)
+    before = network._session
     with model.one_thread():
-        options = model.network._session.get_session_options()
-        assert options.intra_op_num_threads == 1
+        assert network._session.get_session_options().intra_op_num_threads == 1
         assert len(time_passes([model])) == 1
-    assert model.network._session is before
+    assert network._session is before
 
 
 def test_a_store_that_lacks_times_gets_them_when_nothing_else_is_missing(

@@ -7,6 +7,7 @@ import io
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,7 +58,7 @@ _UPRIGHT = {
 # libtiff would write about damaged files to stderr, beside the exception. On Windows, where it is a
 # part of Pillow, its functions are not found.
 with suppress(OSError, AttributeError):
-    _pillow = ctypes.CDLL(Image.core.__file__)
+    _pillow = ctypes.CDLL(str(import_module("PIL._imaging").__file__))
     _pillow.TIFFSetErrorHandler(None)
     _pillow.TIFFSetWarningHandler(None)
 

@@ -115,8 +115,10 @@ class Timings:
             facts |= {"seconds": known.seconds, "images": known.images}
             self._saved[model] = replace(self._extraction.timings[model])
         if (found := self._extraction.pass_times.get(model)) is not None:
-            earlier = known_facts.get("milliseconds_per_image"), known_facts.get("measured", "")
-            found = found if earlier[0] is None else found.after(PassTime(*earlier))
+            earlier = None
+            if (milliseconds := known_facts.get("milliseconds_per_image")) is not None:
+                earlier = PassTime(milliseconds, known_facts.get("measured", ""))
+            found = found.after(earlier)
             facts |= {"milliseconds_per_image": found.milliseconds, "measured": found.measured}
             if found != earlier:
                 self._progress.measured(model, found.milliseconds)

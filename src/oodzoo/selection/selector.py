@@ -221,18 +221,23 @@ class SpikeSlabSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero(to_numpy(problem.features))
             columns = np.flatnonzero(to_numpy(problem.targets))
             priors = Priors(self.inclusion, self.noise, self.slab, self.spike)
-            limits = {"tol": self.tol, "max_iter": self.max_iter}
             be = backend(self.device)
-            fit = variational_em(problem.data, problem.start, priors, **limits)
+            fit = variational_em(
+                problem.data, problem.start, priors, tol=self.tol, max_iter=self.max_iter
+            )
             for _ in range(_ROUNDS):
                 following = problem.rescaled(be.xp.mean(fit.inclusion, axis=0))
                 if following is problem:
                     break
                 problem = following
-                fit = variational_em(problem.data, problem.start, priors, **limits)
+                fit = variational_em(
+                    problem.data, problem.start, priors, tol=self.tol, max_iter=self.max_iter
+                )
             if self.method == "stochastic" and samples is not None:
                 batches = self._batches(*samples, problem, be)
-                fit = stochastic_em(batches, problem.start, priors, **limits)
+                fit = stochastic_em(
+                    batches, problem.start, priors, tol=self.tol, max_iter=self.max_iter
+                )
             self.inclusion_[np.ix_(columns, rows)] = to_numpy(fit.inclusion).T
             self.scale_[columns] = to_numpy(problem.factors)
             for column, bounds in zip(columns, fit.bounds, strict=True):
