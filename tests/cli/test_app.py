@@ -229,6 +229,7 @@ def inputs(
     labels, domains = ["a", "b", "a", "b"], ["x", "x", "y", "y"]
     np.savez(folder / "net.npz", net=np.eye(4), labels=labels, domains=domains)
     record = replace(example_run(4), testbed=None, selection=None)
+    (folder / "job").mkdir()
     (folder / "job" / "run.json").write_bytes(sealed(record.to_dict()))
     return folder
 
