@@ -34,7 +34,7 @@ adapters: $(VENV)/adapters  ## install PyTorch, model and data libraries, MLflow
 page: $(VENV)/browser  ## test the report in Chromium, which must be installed
 	$(BIN)/python -m pytest tests/report/test_browser.py tests/report/test_assessment_browser.py
 
-lint: $(VENV)/dev  ## check style, types, the direction of imports, and configuration files
+lint: $(VENV)/dev  ## check style, types, imports and configuration files; show the size
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -44,6 +44,7 @@ lint: $(VENV)/dev  ## check style, types, the direction of imports, and configur
 	$(SCHEMA) vendor.github-issue-config .github/ISSUE_TEMPLATE/config.yml
 	$(SCHEMA) vendor.readthedocs .readthedocs.yaml
 	$(SCHEMA) vendor.citation-file-format --default-filetype yaml CITATION.cff
+	$(BIN)/python tools/size.py
 
 docs: $(VENV)/dev  ## build the documentation in docs/_build/html and run its examples
 	$(SPHINX) -b doctest docs docs/_build/doctest

@@ -1,4 +1,4 @@
-"""The layout of the project: imports go one way, and tests mirror the modules."""
+"""The layout of the project: imports go one way, versions agree."""
 
 from __future__ import annotations
 
@@ -56,18 +56,6 @@ def test_other_imports_are_refused(copied: Path, file: str, line: str, words: st
     done = lint_imports(copied.parent)
     assert done.returncode == 1
     assert words in done.stdout
-
-
-def test_every_module_has_a_test_file() -> None:
-    missing = []
-    for module in sorted(PACKAGE.rglob("*.py")):
-        place = module.relative_to(PACKAGE)
-        if place.stem in ("__init__", "__main__"):
-            continue
-        expected = place.with_name(f"test_{place.stem.removeprefix('_')}.py")
-        if not (ROOT / "tests" / expected).is_file():
-            missing.append(f"tests/{expected.as_posix()}")
-    assert not missing, f"{len(missing)} missing:\n" + "\n".join(missing)
 
 
 def test_the_lowest_versions_are_those_of_the_dependencies() -> None:
