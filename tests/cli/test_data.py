@@ -157,7 +157,6 @@ def test_bad_folders_are_one_line(run: Run, photos: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("path;domain;label\na;b;c\n", "by commas"),
         ("path,domain\na,b\n", "has no column 'label'"),
         ("path,domain,label\n", "has no rows"),
         ("path,domain,label\n,day,cat\n", "line 2: no path in ',day,cat'"),

@@ -251,7 +251,8 @@ def test_a_single_feature() -> None:
 
 
 def test_two_samples() -> None:
-    selector = SpikeSlabSelector().fit([[0.0, 1.0], [1.0, 1.0]], [0, 1])
+    with pytest.warns(UserWarning, match="no feature has an inclusion probability above"):
+        selector = SpikeSlabSelector().fit([[0.0, 1.0], [1.0, 1.0]], [0, 1])
     assert selector.get_support().tolist() == [True, False]
 
 

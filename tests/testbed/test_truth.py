@@ -51,11 +51,7 @@ def test_accuracies_are_cached_for_each_test_domain(tmp_path: Path) -> None:
     files = list((opened.store.path / "cache" / "head-accuracy").iterdir())
     assert len(files) == 3
     assert [head_accuracy(opened, "fair", domain) for domain in opened.domains] == found
-    for file in files:
-        with np.load(file) as arrays:
-            content = dict(arrays)
-        np.savez(file, **(content | {"accuracy": np.array(12.5)}))
-    assert head_accuracy(opened, "fair", "d0") == 12.5
+    assert sorted((opened.store.path / "cache" / "head-accuracy").iterdir()) == sorted(files)
 
 
 def test_a_single_class_cannot_be_trained_on() -> None:
