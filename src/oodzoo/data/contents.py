@@ -7,14 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import closing
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from oodzoo._threads import Prefetch
 from oodzoo.data.files import ImageFile, UnreadableImageError, reading
-from oodzoo.data.images import ImageFacts, examine
 from oodzoo.data.text_files import TextFile
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
+
+if TYPE_CHECKING:
+    from oodzoo.data.images import ImageFacts
 
 _IMAGES_PER_CALL = 16
 """Images per call of a thread, to reduce the overhead of dispatching."""
@@ -149,6 +151,8 @@ def _inspect(files: Sequence[ImageFile], decode: bool) -> list[Content]:
 
 
 def _content(file: ImageFile, decode: bool) -> Content:
+    from oodzoo.data.images import examine  # with it Pillow, which rankings do not need
+
     digest = n_bytes = facts = None
     try:
         with reading(file) as content:

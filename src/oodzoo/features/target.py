@@ -15,6 +15,7 @@ from array_api_compat import is_torch_array
 
 from oodzoo._text import count, did_you_mean, typed
 from oodzoo.backend import Array, to_numpy
+from oodzoo.data.contents import inspect
 from oodzoo.data.unlabelled import UnlabelledImages
 from oodzoo.errors import InputError
 from oodzoo.features.source import FeatureSource, StoreSource
@@ -166,8 +167,6 @@ def require_usable(images: UnlabelledImages, training: Mapping[str, Iterable[Has
     InputError
         If no image can be decoded, or all that can be are in training domains.
     """
-    from oodzoo.data.contents import inspect  # with it Pillow, which rankings do not need
-
     domain_of = seen_images(images.digests, training)
     problems = dict(images.unreadable)
     for (path, file), domain in zip(images.files.items(), domain_of, strict=True):
