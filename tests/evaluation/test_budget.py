@@ -14,12 +14,12 @@ from oodzoo.combination.decision import decide
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.evaluation import Evaluation
 from oodzoo.evaluation.budget import Limited, budgets_of, limited_final, limited_fold
-from oodzoo.evaluation.judge import Judge
+from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.evaluation.options import resolve_trials
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import ArraySource
 from oodzoo.ranking.constraints import Limits
-from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.ranking.ranker import orders_for_test_domains
 
 SAME = dict.fromkeys(["poor", "best", "fair", "good"], 1.0)
 
@@ -51,7 +51,7 @@ def settings() -> Settings:
 
 
 def judge_of(source: ArraySource) -> Judge:
-    rankings = rank_for_test_domains(source, score="unseen")
+    rankings = Rankings.of(source, settings(), None)
     return Judge(source, settings(), predict_with_heads(source), rankings, None)
 
 
@@ -90,7 +90,7 @@ def test_the_labels_of_the_test_domain_do_not_matter() -> None:
     def chosen(source: ArraySource) -> tuple[str, tuple[str, ...]]:
         judge = judge_of(source)
         heads = predict_with_heads(source)["d1"]
-        order = [row.model for row in rank_for_test_domains(source, score="unseen")["d1"].rows]
+        order = orders_for_test_domains(source)["d1"]
         limits, fold = Limits(None, 2.0), judge.fold("d1")
         found = limited_fold(source, "d1", order, heads, limits, fold)
         return found.choice, found.models

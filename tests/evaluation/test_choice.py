@@ -25,7 +25,7 @@ from oodzoo.evaluation.training import TrainingView, fast_trainer
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.kinds import fit_head_of
-from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.ranking.ranker import orders_for_test_domains
 
 
 def test_random_features_are_as_many_and_from_all_models() -> None:
@@ -58,7 +58,7 @@ def test_random_features_are_the_mean_of_five_draws() -> None:
 def chosen(source: ArraySource, test: str = "d1", **options: Any) -> Choice:
     return choose(
         TrainingView.without(source, test),
-        rank_for_test_domains(source)[test],
+        orders_for_test_domains(source)[test],
         predict_with_heads(source)[test],
         fast_trainer(1),
         **{"top_k": [2], "peers": None} | options,
@@ -67,7 +67,7 @@ def chosen(source: ArraySource, test: str = "d1", **options: Any) -> Choice:
 
 def test_what_is_decided_on_the_training_domains_is_trained() -> None:
     source = ArraySource(*zoo(n=18))
-    order = [row.model for row in rank_for_test_domains(source)["d1"].rows]
+    order = orders_for_test_domains(source)["d1"]
     heads = predict_with_heads(source)["d1"]
     training = source.only(["d0", "d2", "d3"])
     found = chosen(source)

@@ -38,7 +38,8 @@ def test_it_is_of_what_is_recommended_whatever_that_is() -> None:
     source = ArraySource(*zoo(n=18))
     view = TrainingView.without(source, "d1")
     heads, ranking = predict_with_heads(source)["d1"], oodzoo.rank(view.source)
-    made = choose(view, ranking, heads, fast_trainer(1), top_k=[2], peers=None)
+    order = [row.model for row in ranking.rows]
+    made = choose(view, order, heads, fast_trainer(1), top_k=[2], peers=None)
     rows = trial_rows(source, "d1", "fast", 1)
     cells = score_choice(source, "d1", made, rows)
     for choice in CHOICES:

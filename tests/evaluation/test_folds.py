@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from tests.evaluation.data import stored, task_zoo, zoo
 
 import oodzoo
 from oodzoo.events import Listener
 from oodzoo.features.importing import import_features
-from oodzoo.features.source import ArraySource, StoreSource
+from oodzoo.features.source import StoreSource
 from oodzoo.store.local import update_local
 
 
@@ -105,47 +102,3 @@ def test_kept_results_have_the_measures_of_each_output(tmp_path: Path) -> None:
     again = oodzoo.evaluate(store, top_k=1, baselines=False)
     assert len(first.outputs) == 2
     assert again == first
-
-
-def test_results_kept_without_outputs_are_read_or_computed_again() -> None:
-    """Earlier versions kept cells without them; classes have none, also now."""
-    classes, numbers = zoo(n=18, n_domains=3), task_zoo("regression", n=12, n_domains=3)
-    for source, several in (
-        (_Kept(*classes), False),
-        (_Kept(*numbers, task="regression"), True),
-    ):
-        now = oodzoo.evaluate(source, top_k=1, baselines=False)
-        outdated = {}
-        for settings, arrays in source.kept.items():
-            fold = json.loads(str(arrays["fold"]))
-            for cell in fold["cells"].values():
-                del cell["outputs"]
-            key = json.loads(settings)
-            if several:
-                assert key.pop() == "outputs"
-            outdated[json.dumps(key)] = {"fold": np.array(json.dumps(fold))}
-        source.kept = dict(outdated)
-        assert oodzoo.evaluate(source, top_k=1, baselines=False) == now
-        assert (source.kept.keys() == outdated.keys()) is not several
-
-
-class _Kept(ArraySource):
-    """Arrays that keep results of test domains as a store does."""
-
-    kept: dict[str, dict[str, NDArray[Any]]]
-
-    def cached(
-        self,
-        kind: str,
-        models: Sequence[str],
-        compute: Callable[[], dict[str, NDArray[Any]]],
-        *,
-        settings: str = "",
-        **others: Any,
-    ) -> dict[str, NDArray[Any]]:
-        if kind != "evaluations":
-            return compute()
-        self.__dict__.setdefault("kept", {})
-        if settings not in self.kept:
-            self.kept[settings] = compute()
-        return self.kept[settings]

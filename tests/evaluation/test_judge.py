@@ -10,15 +10,14 @@ from tests.evaluation.data import stored, zoo
 from tests.evaluation.test_settings import settings
 
 from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.judge import Judge
+from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.features.source import FeatureSource
-from oodzoo.ranking.ranker import rank_for_test_domains
 
 
 def _judge(source: FeatureSource, lines: list[str]) -> Judge:
     chosen = settings(top_k=[2], peers=None, max_ms=None)
     heads = predict_with_heads(source)
-    return Judge(source, chosen, heads, rank_for_test_domains(source), None, lines.append)
+    return Judge(source, chosen, heads, Rankings.of(source, chosen, None), None, lines.append)
 
 
 def test_a_fold_is_judged_once_and_kept(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from oodzoo.evaluation.scoring import score_choice
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource, FeatureSource
-from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.ranking.ranker import orders_for_test_domains, rank_for_test_domains
 from oodzoo.ranking.result import Ranking
 
 TEST = "d1"
@@ -49,18 +49,21 @@ def decided(
     test: str = TEST,
 ) -> Decided:
     """Everything that an evaluation decides and trains for a test domain."""
+    order = orders_for_test_domains(source)[test]
     ranking, heads = rank_for_test_domains(source)[test], predict_with_heads(source)[test]
     train = fast_trainer(trials) if protocol == "fast" else domainbed_trainer(2, draws=3, steps=40)
     choice = choose(
         TrainingView.without(source, test),
-        ranking,
+        order,
         heads,
         train,
+        ranking=ranking,
         top_k=None if auto else [1, 3],
         main=None if auto else 3,
         peers=("logme", "leep"),
         retrain=protocol == "domainbed" or trials > 1,
     )
+    assert order == [row.model for row in ranking.rows]
     return ranking, heads, choice
 
 

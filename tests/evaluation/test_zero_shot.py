@@ -14,10 +14,9 @@ from tests.oracles import zero_shot as oracle
 
 import oodzoo
 from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.judge import Judge
+from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.features.source import StoreSource
-from oodzoo.ranking.ranker import rank_for_test_domains
 from oodzoo.store.class_embeddings import write_class_embeddings
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.local import update_local
@@ -100,8 +99,9 @@ def test_other_texts_are_judged_again_within_a_time(tmp_path: Path) -> None:
 
     def within_one_ms() -> float | None:
         source = StoreSource(FeatureStore(store.path))
-        heads, rankings = predict_with_heads(source), rank_for_test_domains(source)
-        judge = Judge(source, settings(top_k=[1], peers=None, max_ms=None), heads, rankings, None)
+        chosen = settings(top_k=[1], peers=None, max_ms=None)
+        rankings = Rankings.of(source, chosen, None)
+        judge = Judge(source, chosen, predict_with_heads(source), rankings, None)
         return judge.limited("d0", judge.fold("d0"), 1.0).metric
 
     first = within_one_ms()

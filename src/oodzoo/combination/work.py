@@ -15,7 +15,7 @@ from oodzoo.engine.task import Engine, Work, Worker
 from oodzoo.errors import InputError
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource, StoreSource
-from oodzoo.ranking.ranker import rank_for_test_domains
+from oodzoo.ranking.ranker import rank, rank_for_test_domains
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.files import is_remote, location
 
@@ -26,6 +26,8 @@ class StoreJob(msgspec.Struct, frozen=True):
     store: str
     fingerprint: str
     models: list[str]
+    by_test: bool = False
+    """Whether all scores are wanted without each test domain, and not only the order by one."""
 
 
 def describe_store(source: FeatureSource, engine: Engine) -> StoreJob:
@@ -50,12 +52,19 @@ def describe_store(source: FeatureSource, engine: Engine) -> StoreJob:
     return StoreJob(location(store.path), store.fingerprint, list(source.models))
 
 
-def compute_heads(source: FeatureSource, engine: Engine, progress: Progress | None = None) -> None:
+def compute_heads(
+    source: FeatureSource,
+    engine: Engine,
+    progress: Progress | None = None,
+    *,
+    by_test: bool = False,
+) -> None:
     """Compute the heads of all models, and what ranks the models, by tasks of an engine.
 
     They are then in the cache of the store.
     """
-    shared = msgspec.json.encode(describe_store(source, engine))
+    job = msgspec.structs.replace(describe_store(source, engine), by_test=by_test)
+    shared = msgspec.json.encode(job)
     work = Work(f"{__name__}:run_task", shared, check=f"{__name__}:missing_here")
     tasks = [(f"the heads of model {model!r}", model.encode()) for model in source.models]
     run_all(work, tasks, engine, progress)
@@ -98,10 +107,14 @@ def run_task(shared: bytes, task: bytes, worker: Worker) -> bytes:
     """Compute the heads of a model; return a digest of their predictions."""
     source, device = open_source(shared), compute_device(worker)
     model = task.decode()
-    rank_for_test_domains(StoreSource(source.store, [model]), device=device)
+    alone = StoreSource(source.store, [model])
+    if msgspec.json.decode(shared, type=StoreJob).by_test:
+        rank_for_test_domains(alone, device=device)
+    else:
+        rank(alone, device=device)
     digest = hashlib.sha256()
-    alone, heads = model_predictions(source, model, device=device)
-    for head, predictions in [(model, alone), *heads.items()]:
+    single, heads = model_predictions(source, model, device=device)
+    for head, predictions in [(model, single), *heads.items()]:
         for test, found in predictions.items():
             digest.update(f"{head} {test} {found.setting}".encode())
             for array in found.out_of_fold:

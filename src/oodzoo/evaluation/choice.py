@@ -1,7 +1,7 @@
 """Everything decided and trained for a test domain before it is scored.
 
 Nothing here has access to the labels of the test domain: the input is a
-:class:`~oodzoo.evaluation.training.TrainingView`, a ranking of the training domains, and
+:class:`~oodzoo.evaluation.training.TrainingView`, the order of the models there, and
 predictions of heads that were trained on them. The exception is DomainBed's oracle, which only
 selects among trained heads.
 """
@@ -112,7 +112,7 @@ class Choice:
 
 def choose(
     view: TrainingView,
-    ranking: Ranking,
+    order: Sequence[str],
     heads: Heads,
     train: Trainer,
     *,
@@ -120,6 +120,7 @@ def choose(
     main: int | None = None,
     limits: Limits | None = None,
     peers: Sequence[str] | None,
+    ranking: Ranking | None = None,
     retrain: bool = False,
     seed: int = 0,
     device: str | None = None,
@@ -127,14 +128,13 @@ def choose(
 ) -> Choice:
     """Decide how to combine the models, and train all heads for one test domain.
 
-    `ranking` and `heads` are those of the training domains. `top_k` are the numbers of models to
-    concatenate, chosen on the training domains if None; `main` is the one for the main rows, the
-    first if None. Baselines need
-    the names of `peers`; there are none if None. `retrain` trains the heads of single models with
-    `train`, instead of using the predictions of `heads`.
+    `order` has the models, the best first, and `heads` their predictions, on the training domains.
+    `top_k` are the numbers of models to concatenate, chosen on the training domains if None; `main`
+    is the one for the main rows, the first if None. Baselines need the names of `peers` and the
+    `ranking` of the training domains; there are none if `peers` is None. `retrain` trains the heads
+    of single models with `train`, instead of using the predictions of `heads`.
     """
     training = view.source
-    order = [row.model for row in ranking.rows]
 
     def candidate(columns: Columns) -> Candidate:
         return Candidate(columns, train(view, columns))
@@ -163,7 +163,7 @@ def choose(
             paper_selections[k] = candidate(found.columns)
     every = Columns.all_of(training, training.models)
     singles, best_by, random = {decision.best: single(decision.best)}, {}, []
-    if peers is not None:
+    if peers is not None and ranking is not None:
         log("ranking by other scores")
         best_by = best_by_scores(training, ranking, peers)
         log("training on random features")

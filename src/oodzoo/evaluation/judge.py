@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 
 import msgspec
@@ -26,9 +27,31 @@ from oodzoo.evaluation.training import TrainingView
 from oodzoo.events import Log
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.ranking.constraints import Limits
-from oodzoo.ranking.ranker import rank
+from oodzoo.ranking.ranker import orders_for_test_domains, rank, rank_for_test_domains
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.top_k import choose_top_k
+
+
+@dataclass(frozen=True)
+class Rankings:
+    """The order of the models without each test domain, the best first.
+
+    Attributes
+    ----------
+    orders : dict of str to list of str
+    scores : dict of str to Ranking
+        With all scores; empty if no baselines are wanted.
+    """
+
+    orders: dict[str, list[str]]
+    scores: dict[str, Ranking]
+
+    @classmethod
+    def of(cls, source: FeatureSource, settings: Settings, device: str | None) -> Rankings:
+        if settings.peers is None:
+            return cls(orders_for_test_domains(source, score=settings.score, device=device), {})
+        found = rank_for_test_domains(source, score=settings.score, device=device)
+        return cls({test: [row.model for row in r.rows] for test, r in found.items()}, found)
 
 
 class Judge:
@@ -40,8 +63,7 @@ class Judge:
     settings : Settings
     heads : dict of str or None to Heads
         For each test domain, and for none.
-    rankings : dict of str to Ranking
-        Of the models without each test domain.
+    rankings : Rankings
     device : str, optional
     log : callable
         Called with one line about each step.
@@ -52,7 +74,7 @@ class Judge:
         source: FeatureSource,
         settings: Settings,
         heads: Mapping[str | None, Heads],
-        rankings: Mapping[str, Ranking],
+        rankings: Rankings,
         device: str | None,
         log: Log = lambda _: None,
     ) -> None:
@@ -68,14 +90,11 @@ class Judge:
         source, settings = self._source, self._settings
         costs = [[each.parameters, each.milliseconds] for each in map(source.facts, source.models)]
         inputs = [msgspec.to_builtins(settings), costs, groups_of(source, source.domains)]
-        inputs.append("diagnosis")  # earlier versions kept none
         if source.task.is_classification:  # the diagnosis names images, which may have moved
             paths = "\n".join(sample_paths(source, test))
             inputs.append(hashlib.sha256(paths.encode()).hexdigest())
         else:
             inputs.append(source.task.kind)
-            if len(source.classes) > 1:
-                inputs.append("outputs")  # earlier versions kept no measures of each
         if known := class_texts(source):
             inputs.append(known)
         return kept_fold(source, test, inputs, lambda: self._judge(test))
@@ -84,13 +103,14 @@ class Judge:
         source, settings = self._source, self._settings
         choice = choose(
             TrainingView.without(source, test),
-            self._rankings[test],
+            self._rankings.orders[test],
             self._heads[test],
             settings.trainer(self._device, oracle_on(source, test)),
             top_k=settings.top_k,
             main=settings.main_top_k,
             limits=settings.limits,
             peers=settings.peers,
+            ranking=self._rankings.scores.get(test),
             retrain=settings.protocol == "domainbed" or settings.trials > 1,
             seed=settings.seed,
             device=self._device,
@@ -119,11 +139,10 @@ class Judge:
 
     def limited(self, test: str, fold: Fold, max_ms: float) -> Limited:
         """Decide again within a limit, and measure on the test domain; kept in a store."""
-        order = [row.model for row in self._rankings[test].rows]
         return limited_fold(
             self._source,
             test,
-            order,
+            self._rankings.orders[test],
             self._heads[test],
             Limits(self._settings.max_models, max_ms),
             fold,
@@ -144,8 +163,8 @@ class Judge:
         """The first model without each test domain that is within the limits."""
         limits = self._settings.limits
         return {
-            test: first_within([row.model for row in ranking.rows], self._heads[test], limits)
-            for test, ranking in self._rankings.items()
+            test: first_within(order, self._heads[test], limits)
+            for test, order in self._rankings.orders.items()
         }
 
     @cached_property

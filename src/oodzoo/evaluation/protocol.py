@@ -18,7 +18,7 @@ from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
 from oodzoo.evaluation.fine_tuning import Request, fine_tune
 from oodzoo.evaluation.folds import put_together
-from oodzoo.evaluation.judge import Judge
+from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.evaluation.options import (
     limited_top_k,
     parse_peers,
@@ -42,7 +42,7 @@ from oodzoo.heads.domainbed.rules import require_rule
 from oodzoo.heads.domainbed.sweep import STEPS
 from oodzoo.heads.linear import FOLDS
 from oodzoo.ranking.constraints import Constraints, restricted
-from oodzoo.ranking.ranker import as_score, rank_for_test_domains, require_score_of_task
+from oodzoo.ranking.ranker import as_score, require_score_of_task
 from oodzoo.ranking.top_k import TOP_K, TopK, parse_top_k
 from oodzoo.tuning.network import import_torch
 from oodzoo.tuning.settings import TuneSettings
@@ -247,9 +247,9 @@ def _evaluate(
         stage.say(few)
     if engine is not None:
         stage.say(f"{what}, on {count(engine.slots, 'worker')} ({engine.name})")
-        compute_heads(source, engine, steps.heads)
+        compute_heads(source, engine, steps.heads, by_test=settings.peers is not None)
     stage.say(f"ranking {models} without each test domain")
-    rankings = rank_for_test_domains(source, score=settings.score, device=device)
+    rankings = Rankings.of(source, settings, device)
     if engine is None:
         stage.say(what)
     heads = predict_with_heads(source, device=device, progress=steps.heads)

@@ -12,12 +12,11 @@ from oodzoo.combination.work import StoreJob, compute_device, describe_store, op
 from oodzoo.combination.work import missing_here as missing_store
 from oodzoo.engine.task import Engine, Work, Worker
 from oodzoo.evaluation.fewer_domains import metrics_without_one
-from oodzoo.evaluation.judge import Judge
+from oodzoo.evaluation.judge import Judge, Rankings
 from oodzoo.evaluation.learning_curve import Part, metrics_of
 from oodzoo.evaluation.settings import Settings
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource
-from oodzoo.ranking.ranker import rank_for_test_domains
 
 
 class _Job(msgspec.Struct, frozen=True):
@@ -101,6 +100,6 @@ def _source(shared: bytes) -> FeatureSource:
 def _judge(shared: bytes, device: str | None) -> Judge:
     settings = msgspec.json.decode(shared, type=_Job).settings
     source = _source(shared)
-    rankings = rank_for_test_domains(source, score=settings.score, device=device)
+    rankings = Rankings.of(source, settings, device)
     heads = predict_with_heads(source, device=device)
     return Judge(source, settings, heads, rankings, device)

@@ -185,7 +185,7 @@ def _compute(
         options["with_target"] = images is not None and min(sizes) >= MIN_IMAGES
         evaluation = stages.stage(
             "evaluation",
-            [content, options, "diagnosis"],  # earlier versions had none
+            [content, options],
             lambda listener: evaluate(
                 source,
                 **options,

@@ -53,7 +53,7 @@ from oodzoo.ranking.inputs import Inputs, read_inputs
 from oodzoo.ranking.result import Ranking
 from oodzoo.ranking.ridge import RIDGES, RidgePath
 from oodzoo.ranking.rows import build_ranking
-from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores
+from oodzoo.ranking.terms import ALL_FOLD_SCORES, Terms, fold_scores, without_domain
 from oodzoo.ranking.transfer import Transfer
 from oodzoo.ranking.weights import normalised_weights
 from oodzoo.scores import Score
@@ -233,6 +233,29 @@ def rank_for_test_domains(
         weights = normalised_weights(others, kept)
         rankings[test] = build_ranking(source, terms, chosen, weights, {}, device)
     return rankings
+
+
+def orders_for_test_domains(
+    source: FeatureSource, *, score: str = "unseen", device: str | None = None
+) -> dict[str, list[str]]:
+    """The models in the order of :func:`rank_for_test_domains`, once per test domain.
+
+    The default score takes the evidence without a test domain from the ranking of all domains,
+    where that domain is held out, too: it needs m + 1 decompositions, and a ranking for each test
+    domain m (m + 1) / 2. If groups are shared between domains, it does not.
+    """
+    if score != "unseen" or SharedGroups(source).settings:
+        rankings = rank_for_test_domains(source, score=score, device=device)
+        return {test: [row.model for row in each.rows] for test, each in rankings.items()}
+    require_classes_to_tell_apart(source)
+    found = {model: _folds(source, model, "robust", device) for model in source.models}
+    terms = list(_terms(source, found, "robust", source.domains).values())
+    orders = {}
+    for at, test in enumerate(source.domains):
+        scores = without_domain(terms, at)
+        order = np.lexsort((source.models, -scores))
+        orders[test] = [source.models[i] for i in order]
+    return orders
 
 
 def require_score(name: str) -> None:

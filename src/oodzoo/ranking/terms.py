@@ -135,13 +135,20 @@ def _unseen_table(terms: Sequence[Terms], weights: Floats) -> ScoreTable:
     evidence = np.array([t.evidence for t in terms])
     totals = _unseen(evidence, terms, domains, weights)
     jackknife, rest = np.empty((len(terms), m)), np.empty((len(terms), m))
-    for i, name in enumerate(domains):
-        others, shares = [d for d in domains if d != name], np.delete(weights, i)
-        training = np.array([t.folds[i].training_evidence for t in terms])
-        jackknife[:, i] = _unseen(training, terms, others, shares)
+    for i in range(m):
+        jackknife[:, i] = without_domain(terms, i, np.delete(weights, i))
         rest[:, i] = _unseen(evidence, terms, domains, weights, skipped=i)
     changes = jackknife - (jackknife @ weights)[:, None]
     return ScoreTable(totals, totals[:, None] - (m - 1) * changes, rest)
+
+
+def without_domain(terms: Sequence[Terms], at: int, weights: Floats | None = None) -> Floats:
+    """The default score (M,) of all domains but one, with weights of the others, or equal ones."""
+    others = [name for i, name in enumerate(terms[0].domains) if i != at]
+    if weights is None:
+        weights = np.full(len(others), 1 / len(others))
+    evidence = np.array([t.folds[at].training_evidence for t in terms])
+    return _unseen(evidence, terms, others, weights)
 
 
 def _unseen(
