@@ -60,7 +60,7 @@ MORE: dict[str, tuple[str, ...]] = {
 }
 
 EMBEDDED: dict[str, tuple[str, ...]] = {
-    "run": ("run", "{}/data", "--zoo", "demo", "--out", "{}/job", "--device", "cpu"),
+    "run": ("run", "{}/data", "--zoo", "demo", "--out", "{}/job", "--device", "cpu", "--testbed"),
     "data": ("data", "{}/data"),
     "predict": ("predict", "{}/job/model", "{}/unseen"),
     "test": ("test", "{}/job/model", "{}/unseen"),

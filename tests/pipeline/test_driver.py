@@ -18,6 +18,7 @@ from oodzoo._io import locked
 from oodzoo.data.dataset import ImageDomains
 from oodzoo.demo import write_digits
 from oodzoo.errors import InputError
+from oodzoo.events import Listener
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.pipeline import RunConfig
 from oodzoo.record import Example, Run, read_run
@@ -53,7 +54,8 @@ def zoo() -> list[ModelSpec]:
 
 
 def config(**changed: Any) -> RunConfig:
-    return RunConfig(top_k=2, extraction=ExtractionConfig(device="cpu"), **changed)
+    options: dict[str, Any] = {"top_k": 2, "testbed": True} | changed
+    return RunConfig(extraction=ExtractionConfig(device="cpu"), **options)
 
 
 @pytest.fixture(scope="module")
@@ -131,6 +133,24 @@ def test_the_events_of_a_run(done: Path, heard: Heard) -> None:
     ends = dict(heard.of("end"))
     assert [ends[stage]["seconds"] for stage in STAGES] == [s.seconds for s in run.stages]
     assert ends["run"]["result"].to_dict() == run.to_dict()
+
+
+def test_the_report_is_there_from_the_ranking_on(
+    tmp_path: Path, digits: ImageDomains, zoo: list[ModelSpec]
+) -> None:
+    pages: dict[str, str] = {}
+
+    class Reader(Listener):
+        def start(self, stage: str, **facts: Any) -> None:
+            page = tmp_path / "job" / "report.html"
+            pages[stage] = page.read_text() if page.exists() else ""
+
+    oodzoo.run(digits, zoo[:2], tmp_path / "job", config=config(testbed=False), listener=Reader())
+    final = (tmp_path / "job" / "report.html").read_text()
+    assert not pages["ranking"]
+    assert "The run has not finished" in pages["evaluation"]
+    assert "The run has not finished" not in final
+    assert "testbed" not in pages
 
 
 def test_the_events_of_a_run_that_is_reused(

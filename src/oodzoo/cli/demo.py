@@ -44,7 +44,7 @@ def demo(
         "that were not trained on them."
     )
     # the test bed takes as long as everything else
-    config = RunConfig(extraction=ExtractionConfig(device="cpu"), testbed=False)
+    config = RunConfig(extraction=ExtractionConfig(device="cpu"))
     needed = install_hint(*extras_of(load_zoo("modern")))
     photos = "oodzoo run photos/ --zoo modern --out job/" + (f"  # {needed}" if needed else "")
     own = [

@@ -25,7 +25,7 @@ PANELS = {
     ),
     "Evaluation": (
         *("protocol", "trials", "draws", "steps", "search_space", "selection", "baselines"),
-        *("peers", "with_target", "published", "values", "tune"),
+        *("testbed", "peers", "with_target", "published", "values", "tune"),
     ),
     "Fine-tuning": (
         *("tune_steps", "learning_rate", "schedule", "weight_decay", "augment", "lora"),

@@ -83,6 +83,9 @@ def run(
     baselines: Annotated[
         bool, typer.Option(help="Also evaluate single models, random features and other scores.")
     ] = True,
+    testbed: Annotated[
+        bool, typer.Option("--testbed", help="Also compare how well each score orders the models.")
+    ] = False,
     max_models: MaxModelsOption = None,
     max_ms: MaxMsOption = None,
     published: PublishedOption = None,
@@ -115,6 +118,7 @@ def run(
         score=score,
         protocol=protocol,  # type: ignore[arg-type]
         baselines=baselines,
+        testbed=testbed,
         seed=seed,
         max_models=max_models,
         max_ms=max_ms,

@@ -33,7 +33,7 @@ class RunConfig:
     extraction : ExtractionConfig
         See :func:`oodzoo.extract`.
     testbed : bool
-        Compare the scores on these models, with `baselines` only.
+        Compare the scores on these models, too.
     race : bool
         Drop models early, see :func:`oodzoo.racing.race`.
     budget : float or str, optional
@@ -53,7 +53,7 @@ class RunConfig:
     engine: str = "local"
     address: str | None = None
     extraction: ExtractionConfig = field(default_factory=ExtractionConfig)
-    testbed: bool = True
+    testbed: bool = False
     race: bool = False
     budget: float | str | None = None
 

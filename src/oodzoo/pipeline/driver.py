@@ -1,4 +1,4 @@
-"""The stages of a run: extract, rank, select, evaluate, fit, compare scores, report."""
+"""The stages of a run: extract, rank, select, evaluate, fit, report; compare scores if asked."""
 
 from __future__ import annotations
 
@@ -69,12 +69,13 @@ def run(
     listener: Listeners | None = None,
     command: str | None = None,
 ) -> Run:
-    """Run the whole pipeline: extract, rank, select, evaluate, fit, compare scores, report.
+    """Run the whole pipeline: extract, rank, select, evaluate, fit a predictor, report.
 
-    Writes `store/`, `model/`, `report.html`, `run.json` and `local.json` in a folder. A stage is
-    skipped if its inputs have not changed since an earlier run in the folder, so a stopped run is
-    resumed. `report.html` and `run.json` name files and folders without the folders above them;
-    `local.json` has the folder of the images, and is not meant to be shared.
+    Writes `store/`, `model/`, `report.html`, `run.json` and `local.json` in a folder; the report
+    as soon as there is a ranking, and again after each stage. A stage is skipped if its inputs have
+    not changed since an earlier run in the folder, so a stopped run is resumed. `report.html` and
+    `run.json` name files and folders without the folders above them; `local.json` has the folder of
+    the images, and is not meant to be shared.
 
     Parameters
     ----------
@@ -232,10 +233,9 @@ def _compute(
         valid=lambda made: _is_unchanged(folder / made.folder, made.digest),
         artifact=folder / "model",
     )
-    compares_scores = config.baselines and config.testbed
-    if compares_scores and not source.task.is_classification:
+    if config.testbed and not source.task.is_classification:
         stages.skip("testbed", f"it compares accuracies, and the task is {source.task.kind}")
-    elif compares_scores and len(source.models) > 2:
+    elif config.testbed and len(source.models) > 2:
         bed_options: dict[str, Any] = {
             "protocol": "unseen" if len(source.domains) > 2 else "all",
             "name": PurePosixPath(dataset.short_name).stem,
@@ -246,7 +246,7 @@ def _compute(
             [content, list(scores.names()), bed_options],
             lambda listener: testbed.run(source, **bed_options, device=device, listener=listener),
         )
-    elif compares_scores:
+    elif config.testbed:
         stages.skip("testbed", "it needs at least three models")
 
 

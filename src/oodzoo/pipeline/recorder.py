@@ -1,4 +1,7 @@
-"""Writes `run.json` after every stage, so that a run that was stopped can be resumed."""
+"""Writes `run.json` and `report.html` after every stage.
+
+A run that was stopped can be resumed, and from the ranking on there is something to look at.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from oodzoo._io import read_json, structured, write_tidily
 from oodzoo.errors import InputError
 from oodzoo.events import Listener
 from oodzoo.record import NAME, SCHEMA, Document, Run, Stage
+from oodzoo.report import write_report
 from oodzoo.store.documents import sealed, unsealed
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "onnxruntime", "torch", "timm", "transformers")
@@ -54,7 +58,9 @@ class Recorder(Listener):
         reused = facts["status"] == "reused"
         self._stages.append(Stage(stage, facts["seconds"], reused, facts["inputs"]))
         self._parts[stage] = facts["result"]
-        self._write()
+        run = self._write()
+        if run.ranking is not None and not reused:
+            write_report(self.path.parent, run=run)
 
     def add(self, name: str, part: Any) -> None:
         """Add a part to the record that is not the result of a stage."""

@@ -22,6 +22,11 @@ from oodzoo.report.steps import NOTE, steps
 from oodzoo.report.terms import has_target
 from oodzoo.task.words import WORDS
 
+_UNFINISHED = (
+    "The run has not finished: this page is written again after each stage. If it was stopped, the "
+    "same command resumes it."
+)
+
 
 def headline(run: Run) -> Headline:
     """The result of a run, as far as it has got."""
@@ -33,6 +38,8 @@ def headline(run: Run) -> Headline:
         shown = Headline("This run has no ranking yet.")
     data_tiles = [_data_tile(run.data)] if run.data else []
     warnings = [warning] if run.leaks and (warning := remark(run.leaks)) else []
+    if run.ranking and run.predictor is None:
+        warnings.append(_UNFINISHED)
     return replace(
         shown,
         steps=steps(run),
