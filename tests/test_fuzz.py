@@ -36,8 +36,7 @@ from oodzoo.events import Events
 from oodzoo.features.cache import VERSION, cached_arrays
 from oodzoo.features.importing import read_features
 from oodzoo.features.source import as_source
-from oodzoo.pipeline.recorder import Recorder
-from oodzoo.pipeline.stages import Stages
+from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor.folder import _read_document, read_folder, write_folder
 from oodzoo.record import Run, read_run
 from oodzoo.selection import select_features

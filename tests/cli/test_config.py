@@ -13,7 +13,7 @@ from oodzoo import record
 from oodzoo.cli import app
 from oodzoo.cli.config import WritesConfig, file_options
 from oodzoo.cli.run import run as run_command
-from oodzoo.pipeline.config_file import CONFIG_FILE, read_config
+from oodzoo.pipeline.config import CONFIG_FILE, read_config
 from oodzoo.store.documents import sealed
 
 OPTIONS = file_options(run_command, leave_out="config_file")

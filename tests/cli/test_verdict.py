@@ -14,7 +14,7 @@ from oodzoo.cli.terminal import WIDTH
 from oodzoo.cli.verdict import aligned, next_steps, verdict
 from oodzoo.diagnostics.classes import diagnose_classes
 from oodzoo.evaluation.advice import on_budget
-from oodzoo.evaluation.not_recommended import why_not_the_highest
+from oodzoo.evaluation.result import why_not_the_highest
 from oodzoo.record import PredictorSummary, Run
 from oodzoo.zoo import ModelSpec
 

@@ -11,11 +11,16 @@ from numpy.typing import NDArray
 from tests.combination.data import present, small
 from tests.evaluation.data import zoo
 
-from oodzoo.combination.adaptation import STANDARDISED, standardised_predictions, weigh_images
+from oodzoo.combination.adaptation import (
+    STANDARDISED,
+    TargetPool,
+    pool_for_target,
+    standardised_predictions,
+    weigh_images,
+)
 from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
 from oodzoo.combination.pool import Limits
 from oodzoo.combination.predictions import Head
-from oodzoo.combination.target import TargetPool, pool_for_target
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource
 

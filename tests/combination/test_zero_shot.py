@@ -20,10 +20,11 @@ from oodzoo.combination.predictions import (
     ZERO_SHOT,
     Head,
     HeadPredictions,
+    find_zero_shot,
     fit_kind,
     model_predictions,
+    pool_columns,
 )
-from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, normalise
 from oodzoo.features.source import ArraySource, StoreSource
 from oodzoo.features.target import as_target

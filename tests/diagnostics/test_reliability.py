@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sklearn.calibration import calibration_curve
 
 from oodzoo.diagnostics.reliability import Bin, Reliability, merged, reliability
-from oodzoo.evaluation.metrics import calibration_error
+from oodzoo.evaluation.rows import calibration_error
 
 SEEDS = st.integers(0, 2**32 - 1)
 

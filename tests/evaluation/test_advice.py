@@ -14,7 +14,7 @@ from oodzoo.evaluation.advice import (
     on_target,
     on_tuning,
 )
-from oodzoo.evaluation.fewer_domains import FewerDomains
+from oodzoo.evaluation.learning_curve import FewerDomains
 from oodzoo.evaluation.rows import Gain
 
 

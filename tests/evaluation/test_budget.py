@@ -13,10 +13,15 @@ import oodzoo
 from oodzoo.combination.decision import decide
 from oodzoo.combination.heads import predict_with_heads
 from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.budget import Limited, budgets_of, limited_final, limited_fold
-from oodzoo.evaluation.judge import Judge, Rankings
-from oodzoo.evaluation.options import resolve_trials
-from oodzoo.evaluation.settings import Settings
+from oodzoo.evaluation.judge import (
+    Judge,
+    Limited,
+    Rankings,
+    budgets_of,
+    limited_final,
+    limited_fold,
+)
+from oodzoo.evaluation.settings import Settings, resolve_trials
 from oodzoo.features.source import ArraySource
 from oodzoo.ranking.constraints import Limits
 from oodzoo.ranking.ranker import orders_for_test_domains

@@ -20,7 +20,7 @@ from oodzoo.evaluation.choice import (
     choose,
     random_features,
 )
-from oodzoo.evaluation.metrics import measures
+from oodzoo.evaluation.rows import measures
 from oodzoo.evaluation.training import TrainingView, fast_trainer
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import ArraySource

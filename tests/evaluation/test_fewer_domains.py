@@ -11,8 +11,7 @@ from tests.evaluation.data import stored, zoo
 from tests.oracles.ridge import left_out_ridge
 
 from oodzoo.combination.heads import predict_with_heads
-from oodzoo.evaluation.fewer_domains import FewerDomains, with_fewer_domains
-from oodzoo.evaluation.learning_curve import metric_of_all
+from oodzoo.evaluation.learning_curve import FewerDomains, metric_of_all, with_fewer_domains
 from oodzoo.features.source import ArraySource
 from oodzoo.heads.ridge import SETTINGS
 
@@ -53,5 +52,5 @@ def test_it_is_kept_in_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     source = stored(tmp_path, *zoo(n=12, n_domains=3))
     models, heads = dict.fromkeys(source.domains, "fair"), predict_with_heads(source)
     found = with_fewer_domains(source, models, heads)
-    monkeypatch.delattr("oodzoo.evaluation.fewer_domains.PATHS")  # what computes it
+    monkeypatch.delattr("oodzoo.evaluation.learning_curve.PATHS")  # what computes it
     assert with_fewer_domains(source, models, heads) == found

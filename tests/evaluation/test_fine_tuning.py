@@ -18,8 +18,7 @@ import oodzoo
 from oodzoo._io import locked
 from oodzoo.errors import InputError
 from oodzoo.evaluation import fine_tuning
-from oodzoo.evaluation.fine_tuning import Request, TunedFold, fine_tune, n_runs
-from oodzoo.evaluation.stored_images import find_images
+from oodzoo.evaluation.fine_tuning import Request, TunedFold, find_images, fine_tune, n_runs
 from oodzoo.events import Listener, Stage
 from oodzoo.features.source import StoreSource
 from oodzoo.tuning.settings import TuneSettings

@@ -10,9 +10,9 @@ import pytest
 from tests.evaluation.data import stored, zoo
 
 import oodzoo
+from oodzoo.combination.adaptation import pool_for_target
 from oodzoo.combination.decision import Decision
 from oodzoo.combination.heads import Heads, choose_pool, predict_with_heads
-from oodzoo.combination.target import pool_for_target
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted, choose
 from oodzoo.evaluation.scoring import score_choice
 from oodzoo.evaluation.training import TrainingView, domainbed_trainer, fast_trainer

@@ -9,8 +9,8 @@ import pytest
 from tests.report.example import example_run
 
 from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.not_recommended import why_not_the_highest
 from oodzoo.evaluation.recommended import TITLES
+from oodzoo.evaluation.result import why_not_the_highest
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ import json
 import pytest
 
 from oodzoo.errors import InputError
-from oodzoo.evaluation.metrics import Measures
-from oodzoo.evaluation.rows import Aggregation, Cell, Row
+from oodzoo.evaluation.rows import Aggregation, Cell, Measures, Row
 
 
 def row(*accuracies: float) -> Row:

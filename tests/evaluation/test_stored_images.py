@@ -11,7 +11,7 @@ from tests.striped import tiny_network, write_stripes
 
 import oodzoo
 from oodzoo.errors import InputError
-from oodzoo.evaluation.stored_images import find_images, require_store
+from oodzoo.evaluation.fine_tuning import find_images, require_store
 from oodzoo.features.source import ArraySource, StoreSource
 
 pytest.importorskip("onnx")

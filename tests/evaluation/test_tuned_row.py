@@ -12,9 +12,8 @@ from tests.evaluation.data import zoo
 import oodzoo
 from oodzoo.errors import InputError
 from oodzoo.evaluation import Evaluation
-from oodzoo.evaluation.fine_tuning import TunedFold
+from oodzoo.evaluation.fine_tuning import TunedFold, with_fine_tuned
 from oodzoo.evaluation.rows import TunedFacts
-from oodzoo.evaluation.tuned_row import with_fine_tuned
 from oodzoo.evaluation.what_if import _of_options
 from oodzoo.features.source import ArraySource
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oodzoo.errors import InputError
-from oodzoo.pipeline.config_file import (
+from oodzoo.pipeline.config import (
     Option,
     Value,
     config_text,

@@ -8,7 +8,7 @@ import pytest
 
 from oodzoo.errors import InputError
 from oodzoo.events import Events
-from oodzoo.pipeline.recorder import Recorder
+from oodzoo.pipeline.stages import Recorder
 from oodzoo.record import NAME, DataSummary, PredictorSummary, Stage, read_run
 
 MADE = PredictorSummary("model", ("net",), "digest")

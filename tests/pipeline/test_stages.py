@@ -11,8 +11,7 @@ import pytest
 from tests.events.heard import Heard
 
 from oodzoo.events import Events, Listener, Stage
-from oodzoo.pipeline.recorder import Recorder
-from oodzoo.pipeline.stages import Stages
+from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.record import NAME, PredictorSummary, read_run
 
 

@@ -14,10 +14,17 @@ from oodzoo.data.spread import Spread
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.advice import Advice
 from oodzoo.evaluation.learning_curve import CurvePoint, LearningCurve
-from oodzoo.evaluation.metrics import AnyMeasures, LabelMeasures, Measures, NumberMeasures
 from oodzoo.evaluation.recommended import Recommended
 from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import Aggregation, Cell, Outputs
+from oodzoo.evaluation.rows import (
+    Aggregation,
+    AnyMeasures,
+    Cell,
+    LabelMeasures,
+    Measures,
+    NumberMeasures,
+    Outputs,
+)
 from oodzoo.evaluation.rows import Row as EvaluationRow
 from oodzoo.ranking.result import FoldRow, Ranking, Row
 from oodzoo.ranking.terms import FOLD_SCORES

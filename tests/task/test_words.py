@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oodzoo.evaluation.metrics import MEASURES as MEASURED
+from oodzoo.evaluation.rows import MEASURES as MEASURED
 from oodzoo.task import KINDS, Kind, Task
 from oodzoo.task.words import MEASURES, WORDS
 

@@ -14,7 +14,7 @@ from oodzoo.errors import InputError
 from oodzoo.events import Listener
 
 if TYPE_CHECKING:
-    from oodzoo.pipeline.config_file import Option, Value
+    from oodzoo.pipeline.config import Option, Value
 
 _SEVERAL = {"zoo", "top_k", "licence"}
 """Texts of several parts, separated by commas."""
@@ -39,7 +39,7 @@ def file_options(body: Callable[..., None], leave_out: str) -> dict[str, Option]
     leave_out : str
         The option that names the file.
     """
-    from oodzoo.pipeline.config_file import Option
+    from oodzoo.pipeline.config import Option
 
     options = {}
     for name, parameter in inspect.signature(body, eval_str=True).parameters.items():
@@ -61,7 +61,7 @@ def load_options(
     """Take what a file gives for options that the command line does not give."""
     if path is None or context.resilient_parsing:
         return path
-    from oodzoo.pipeline.config_file import CONFIG_FILE, read_config
+    from oodzoo.pipeline.config import CONFIG_FILE, read_config
 
     if path.is_dir():
         inside = path / CONFIG_FILE
@@ -103,7 +103,7 @@ class WritesConfig(Listener):
             self._write()
 
     def _write(self) -> None:
-        from oodzoo.pipeline.config_file import CONFIG_FILE, write_config
+        from oodzoo.pipeline.config import CONFIG_FILE, write_config
 
         if not self._written:
             write_config(self._out / CONFIG_FILE, self._options, self._values)

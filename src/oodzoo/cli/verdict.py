@@ -31,8 +31,8 @@ def verdict(run: Run, width: int) -> list[str]:
 
 def _measured(run: Run, evaluation: Evaluation) -> tuple[str, Pairs]:
     from oodzoo.evaluation.diagnosis import failing_class
-    from oodzoo.evaluation.not_recommended import why_not_the_highest
     from oodzoo.evaluation.recommended import achieves, compared, described
+    from oodzoo.evaluation.result import why_not_the_highest
     from oodzoo.report.numbers import span
     from oodzoo.task.words import WORDS
 

@@ -9,12 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oodzoo.backend import to_numpy
-from oodzoo.combination.adaptation import STANDARDISED, ImageWeights, standardise, weigh_images
+from oodzoo.combination.adaptation import (
+    STANDARDISED,
+    ImageWeights,
+    pool_for_target,
+    standardise,
+    weigh_images,
+    with_standardised_heads,
+)
 from oodzoo.combination.heads import Heads, Pool, choose_pool
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.predictions import TRAINED, Head, fit_kind
-from oodzoo.combination.target import pool_for_target, with_standardised_heads
-from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
+from oodzoo.combination.predictions import TRAINED, Head, find_zero_shot, fit_kind, pool_columns
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.features.target import Target

@@ -17,20 +17,21 @@ anything else.
 
 Where a model has class embeddings (:mod:`oodzoo.zoo.model`), it has two more kinds of heads in a
 pool: the zero-shot head, which is not trained, and heads that start from it
-(:mod:`oodzoo.heads.zero_shot`).
+(:mod:`oodzoo.heads.zero_shot`). A zero-shot head is linear in features of unit length. All heads of
+a pool are added up as one linear head, so all heads of such a model act on features of unit length.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from oodzoo.combination.zero_shot import find_zero_shot, pool_columns
 from oodzoo.features.columns import Columns, Samples
 from oodzoo.features.source import FeatureSource, groups_of
 from oodzoo.heads.groups import Groups
@@ -43,8 +44,22 @@ from oodzoo.heads.zero_shot import (
     fit_from_zero_shot,
     left_out_from_zero_shot,
     left_out_zero_shot,
+    zero_shot_head,
 )
 from oodzoo.task import Kind
+
+
+def find_zero_shot(source: FeatureSource, model: str) -> LinearHead | None:
+    """Return the zero-shot head of a model, of features of unit length; None without one."""
+    found = source.class_embeddings(model)
+    return None if found is None else zero_shot_head(found.embeddings, found.scale, found.bias)
+
+
+def pool_columns(source: FeatureSource, models: Sequence[str]) -> Columns:
+    """All features of models, as the heads of a pool take them."""
+    normalised = [model for model in models if source.class_embeddings(model) is not None]
+    return replace(Columns.all_of(source, models), normalised=frozenset(normalised))
+
 
 SHARES = (0.0, 0.5, 1.0)
 """Weights of left-out domains in the choice of heads and pools; the rest is within the domains."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from oodzoo.evaluation.fewer_domains import FewerDomains
-from oodzoo.evaluation.learning_curve import NOISE, LearningCurve, is_enough
+from oodzoo.evaluation.learning_curve import NOISE, FewerDomains, LearningCurve, is_enough
 from oodzoo.evaluation.rows import Gain
 
 SAME = "the same"

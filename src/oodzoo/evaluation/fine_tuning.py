@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import os
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
@@ -23,14 +25,20 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from oodzoo._io import locked
-from oodzoo._text import duration
+from oodzoo._text import count, duration
+from oodzoo.combination.verdict import is_better
+from oodzoo.data.dataset import ImageDomains
 from oodzoo.errors import InputError
-from oodzoo.evaluation.rows import TunedFacts
-from oodzoo.evaluation.stored_images import StoredImages
+from oodzoo.evaluation.choice import Predicted
+from oodzoo.evaluation.folds import interval_of
+from oodzoo.evaluation.recommended import FINE_TUNED, Recommended
+from oodzoo.evaluation.result import Evaluation, estimate_of
+from oodzoo.evaluation.rows import Gain, Row, TunedFacts, Tuning
+from oodzoo.evaluation.scoring import diagnose_predicted, score_predicted, trial_rows
 from oodzoo.events import Stage
 from oodzoo.features.cache import Arrays
 from oodzoo.features.members import find_spec
-from oodzoo.features.source import StoreSource
+from oodzoo.features.source import FeatureSource, StoreSource
 from oodzoo.store.places import CACHE, require_no_links
 from oodzoo.tuning.choice import metric, str_of
 from oodzoo.tuning.problem import opened
@@ -271,3 +279,160 @@ def n_runs(tests: Sequence[str], domains: Sequence[str], settings: TuneSettings)
         return rates * len(tests)
     pairs = {frozenset((test, other)) for test in tests for other in domains if other != test}
     return rates * len(pairs) + len(tests)
+
+
+@dataclass(frozen=True)
+class StoredImages:
+    """The images of a store.
+
+    Attributes
+    ----------
+    data : ImageDomains
+        The samples of the store, and no others.
+    rows : dict of str to array
+        For each domain, the position of each sample of the store among those of the data set in
+        the domain.
+    """
+
+    data: ImageDomains
+    rows: dict[str, NDArray[np.int64]]
+
+
+def require_store(source: FeatureSource) -> StoreSource:
+    """Raise an InputError unless features come from a store."""
+    if not isinstance(source, StoreSource):
+        raise InputError(
+            "fine-tuning needs models and images, but there are arrays of features only; extract "
+            "them into a store with oodzoo extract"
+        )
+    return source
+
+
+def find_images(source: StoreSource, data: Any) -> StoredImages:
+    """Find the images of the samples of a store by domain, label, group and content.
+
+    Parameters
+    ----------
+    source : StoreSource
+    data : ImageDomains, path, URL or object
+        What :class:`oodzoo.ImageDomains` takes. It may have other images, too.
+
+    Raises
+    ------
+    InputError
+        If a sample of the store is not among them.
+    """
+    store, kind = source.store, source.task.kind
+    found = data if isinstance(data, ImageDomains) else ImageDomains(data, task=kind)
+    if found.modality != "image":
+        raise InputError(f"{found.name!r} has {found.modality}s; only images can be fine-tuned on")
+    if found.task.kind != kind:
+        raise InputError(
+            f"{found.name!r} has labels for {found.task.kind!r}, but the store for {kind!r}"
+        )
+    names = [str(name) for name in source.classes]
+    if not source.task.is_classification and names != list(found.classes):
+        raise InputError(
+            f"{found.name!r} has the outputs {', '.join(found.classes)}, but the store "
+            f"{', '.join(names)}"
+        )
+    if store.domains_proposed is not None:
+        places = {path: domain for domain in store.domains for path in store.paths(domain)}
+        found = found.with_domains(places, store.domains_proposed)
+    known: dict[Any, list[int]] = defaultdict(list)
+    for at, (sample, digest) in enumerate(zip(found.samples, found.digests, strict=True)):
+        known[sample.domain, digest, sample.label, sample.group].append(at)
+    chosen: dict[str, list[int]] = {}
+    missing: list[str] = []
+    for domain in source.domains:
+        columns = zip(
+            store.paths(domain),
+            store.images(domain),
+            store.label_texts(domain),
+            store.groups(domain),
+            strict=True,
+        )
+        chosen[domain] = []
+        for path, *rest in columns:
+            same = known[domain, *rest]
+            if same:
+                chosen[domain].append(same.pop())
+            else:
+                missing.append(path)
+    if missing:
+        n = sum(map(len, chosen.values())) + len(missing)
+        raise InputError(
+            f"{found.name!r} is not the data of the store {store.location!r}: "
+            f"{len(missing):,} of its {count(n, 'image')} (such as "
+            f"{missing[0]!r}) {'is' if len(missing) == 1 else 'are'} not there with the same "
+            "content, domain and label; give the data of the extraction, or run oodzoo store sync"
+        )
+    kept = sorted(at for rows in chosen.values() for at in rows)
+    positions = {}
+    for domain, rows in chosen.items():
+        order = {at: position for position, at in enumerate(sorted(rows))}
+        positions[domain] = np.array([order[at] for at in rows], np.int64)
+    return StoredImages(found.only(kept), positions)
+
+
+def with_fine_tuned(
+    evaluation: Evaluation, source: FeatureSource, folds: Mapping[str, TunedFold], best: str
+) -> Evaluation:
+    """Add the row of fine-tuned models to an evaluation.
+
+    They are recommended if they are better than what is recommended otherwise, on the test domains
+    (three or more), by more than a standard error between them; and better on average than the
+    linear heads that the training starts from, to which the gain may be due otherwise.
+
+    Parameters
+    ----------
+    evaluation : Evaluation
+    source : FeatureSource
+    folds : dict of str to TunedFold
+        By test domain.
+    best : str
+        The first model of the ranking on all domains.
+    """
+    cells, diagnoses = {}, {}
+    for test, fold in folds.items():
+        model = evaluation.single.cells[test].models[0]
+        predicted = Predicted((model,), source.facts(model).feature_dim, fold.outputs)
+        rows = trial_rows(source, test, evaluation.protocol, evaluation.trials)
+        cells[test] = score_predicted(source, test, predicted, rows)
+        if (found := diagnose_predicted(source, test, predicted, rows)) is not None:
+            diagnoses[test] = found
+    row = Row(cells)
+    before = evaluation.recommended
+    tuned = row.measure(row.metric)
+    gains = np.array([tuned[test] - before.domains[test] for test in evaluation.domains])
+    error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
+    over_head = [_gain_over_head(source, test, fold) for test, fold in folds.items()]
+    tuning = Tuning(
+        Gain(before.choice, float(gains.mean()), error, float(np.mean(over_head))),
+        {test: fold.facts for test, fold in folds.items()},
+    )
+    recommended, diagnosis = before, evaluation.diagnosis
+    better = is_better(estimate_of(tuned), estimate_of(before.domains))
+    if better and tuning.gain.over_head > 0:
+        diagnosis = diagnoses
+        recommended = Recommended(
+            choice=FINE_TUNED,
+            models=(best,),
+            average=row.average,
+            interval=interval_of(source, cells),
+            domains=tuned,
+            choices=dict.fromkeys(tuned, FINE_TUNED),
+            estimates=before.estimates,
+            within=before.within,
+            candidates=before.candidates,
+            max_models=before.max_models,
+            max_ms=before.max_ms,
+        )
+    return replace(
+        evaluation, fine_tuned=row, tuning=tuning, recommended=recommended, diagnosis=diagnosis
+    )
+
+
+def _gain_over_head(source: FeatureSource, test: str, fold: TunedFold) -> float:
+    tuned = 100 * metric(source.task.kind, fold.outputs, source.labels(test))
+    return tuned - fold.facts.linear_head

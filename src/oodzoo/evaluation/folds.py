@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from oodzoo.combination.decision import Decision
 from oodzoo.diagnostics.classes import ClassDiagnosis
-from oodzoo.evaluation.metrics import MEASURES
 from oodzoo.evaluation.recommended import Recommended
 from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.rows import Aggregation, Cell, Row, mean_of
+from oodzoo.evaluation.rows import MEASURES, Aggregation, Cell, Row, mean_of
 from oodzoo.evaluation.scoring import cell_by
 from oodzoo.evaluation.settings import Settings
 from oodzoo.features.source import FeatureSource

@@ -16,10 +16,19 @@ from oodzoo.combination.work import compute_heads
 from oodzoo.engine.choice import array_device, open_engine
 from oodzoo.engine.task import Engine
 from oodzoo.errors import InputError
-from oodzoo.evaluation.fine_tuning import Request, fine_tune
+from oodzoo.evaluation.fine_tuning import (
+    Request,
+    find_images,
+    fine_tune,
+    require_store,
+    with_fine_tuned,
+)
 from oodzoo.evaluation.folds import put_together
 from oodzoo.evaluation.judge import Judge, Rankings
-from oodzoo.evaluation.options import (
+from oodzoo.evaluation.published import require_published
+from oodzoo.evaluation.result import Evaluation
+from oodzoo.evaluation.settings import (
+    Settings,
     limited_top_k,
     parse_peers,
     require_seed,
@@ -27,11 +36,6 @@ from oodzoo.evaluation.options import (
     require_usable,
     resolve_trials,
 )
-from oodzoo.evaluation.published import require_published
-from oodzoo.evaluation.result import Evaluation
-from oodzoo.evaluation.settings import Settings
-from oodzoo.evaluation.stored_images import find_images, require_store
-from oodzoo.evaluation.tuned_row import with_fine_tuned
 from oodzoo.evaluation.what_if import WhatIf
 from oodzoo.evaluation.work import compute_tasks
 from oodzoo.events import Listeners, Progress, Stage, extent

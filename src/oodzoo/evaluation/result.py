@@ -16,7 +16,6 @@ from oodzoo.combination.verdict import CHOICES, Estimate, is_better
 from oodzoo.diagnostics.classes import ClassDiagnosis, add_up
 from oodzoo.evaluation.advice import Advice, most_useful
 from oodzoo.evaluation.diagnosis import weak_points
-from oodzoo.evaluation.display import rows_as_html, rows_as_text
 from oodzoo.evaluation.learning_curve import LearningCurve
 from oodzoo.evaluation.published import Published, published
 from oodzoo.evaluation.recommended import (
@@ -35,6 +34,12 @@ from oodzoo.task import Kind, Task, require_kind
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
+from collections.abc import Iterable
+
+from oodzoo._html import html_table
+from oodzoo._numbers import number
+from oodzoo._text import plain, text_table
+from oodzoo.task.words import WORDS
 
 
 @dataclass(frozen=True)
@@ -445,11 +450,11 @@ class Evaluation:
         for k, each in self.ablation.items():
             rows += [("ensemble", k, each.ensemble), ("selection", k, each.selection)]
         lines = []
-        for name, number, row in rows:
+        for name, top_k, row in rows:
             by_name = {m: row.measure(m) for m in row.measures}
             for domain, cell in row.cells.items():
                 lines.append(
-                    {"row": name, "top_k": number, "domain": domain}
+                    {"row": name, "top_k": top_k, "domain": domain}
                     | {measure: values[domain] for measure, values in by_name.items()}
                     | {"models": ", ".join(cell.models), "n_features": cell.n_features}
                 )
@@ -467,3 +472,55 @@ def _diagnosis(document: Mapping[str, Any]) -> dict[str, ClassDiagnosis]:
     if found:
         add_up(found.values())
     return found
+
+
+MOST_DOMAINS = 8
+"""With more test domains, a line of text would be too long, and has the average only."""
+
+
+def rows_as_text(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
+    """Return a line per row with its main metric, and the notes below."""
+    domains, table = _cells(rows)
+    columns = [WORDS[task].metric.heading.lower(), "average"]
+    if len(domains) <= MOST_DOMAINS:
+        columns += domains
+    lines = [[name, *map(plain, cells)][: len(columns)] for name, *cells in table]
+    shown = text_table(columns, lines)
+    return "\n".join([shown, *notes])
+
+
+def rows_as_html(rows: Mapping[str, Row], task: Kind, notes: Iterable[str]) -> str:
+    """Return a table with the main metric of each row, on average and on each test domain."""
+    domains, table = _cells(rows)
+    return html_table(
+        ["", "average", *domains],
+        table,
+        caption=f"{WORDS[task].metric.heading} on each held-out domain",
+        notes=notes,
+    )
+
+
+def _cells(rows: Mapping[str, Row]) -> tuple[list[str], list[list[str]]]:
+    domains = list(next(iter(rows.values())).cells)
+    table = []
+    for name, row in rows.items():
+        by_domain = row.measure(row.metric)
+        values = [row.average, *(by_domain[domain] for domain in domains)]
+        table.append([name, *(number(value, 1) for value in values)])
+    return domains, table
+
+
+def why_not_the_highest(evaluation: Evaluation) -> str:
+    """Say why another way with a higher number is not recommended; empty if there is none."""
+    best = evaluation.recommended
+    averages = {name: row.average for name, row in evaluation.rows.items() if name in TITLES}
+    first = max(averages, key=averages.__getitem__)
+    if first == best.choice or round(averages[first], 1) <= round(best.average, 1):
+        return ""
+    if first in evaluation.beyond_limits:
+        reason = "it exceeds the limits"
+    elif first in evaluation.tied:
+        reason = "the difference is within a standard error between the domains"
+    else:
+        reason = "it is not clearly better on the training domains, which decide"
+    return f"{TITLES[first]} has {averages[first]:.1f} %, but {reason}."

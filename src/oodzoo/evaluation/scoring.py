@@ -10,15 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from oodzoo.combination.adaptation import pool_for_target
 from oodzoo.combination.heads import Heads
 from oodzoo.combination.pool import Limits
-from oodzoo.combination.target import pool_for_target
-from oodzoo.combination.zero_shot import pool_columns
+from oodzoo.combination.predictions import pool_columns
 from oodzoo.diagnostics.classes import ClassDiagnosis
 from oodzoo.evaluation.choice import Candidate, Choice, Predicted
 from oodzoo.evaluation.diagnosis import diagnose
-from oodzoo.evaluation.metrics import by_output, measures_of
-from oodzoo.evaluation.rows import Cell, Outputs
+from oodzoo.evaluation.rows import Cell, Outputs, by_output, measures_of
 from oodzoo.evaluation.training import Oracle, TrainedHead, TrainingView
 from oodzoo.features.columns import Columns
 from oodzoo.features.source import FeatureSource, total_cost

@@ -9,11 +9,15 @@ from oodzoo.combination.decision import Decision
 from oodzoo.combination.heads import Heads
 from oodzoo.evaluation import advice
 from oodzoo.evaluation.advice import Advice
-from oodzoo.evaluation.budget import Limited, budgets_of, milliseconds_of
-from oodzoo.evaluation.fewer_domains import FewerDomains, with_fewer_domains
 from oodzoo.evaluation.folds import Fold
-from oodzoo.evaluation.judge import Judge
-from oodzoo.evaluation.learning_curve import LearningCurve, learning_curve, parts_of
+from oodzoo.evaluation.judge import Judge, Limited, budgets_of, milliseconds_of
+from oodzoo.evaluation.learning_curve import (
+    FewerDomains,
+    LearningCurve,
+    learning_curve,
+    parts_of,
+    with_fewer_domains,
+)
 from oodzoo.evaluation.recommended import FINE_TUNED, TITLES, described
 from oodzoo.evaluation.result import Evaluation
 from oodzoo.evaluation.rows import mean_of

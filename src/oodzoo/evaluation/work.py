@@ -11,9 +11,8 @@ from oodzoo.combination.heads import predict_with_heads
 from oodzoo.combination.work import StoreJob, compute_device, describe_store, open_source, run_all
 from oodzoo.combination.work import missing_here as missing_store
 from oodzoo.engine.task import Engine, Work, Worker
-from oodzoo.evaluation.fewer_domains import metrics_without_one
 from oodzoo.evaluation.judge import Judge, Rankings
-from oodzoo.evaluation.learning_curve import Part, metrics_of
+from oodzoo.evaluation.learning_curve import Part, metrics_of, metrics_without_one
 from oodzoo.evaluation.settings import Settings
 from oodzoo.events import Progress
 from oodzoo.features.source import FeatureSource

@@ -1,14 +1,21 @@
-"""Options of a run."""
+"""Options of a run, and the file `oodzoo.toml`, which starts it again."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
+from oodzoo._io import explaining_disk_errors, write_bytes
+from oodzoo._text import did_you_mean, printable, typed
 from oodzoo.engine.choice import array_device, require_engine
-from oodzoo.evaluation.options import require_seed, resolve_trials
+from oodzoo.errors import InputError
 from oodzoo.evaluation.published import require_published
+from oodzoo.evaluation.settings import require_seed, resolve_trials
 from oodzoo.features.config import ExtractionConfig
 from oodzoo.heads.classes import require_classes_for
 from oodzoo.racing.budget import parse_budget
@@ -94,3 +101,177 @@ class RunConfig:
         """Where to evaluate: as above, or on several devices."""
         device = self.extraction.device
         return device if device.startswith("cuda") or "," in device else None
+
+
+CONFIG_FILE = "oodzoo.toml"
+
+_WIDTH = 100
+_HEADER = """\
+# The options of a run of oodzoo. To start it again, or with other options:
+#   oodzoo run --config {path}
+# Options on the command line win. Paths are relative to the folder in which the command is started;
+# they are as they were given, so look at this file before you share it. Passwords are left out.
+"""
+
+_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://[^\s/@:]*):[^\s/?#]*@")
+_SECRET = re.compile(
+    r"([?&](?:[^=&\s]*(?:password|passwd|pwd|secret|token|signature|credential|key)[^=&\s]*|sig)=)"
+    r"[^&\s#]+",
+    re.IGNORECASE,
+)
+
+Value = str | int | float | bool | list[str]
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a command, as it is written in a file.
+
+    Attributes
+    ----------
+    key : str
+    kind : {"text", "integer", "number", "flag", "texts"}
+    help : str
+    several : bool
+        Whether a text may have several parts, which may be given as a list.
+    """
+
+    key: str
+    kind: Literal["text", "integer", "number", "flag", "texts"]
+    help: str = ""
+    several: bool = False
+
+
+def config_text(path: str, options: Sequence[Option], values: Mapping[str, Value | None]) -> str:
+    """Write options as TOML; those without a value are comments.
+
+    Examples
+    --------
+    >>> options = [Option("zoo", "text", "The models."), Option("limit", "integer")]
+    >>> print(config_text("job/oodzoo.toml", options, {"zoo": "demo"}).partition("out.\\n")[2])
+    <BLANKLINE>
+    # The models.
+    zoo = "demo"
+    <BLANKLINE>
+    # limit =
+    <BLANKLINE>
+    """
+    parts = [_HEADER.format(path=printable(typed(path)))]
+    for option in options:
+        value = values.get(option.key)
+        lines = [f"# {line}" for line in _wrapped(option.help)]
+        if value is None:
+            lines.append(f"# {option.key} =")
+        else:
+            lines.append(f"{option.key} = {_toml(without_secrets(value))}")
+        parts.append("\n".join(lines) + "\n")
+    return "\n".join(parts)
+
+
+def write_config(path: Path, options: Sequence[Option], values: Mapping[str, Value | None]) -> None:
+    """Write options to a file; one that has the same values is left as it is."""
+    given = {key: without_secrets(value) for key, value in values.items() if value is not None}
+    if path.is_file():
+        try:
+            if read_config(path, options) == given:
+                return  # it may have comments of its owner
+        except InputError:
+            pass
+    with explaining_disk_errors(path):
+        write_bytes(path, config_text(str(path), options, values).encode())
+
+
+def read_config(path: Path, options: Sequence[Option]) -> dict[str, Value]:
+    """Read the options that a file gives.
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, an option is unknown, or its value is of another type.
+    """
+    try:
+        content = tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise InputError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{str(path)!r} is not a TOML file: {error}") from None
+    known = {option.key: option for option in options}
+    found: dict[str, Value] = {}
+    for given, value in content.items():
+        key = given.replace("-", "_")
+        if key not in known:
+            hint = did_you_mean(key, known) or "oodzoo run --help lists the options"
+            raise InputError(f"unknown option {given!r} in {str(path)!r}; {hint}")
+        if key in found:
+            raise InputError(f"the option {key!r} is given twice in {str(path)!r}")
+        found[key] = _checked(known[key], value, path)
+    return found
+
+
+def without_secrets(value: Value) -> Value:
+    """Leave out passwords and keys in URIs.
+
+    Examples
+    --------
+    >>> without_secrets("postgresql://ada:secret@host/db")
+    'postgresql://ada@host/db'
+    """
+    if isinstance(value, list):
+        return [str(without_secrets(each)) for each in value]
+    if not isinstance(value, str):
+        return value
+    return _SECRET.sub(r"\1", _PASSWORD.sub(r"\1@", value))
+
+
+_EXPECTED = {
+    "text": "text in quotes",
+    "integer": "an integer",
+    "number": "a number",
+    "flag": "true or false",
+    "texts": "a list of texts in quotes",
+}
+
+
+def _checked(option: Option, value: Any, path: Path) -> Value:
+    """The value of an option, in the type that the command line has."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if option.kind == "flag" and isinstance(value, bool):
+        return value
+    if option.kind == "integer" and number and isinstance(value, int):
+        return value
+    if option.kind == "number" and number:
+        return float(value)
+    if option.kind == "text" and (isinstance(value, str) or number):
+        return str(value)
+    if option.kind == "text" and option.several and _is_list(value, str | int):
+        return ",".join(map(str, value))
+    if option.kind == "texts" and _is_list(value, str):
+        return list(value)
+    raise InputError(
+        f"the option {option.key!r} in {str(path)!r} must be {_EXPECTED[option.kind]}, got "
+        f"{value!r}"
+    )
+
+
+def _is_list(value: Any, kind: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(each, kind) and not isinstance(each, bool) for each in value)
+
+
+def _toml(value: Value) -> str:
+    """A value as TOML; a JSON string is one, except for a few characters."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, str):
+        text = json.dumps(value, ensure_ascii=False)
+        return text.replace("\x7f", "\\u007f").encode(errors="replace").decode()
+    return repr(value)
+
+
+def _wrapped(text: str) -> list[str]:
+    import textwrap
+
+    return textwrap.wrap(" ".join(text.split()), _WIDTH - 2)

@@ -32,11 +32,9 @@ from oodzoo.features.target import (
 from oodzoo.heads.adaptive import MIN_IMAGES
 from oodzoo.leaks.pairs import NearDuplicates
 from oodzoo.leaks.similar import similar_images
-from oodzoo.pipeline.config import RunConfig
-from oodzoo.pipeline.config_file import CONFIG_FILE
+from oodzoo.pipeline.config import CONFIG_FILE, RunConfig
 from oodzoo.pipeline.examples import choose_examples, example_files, leak_files, mistake_files
-from oodzoo.pipeline.recorder import Recorder
-from oodzoo.pipeline.stages import Stages
+from oodzoo.pipeline.stages import Recorder, Stages
 from oodzoo.predictor import Predictor, fit
 from oodzoo.predictor.card import CARD
 from oodzoo.racing import Dropped, parse_budget, run_race

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from oodzoo._text import count
 from oodzoo.combination.verdict import CHOICES
-from oodzoo.evaluation.not_recommended import why_not_the_highest
 from oodzoo.evaluation.recommended import TITLES, Recommended, described
-from oodzoo.evaluation.result import Evaluation
+from oodzoo.evaluation.result import Evaluation, why_not_the_highest
 from oodzoo.ranking.result import Ranking
 from oodzoo.record import DataSummary, PredictorSummary, Run
 from oodzoo.report.blocks import Headline, Tile
