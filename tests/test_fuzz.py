@@ -44,16 +44,12 @@ from oodzoo.selection import select_features
 from oodzoo.store.checking import check_store
 from oodzoo.store.documents import sealed, sealed_bytes
 from oodzoo.store.feature_store import FeatureStore
-from oodzoo.store.first_form import read_all_shards
 from oodzoo.store.local import update_local
 from oodzoo.store.shards import ShardFile, checksum, open_shard, read_record
 from oodzoo.testbed.external import read_values
 
 # set the variable to try more files of each kind
 EXAMPLES = int(os.environ.get("OODZOO_FUZZ", "200"))
-
-FIRST_FORM = Path(__file__).parent / "store" / "first_form" / "store"
-
 
 # --- changes ---------------------------------------------------------------------------------
 
@@ -570,29 +566,6 @@ def shard(folder: Path, request: pytest.FixtureRequest) -> Reader:
         array.copy()
 
     return Reader(path, [FEATURES["m"]], to_npy, [read])
-
-
-def first_form_reader(folder: Path, file: str) -> Reader:
-    store = shutil.copytree(FIRST_FORM, folder / "store")
-    reads: dict[str, list[Read]] = {
-        "local.json": [partial(read_store, store)],
-        "images.json": [partial(check_store, store), partial(read_all_shards, store)],
-    }
-    both: list[Read] = [partial(read_store, store), partial(read_all_shards, store)]
-    document = json.loads((store / file).read_bytes())
-    return Reader(store / file, document, to_json, reads.get(file, both))
-
-
-for _file in (
-    "manifest.json",
-    "images.json",
-    "local.json",
-    "skipped/%2E%2E/shard-00000.json",
-    "separable_shapes/model.json",
-):
-    BUILD[f"first form: {_file}"] = partial(
-        lambda folder, request, file: first_form_reader(folder, file), file=_file
-    )
 
 
 # --- results ---

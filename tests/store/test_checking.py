@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from tests.features.data import Extract, Tree, Zoo, one_of
-from tests.store.contents import contents, first_form
+from tests.store.contents import contents
 from tests.store.data import Begin, compute, fill, letters, require_right
 
 import oodzoo
@@ -296,22 +296,6 @@ def test_repair_does_not_disturb_a_writer(store: Path) -> None:
         with pytest.raises(InputError, match="is being written by another process"):
             check_store(store, repair=True)
     assert file.exists()
-
-
-def test_the_first_form(tmp_path: Path, tree: Tree) -> None:
-    store, _ = first_form(tmp_path)
-    before = tree(store)
-    found = check_store(store)
-    assert (found.files, found.damage, found.unfinished) == (13, (), ("cnn_photos",))
-    file = "separable_shapes/%2E%2E/shard-00000.logits.npy"
-    flip(store / file)
-    (damage,) = check_store(store).damage
-    assert damage.path == file
-    assert "sha256" in damage.problem
-    with pytest.raises(InputError, match=r"oodzoo store upgrade .* leaves damaged files out"):
-        check_store(store, repair=True)
-    flip(store / file)
-    assert tree(store) == before
 
 
 def test_links_are_damage(store: Path, tmp_path: Path) -> None:

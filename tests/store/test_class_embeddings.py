@@ -170,11 +170,3 @@ def test_pruning_keeps_them_and_removes_those_of_a_removed_model(store: FeatureS
     prune_store(store.path)
     assert not left.parent.exists()
     _equal(FeatureStore(store.path).class_embeddings("clip"), embeddings_of(SPACE))
-
-
-def test_a_store_of_the_first_form_has_none() -> None:
-    first = Path(__file__).parent / "first_form"
-    stores = sorted(path.parent for path in first.rglob("manifest.json"))
-    for path in stores:
-        opened = FeatureStore(path)
-        assert opened.class_embeddings(opened.models[0]) is None

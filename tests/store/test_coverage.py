@@ -12,7 +12,7 @@ from oodzoo.store.shards import Shard, ShardFile
 
 
 def shard(name: str, absent: dict[int, str | None] | None = None) -> Shard:
-    return Shard(name, ShardFile("f.npy", "0"), absent=absent or {})
+    return Shard(name, ShardFile("f.npy", "0", "0"), absent=absent or {})
 
 
 def test_rows_are_counted_without_absent_images() -> None:

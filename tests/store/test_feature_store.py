@@ -638,9 +638,3 @@ def test_a_store_without_its_manifest(small: Path) -> None:
         f"the store '{small}' has lost its manifest.json; remove damaged files with "
         f"`oodzoo store check {small} --repair`, then rerun `oodzoo extract`"
     )
-
-
-def test_an_unfinished_store_of_the_first_form(tmp_path: Path) -> None:
-    (tmp_path / "images.json").write_text("{}")
-    with pytest.raises(InputError, match=rf"no finished .* `oodzoo store upgrade {tmp_path}`"):
-        FeatureStore(tmp_path)

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.killing import STEP, Children, children, needs_fork
 from tests.store import tiny
@@ -24,16 +23,13 @@ from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import sync_store
-from oodzoo.store.upgrade import upgrade_store
 
 pytestmark = needs_fork
-
-FIRST_FORM = Path(__file__).parent / "first_form"
 
 
 @pytest.fixture(scope="module")
 def kill() -> Iterator[Children]:
-    commands = ("checking", "merge", "prune", "removal", "upgrade")
+    commands = ("checking", "merge", "prune", "removal")
     with children("tests.store.tiny", *(f"oodzoo.store.{name}" for name in commands)) as started:
         yield started
 
@@ -177,83 +173,6 @@ def test_merge(kill: Children, data: Path, tmp_path: Path) -> None:
         moment += STEP
     assert files(out) == expected
     assert moment > 40
-
-
-@pytest.fixture
-def first_form(tmp_path: Path) -> Path:
-    """A store of the first form, with a model that is not finished."""
-    return shutil.copytree(FIRST_FORM / "store", tmp_path / "first")
-
-
-def first_form_rows() -> dict[str, dict[str, Any]]:
-    """What the reader of the first form gave, by domain and kind of column, then by path."""
-    with np.load(FIRST_FORM / "expected.npz") as expected:
-        arrays = dict(expected)
-    found: dict[str, dict[str, Any]] = {}
-    for key, array in arrays.items():
-        kind, domain, *output = key.split("|")
-        paths = arrays[f"paths|{domain}"].tolist()
-        column = "|".join([kind, *output])
-        found.setdefault(domain, {})[column] = dict(zip(paths, array.tolist(), strict=True))
-    return found
-
-
-def second_form_rows(store: Path) -> dict[str, dict[str, Any]]:
-    opened = FeatureStore(store)
-    found = {}
-    for domain in opened.domains:
-        paths = opened.paths(domain)
-        columns: dict[str, list[Any]] = {
-            "paths": paths,
-            "labels": opened.labels(domain).tolist(),
-        }
-        for model in opened.models:
-            for output in opened.model(model).widths:
-                rows = opened.gather(model, opened.images(domain), output)
-                columns[f"{model}|{output}"] = rows.tolist()
-        found[domain] = {
-            column: dict(zip(paths, values, strict=True)) for column, values in columns.items()
-        }
-    return found
-
-
-def test_upgrade(kill: Children, first_form: Path, tmp_path: Path) -> None:
-    done = shutil.copytree(first_form, tmp_path / "done")
-    upgrade_store(done)
-    expected, folders = files(done), all_folders(done)
-    expected_rows = first_form_rows()
-    assert second_form_rows(done) == expected_rows
-    forms = []
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
-        forms.append(FeatureStore(s).is_first_form)
-        assert second_form_rows(s) == expected_rows, moment
-        upgrade_store(s)
-        assert files(s) == expected, moment
-        assert all_folders(s) == folders, moment
-    assert files(s) == expected
-    assert forms == sorted(forms, reverse=True)
-    assert set(forms) == {True, False}
-
-
-def all_folders(store: Path) -> set[str]:
-    return {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_dir()}
-
-
-def test_upgrade_after_an_interrupted_upgrade(
-    kill: Children, first_form: Path, tmp_path: Path
-) -> None:
-    """The leftovers of the first kill are removed; the second kill comes meanwhile."""
-    done = shutil.copytree(first_form, tmp_path / "done")
-    upgrade_store(done)
-    expected_rows = first_form_rows()
-    assert kill.killed(40, "oodzoo.store.upgrade:upgrade_store", first_form)
-    for moment, s in kills(kill, "oodzoo.store.upgrade:upgrade_store", first_form, step=STEP):
-        if not any((s / name).exists() for name in ("images", "models", "samples")):
-            break
-        assert second_form_rows(s) == expected_rows, moment
-        upgrade_store(s)
-        assert files(s) == files(done), moment
-    assert moment > 10
 
 
 def damage_shard(store: Path) -> None:

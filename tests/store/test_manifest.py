@@ -205,7 +205,8 @@ def test_a_manifest_of_something_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "advice"), [(3, "upgrade oodzoo"), (0, "store upgrade"), ("x", "store upgrade")]
+    ("schema", "advice"),
+    [(3, "upgrade oodzoo"), (1, "extract into a"), ("x", "extract into a")],
 )
 def test_another_schema(small: Path, schema: Any, advice: str) -> None:
     rewrite(small / "manifest.json", lambda document: document.update(schema=schema))

@@ -254,7 +254,7 @@ def held(
 
 @pytest.mark.parametrize(
     "arguments",
-    [("sync", "STORE", "DATA"), ("prune", "STORE"), ("upgrade", "STORE"), ("rm", "STORE", "c")],
+    [("sync", "STORE", "DATA"), ("prune", "STORE"), ("rm", "STORE", "c")],
     ids=lambda arguments: arguments[0],
 )
 def test_maintenance_waits_for_a_writer(

@@ -19,7 +19,7 @@ from tests.features.data import (
     rows_of,
     write_table,
 )
-from tests.store.contents import contents, first_form, targets
+from tests.store.contents import contents, targets
 from tests.store.data import fill, image, letters, record, require_right, unlabelled
 
 from oodzoo.data.dataset import ImageDomains
@@ -156,23 +156,6 @@ def test_an_undecodable_image(tmp_path: Path) -> None:
     assert require_right(tmp_path / "out").skipped == {"day/c.png": "cannot be decoded"}
 
 
-def test_a_store_of_the_first_form(
-    tmp_path: Path, make_model: MakeModel, extract: Extract, tree: Tree
-) -> None:
-    store, data = first_form(tmp_path)
-    before = tree(store)
-    extract(data / "table.csv", [make_model()], tmp_path / "new")
-    merged = merge_stores([store, tmp_path / "new"], tmp_path / "out")
-    assert merged.models == ("function", "mlp_glyphs_augmented", "separable_shapes")
-    old, new = contents(store), contents(tmp_path / "out")
-    assert new.pop("models") != old.pop("models")
-    assert old.items() <= new.items()
-    assert not merged.is_first_form
-    assert merged.local("separable_shapes")["milliseconds_per_image"] > 0
-    assert tree(store) == before
-    require_sound(tmp_path / "out")
-
-
 def test_float16_and_float32_side_by_side(tmp_path: Path) -> None:
     a = fill(tmp_path / "a", TABLE, "m1")
     with writing(tmp_path / "b") as writer:
@@ -269,7 +252,6 @@ def test_the_target_is_not_empty(small: Path, tmp_path: Path, photos: Path, tree
     for out, message in (
         (small, "exists already; choose another folder"),
         (photos, "neither empty nor a feature store"),
-        (first_form(tmp_path)[0], "older version and is read-only"),
     ):
         before = tree(out)
         with pytest.raises(InputError, match=message):

@@ -40,10 +40,7 @@ from oodzoo.store.merge import merge_stores
 from oodzoo.store.prune import prune_store
 from oodzoo.store.removal import remove_models
 from oodzoo.store.sync import sync_store
-from oodzoo.store.upgrade import upgrade_store
 from oodzoo.store.usage import disk_usage, list_contents
-
-FIRST_FORM = Path(__file__).parent / "first_form"
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +131,6 @@ COMMANDS: dict[str, Callable[[Any, Path], object]] = {
     "prune": lambda store, data: (sync_store(store, data), prune_store(store))[1],
     "check": lambda store, data: check_store(store),
     "repair": lambda store, data: check_store(store, repair=True),
-    "upgrade": lambda store, data: upgrade_store(store),
     "ls": lambda store, data: list_contents(store),
     "du": lambda store, data: disk_usage(store),
 }
@@ -163,13 +159,6 @@ def test_merging(url: str, data: Path, local: Path, tmp_path: Path) -> None:
     merge_stores([f"{url}/one", tmp_path / "other"], f"{url}/both")
     merge_stores([local, tmp_path / "other"], tmp_path / "both")
     assert remote_files(f"{url}/both") == files(tmp_path / "both")
-
-
-def test_a_store_of_the_first_form_is_read_but_not_upgraded(url: str, tmp_path: Path) -> None:
-    upload(FIRST_FORM / "store", url)
-    assert content(url) == content(FIRST_FORM / "store")
-    with pytest.raises(InputError, match=f"'{url}' was written by an older version, and is at a U"):
-        upgrade_store(url)
 
 
 def test_imported_features(url: str, tmp_path: Path) -> None:
@@ -531,7 +520,7 @@ def test_a_model_is_not_dropped_because_its_records_cannot_be_read(
 
 
 def test_no_store(url: str) -> None:
-    for function in (FeatureStore, check_store, prune_store, list_contents, upgrade_store):
+    for function in (FeatureStore, check_store, prune_store, list_contents):
         assert f"no such feature store: '{url}'" in complaint(function, url)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.features.data import Tree, one_of
-from tests.store.contents import contents, first_form, rows_by_image, size
+from tests.store.contents import contents, rows_by_image, size
 from tests.store.data import (
     Begin,
     compute,
@@ -227,14 +227,6 @@ def test_a_writer_is_not_disturbed(small: Path) -> None:
     ):
         prune_store(small)
     assert len(literal(small, "m1")) == 9
-
-
-def test_the_first_form(tmp_path: Path, tree: Tree) -> None:
-    store, _ = first_form(tmp_path)
-    before = tree(store)
-    with pytest.raises(InputError, match="oodzoo store upgrade"):
-        prune_store(store)
-    assert tree(store) == before
 
 
 def test_names_are_the_checksums(small: Path) -> None:

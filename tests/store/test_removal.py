@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.features.data import Extract, Tree, Zoo
-from tests.store.contents import contents, first_form, size
+from tests.store.contents import contents, size
 from tests.store.data import Begin, compute, record, require_right
 
 import oodzoo
@@ -128,14 +128,6 @@ def test_a_model_that_is_being_extracted(
     assert require_right(small).models == tuple(sorted({"m1", name}))
     remove_models(small, [name])
     assert not (small / "models" / name).exists()
-
-
-def test_the_first_form(tmp_path: Path, tree: Tree) -> None:
-    store, _ = first_form(tmp_path)
-    before = tree(store)
-    with pytest.raises(InputError, match="oodzoo store upgrade"):
-        remove_models(store, ["cnn_photos"])
-    assert tree(store) == before
 
 
 def test_a_link_is_not_followed(small: Path, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.features.data import (
     rows_of,
     write_table,
 )
-from tests.store.contents import contents, first_form, rows_by_image, targets
+from tests.store.contents import contents, rows_by_image, targets
 from tests.store.data import Begin, fill, flip, letters
 
 import oodzoo
@@ -403,14 +403,6 @@ def test_a_store_without_a_finished_model(
     with pytest.raises(InputError, match="has no finished model"):
         sync_store(tmp_path / "s", data)
     assert tree(tmp_path / "s") == before
-
-
-def test_a_store_of_the_first_form(tmp_path: Path, tree: Tree) -> None:
-    store, data = first_form(tmp_path)
-    before = tree(store)
-    with pytest.raises(InputError, match=r"older version .*`oodzoo store upgrade"):
-        sync_store(store, data / "table.csv")
-    assert tree(store) == before
 
 
 def test_what_is_no_store(tmp_path: Path, photos: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tests.conftest import Run
 from tests.features.data import Extract, Tree, Zoo, another_digit
-from tests.store.contents import first_form, moments, size
+from tests.store.contents import moments, size
 from tests.store.data import compute, fill, image, letters, record, unlabelled, values
 
 import oodzoo
@@ -78,22 +78,6 @@ def test_a_store_without_models(small: Path) -> None:
     remove_models(small, ["m1", "m2"])
     assert list_contents(small).models == ()
     assert disk_usage(small).models == {}
-
-
-def test_the_first_form(tmp_path: Path) -> None:
-    store, _ = first_form(tmp_path)
-    found = list_contents(store)
-    assert [(m.name, m.images, m.complete) for m in found.models] == [
-        ("mlp_glyphs_augmented", 24, True),
-        ("separable_shapes", 24, True),
-    ]
-    assert [m.bytes for m in found.models] == [size(store / m.name) for m in found.models]
-    assert found.domains == (
-        DomainEntry("..", 12, labelled=True),
-        DomainEntry("Ä b", 12, labelled=True),
-    )
-    with pytest.raises(InputError, match="oodzoo store upgrade"):
-        disk_usage(store)
 
 
 def test_sizes_are_those_of_the_files(store: Path) -> None:

@@ -47,7 +47,7 @@ import oodzoo
 from oodzoo._io import locked
 from oodzoo.errors import InputError
 from oodzoo.features.importing import import_features
-from oodzoo.store.contents import newest_table, old_tables, registered_models
+from oodzoo.store.contents import newest_table, old_tables, read_model, registered_models
 from oodzoo.store.documents import sealed
 from oodzoo.store.feature_store import FeatureStore
 from oodzoo.store.index import ImageIndex
@@ -233,18 +233,13 @@ def test_a_model_of_which_nothing_was_stored_may_change(
     assert FeatureStore(tmp_path / "s").model("function").dtype == "float16"
 
 
-def test_a_model_without_a_spec_gets_one_from_the_next_extraction(
-    store: Path, data: Path, zoo: Zoo, extract: Extract, tree: Tree
-) -> None:
-    """As after the upgrade of a store that was written before specs were stored."""
-    whole = tree(store)
-    names = FeatureStore(store).models
-    rewrite(store / "manifest.json", lambda m: [m["models"][name].pop("spec") for name in names])
-    for name in names:
-        rewrite(store / "models" / name / "model.json", lambda model: model.pop("spec"))
-    assert FeatureStore(store).model("separable_shapes").spec is None
-    assert extract(data, zoo(), store).shards == 0
-    assert tree(store) == whole
+def test_a_model_without_a_spec_gets_one(small: Path) -> None:
+    """It was passed loaded before, or is now."""
+    spec = {"input_size": 8, "sha256": None}
+    with writing(small) as writer:
+        for given in (spec, None):
+            writer.add_model("m1", record(spec=given))
+            assert writer.record("m1").spec == read_model(small, "m1").spec == spec
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from oodzoo._io import shown
 from oodzoo._text import count, one_line, short_name, typed, unknown
 from oodzoo.data.listing import task_line
 from oodzoo.errors import InputError
-from oodzoo.store import first_form
 from oodzoo.store.class_embeddings import ClassEmbeddings, read_class_embeddings
 from oodzoo.store.coverage import Coverage, Coverages, Places
 from oodzoo.store.display import store_as_html
@@ -72,13 +71,8 @@ class FeatureStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = pulled(path)
         _require_store(self.path)
-        self.is_first_form = first_form.is_first_form(self.path)
-        if self.is_first_form:
-            old = first_form.read_first_form(self.path)
-            self._open(old.manifest, old.table, old.index, old.shards)
-        else:
-            manifest, table = _read(self.path)
-            self._open(manifest, table, ImageIndex.read(self.path, manifest.segments), {})
+        manifest, table = _read(self.path)
+        self._open(manifest, table, ImageIndex.read(self.path, manifest.segments), {})
 
     @classmethod
     def partial(
@@ -102,7 +96,7 @@ class FeatureStore:
             The finished shards of each model.
         """
         store = cls.__new__(cls)
-        store.path, store.is_first_form = path, False
+        store.path = path
         store._open(Manifest(models=models), table, index, shards)
         return store
 
@@ -246,8 +240,6 @@ class FeatureStore:
 
     def local(self, name: str) -> dict[str, Any]:
         """Return timings and location of a model, as far as known."""
-        if self.is_first_form:
-            return first_form.read_local(self.path, name)
         return read_local(self.path, name)
 
     def milliseconds_per_image(self, name: str) -> float | None:
@@ -257,8 +249,6 @@ class FeatureStore:
 
     def class_embeddings(self, name: str) -> ClassEmbeddings | None:
         """Return the embeddings of the classes by the text tower of a model; None without them."""
-        if self.is_first_form:
-            return None
         stored = self.model(name)
         return read_class_embeddings(self.path, name, stored.identity, stored.feature_dim)
 
@@ -400,7 +390,7 @@ class FeatureStore:
             )
 
     def _folder(self, model: str) -> Path:
-        return self.path / model if self.is_first_form else self.path / MODELS / model
+        return self.path / MODELS / model
 
     def _domain(self, name: str) -> TableDomain:
         if name not in self._domains:
@@ -416,11 +406,6 @@ def _require_store(path: Path) -> None:
         )
     if (path / MANIFEST).is_file():
         return
-    if (path / "images.json").is_file():
-        raise InputError(
-            f"the store {shown(path)!r} has no finished model yet; upgrade it with `oodzoo store "
-            f"upgrade {typed(shown(path))}`, then rerun oodzoo extract"
-        )
     if has_lost_manifest(path):
         raise InputError(
             f"the store {shown(path)!r} has lost its manifest.json; {repair_advice(path)}"

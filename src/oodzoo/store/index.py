@@ -130,7 +130,7 @@ def cut(images: Iterable[tuple[str, str]]) -> list[list[str]]:
 
 
 def has_lost_manifest(store: Path) -> bool:
-    """Whether a folder is a store of the second form without its manifest."""
+    """Whether a folder is a store without its manifest."""
     # in this order: another process may be creating the store, the manifest first
     return bool(segment_names(store)) and not (store / MANIFEST).exists()
 

@@ -120,9 +120,7 @@ class Mirror:
         prefix = f"{self.url}/"
         listed = {file.url.removeprefix(prefix): file for file in list_files(self.url)}
         files = {name: file for name, file in listed.items() if _is_ours(name)}
-        is_store = any(
-            name in (MANIFEST, "images.json") or _SEGMENT.fullmatch(name) for name in files
-        )
+        is_store = any(name == MANIFEST or _SEGMENT.fullmatch(name) for name in files)
         others = [name for name in listed if name.rpartition("/")[2] != ".lock"]
         if is_store or not others:
             return files

@@ -15,7 +15,6 @@ from oodzoo.store.contents import old_tables, registered_models, require_store
 from oodzoo.store.copying import copy_rows
 from oodzoo.store.coverage import Coverage
 from oodzoo.store.files import fetch_records, folder_size, pulled, remove_files
-from oodzoo.store.first_form import first_form_files
 from oodzoo.store.index import segment_file, segment_of, segment_table
 from oodzoo.store.places import (
     CACHE,
@@ -154,7 +153,6 @@ def unused_files(path: Path, writer: StoreWriter) -> Iterator[Path]:
             if left or (file.name not in used and _OURS.fullmatch(file.name)):
                 yield file
     yield from old_tables(path, writer.manifest)
-    yield from first_form_files(path)
 
 
 def _remove_empty_folders(path: Path) -> None:
