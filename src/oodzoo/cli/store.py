@@ -240,7 +240,7 @@ def check(
 ) -> None:
     """Verify every checksum of a feature store, and find near-duplicate images."""
     from oodzoo.errors import InputError
-    from oodzoo.leaks.planning import SCOPES
+    from oodzoo.leaks.search import SCOPES
     from oodzoo.store.checking import check_store
 
     if leaks not in (*SCOPES, "none"):

@@ -35,6 +35,7 @@ from oodzoo.store.places import (
 from oodzoo.store.shards import (
     ShardFile,
     checksum,
+    list_file,
     read_list,
     read_record,
     record_file,
@@ -117,7 +118,7 @@ def _document_parts(store: Path) -> Iterator[_Part]:
     for name, model in manifest.models.items():
         folder = model_folder(store, name)
         yield (
-            folder / f"shards.{model.shards[:16]}.json",
+            list_file(folder, model.shards),
             _bound(read_list, store, folder, model.shards),
         )
 

@@ -192,11 +192,6 @@ class _ShardList(msgspec.Struct, frozen=True):
     shards: list[Shard]
 
 
-def has_records(folder: Path) -> bool:
-    """Whether a model has a finished shard."""
-    return bool(record_files(folder))
-
-
 def record_files(folder: Path) -> list[Path]:
     """List the records of the shards of a model."""
     return sorted(folder.glob("[0-9][0-9][0-9][0-9][0-9]-[0-9][0-9][0-9][0-9][0-9].json"))
