@@ -53,7 +53,7 @@ from oodzoo.store.shards import (
     record_files,
     write_list,
 )
-from oodzoo.store.sync import sync_store
+from oodzoo.store.sync import Changes, sync_store
 from oodzoo.store.table import SampleTable, read_table
 from oodzoo.store.writer import writing
 
@@ -672,7 +672,7 @@ def test_damage_is_named_and_repaired(
     assert [entry.path for entry in again] == ([name] if kind == "table" else [])
     if kind == "table":
         assert "oodzoo store sync" in again[0].problem
-        sync_store(tiny_store, images)
+        assert sync_store(tiny_store, images) == Changes(added=18, table_lost=True)
     elif kind in ("features", "logits", "model", "list", "record"):
         assert FeatureStore(tiny_store).models in (("b",), ("a", "b"))
         assert len(oodzoo.rank(tiny_store).rows) >= 1

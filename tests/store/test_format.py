@@ -540,10 +540,11 @@ def test_models_with_the_same_shards_share_a_coverage() -> None:
     coverages = Coverages()
     first = coverages.of(index, [shard("0-0"), shard("0-1")])
     assert coverages.of(index, [shard("0-0"), shard("0-1")]) is first
+    absent: list[dict[int, str | None]] = [{0: None}, {1: None}, {0: "x"}]
     for other in (
         [shard("0-0")],
         [shard("0-1"), shard("0-0")],
-        *([shard("0-0", absent), shard("0-1")] for absent in ({0: None}, {1: None}, {0: "x"})),
+        *([shard("0-0", which), shard("0-1")] for which in absent),
     ):
         found, alone = coverages.of(index, other), Coverage(index, other)
         assert found is not first

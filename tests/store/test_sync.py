@@ -15,7 +15,6 @@ from msgspec.structs import replace
 from tests.features.data import Tree, write_table
 from tests.store import tiny
 from tests.store.contents import contents, rows_by_image
-from tests.store.data import flip
 from tests.store.tiny import CLASSES, ExactModel, write_image
 
 import oodzoo
@@ -226,16 +225,6 @@ def test_files_that_cannot_be_read_or_decoded(images: Path, tmp_path: Path) -> N
     changes = sync_store(tmp_path / "s", dataset)
     assert (changes.removed, list(changes.unreadable)) == (1, ["day/dog/0.png"])
     assert FeatureStore(tmp_path / "s").n_images == 16
-
-
-@pytest.mark.parametrize("damage", ["flipped", "missing"])
-def test_a_damaged_table_is_restored(tiny_store: Path, images: Path, damage: str) -> None:
-    whole, table = contents(tiny_store), tiny_store / "samples/00000.json"
-    flip(table, 8 * 40) if damage == "flipped" else table.unlink()
-    with pytest.raises(InputError, match=r"table of samples .*`oodzoo store sync"):
-        FeatureStore(tiny_store)
-    assert sync_store(tiny_store, images) == Changes(added=18, table_lost=True)
-    assert contents(tiny_store) == whole
 
 
 # --- domains without labels ------------------------------------------------------------------

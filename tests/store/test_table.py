@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -69,7 +70,7 @@ def test_the_table_of_a_data_set(images: Path, photos: Path) -> None:
 def test_every_column_is_in_the_fingerprint() -> None:
     table = letters(day="ab", night="c")
     day = table.domain("day")
-    changes = [
+    changes: list[dict[str, Any]] = [
         {"name": "DAY"},
         {"paths": ["day/a.png", "x"]},
         {"labels": ["even", "even"]},
